@@ -108,13 +108,14 @@ impl DeviceTable {
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
         for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
+            let unknown = || Err("no Vulkan device has its UUID".to_owned());
             let facts = Facts {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
                 last_resort: false,
-                draws: Err("no Vulkan device has its UUID".into()),
-                shares: Err("no Vulkan device has its UUID".into()),
+                draws: unknown(),
+                shares: unknown(),
             };
             rows.push(Row { adapter: None, cuda: Some(device), facts });
         }

@@ -192,7 +192,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     // The wall clock is the simplest clock that two processes share. It is wrong only if it is set at this very moment.
     let before_main = started.and_then(|started| now.checked_sub(started)).unwrap_or_default();
     let spans = CpuSpans::new(10_000);
-    spans.install();
+    spans.install()?;
 
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), ProducerKind::Auto)?;

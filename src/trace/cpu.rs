@@ -11,6 +11,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::{Error, Result};
+
 /// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
@@ -43,9 +45,10 @@ impl CpuSpans {
     /// Listens to the spans of all threads from now on.
     ///
     /// # Errors
-    /// Returns false if this process already has a subscriber.
-    pub fn install(&self) -> bool {
-        tracing::subscriber::set_global_default(self.clone()).is_ok()
+    /// This process already has a subscriber.
+    pub fn install(&self) -> Result<()> {
+        let installed = tracing::subscriber::set_global_default(self.clone());
+        installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
     }
 
     /// Takes the spans so far.
