@@ -105,13 +105,14 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
 fn a_trace_shows_the_kernel_of_every_handoff() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    for handoff in Handoff::ALL {
-        let path = folder.path().join(format!("{}.svg", handoff.name()));
+    let path = folder.path().join("trace.svg");
+    for (handoff, scene) in Handoff::ALL.iter().flat_map(|handoff| [(handoff, "field"), (handoff, "texture")])
+    {
         let mut command = stand_in.command(&ALL);
-        command.args(SMALL).args(["--handoff", handoff.name(), "--trace"]).arg(&path);
+        command.args(SMALL).args(["--handoff", handoff.name(), "--scene", scene, "--trace"]).arg(&path);
         run(&mut command).unwrap().check_clean(0).unwrap();
         let picture = std::fs::read_to_string(&path).unwrap();
-        assert!(picture.contains(">CUDA<"), "{}: {picture}", handoff.name());
+        assert!(picture.contains(">CUDA<"), "{} {scene}: {picture}", handoff.name());
     }
 }
 
