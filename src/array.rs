@@ -94,7 +94,7 @@ impl Array {
             .and_then(|count| count.checked_mul(components))
             .is_none_or(|count| count >= MOST)
         {
-            return Err(format!("{shape:?} is too large: too many numbers, {} at most", MOST - 1));
+            return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
         }
         if number != Number::F32 && matches!(kind, Kind::Mesh | Kind::Points) {
             return Err(format!("{} has 32-bit floats (dtype <f4)", kind.article()));
