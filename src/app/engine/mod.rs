@@ -27,7 +27,7 @@ use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
 use crate::producer::{Frame, Produced, Producer, Source, reads};
-use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_colour_map};
+use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::{Error, Result};
@@ -382,7 +382,7 @@ impl Engine {
     /// The quantity that the colour map shows, and the values of its two ends; `None` if no colour map is used.
     pub(crate) fn legend(&self) -> Option<(&'static str, [f32; 2])> {
         // The texture holds colours, so it needs no colour map.
-        let shown = self.scene == Scene::Field && has_colour_map(self.array());
+        let shown = self.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
             Kind::Mesh => "w",
             Kind::Surface => "height",
