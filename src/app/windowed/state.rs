@@ -295,7 +295,7 @@ impl State {
     fn go_on(&mut self) -> Result<()> {
         if self.engine.is_held() {
             self.engine.go_on()?;
-            self.overlay.stir();
+            self.overlay.measure_again();
         }
         Ok(())
     }
@@ -340,7 +340,7 @@ impl State {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
             if self.engine.parameters() != values {
-                self.overlay.stir();
+                self.overlay.measure_again();
             }
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);

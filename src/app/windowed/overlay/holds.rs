@@ -74,7 +74,7 @@ impl Overlay {
         let now = Instant::now();
         let changed = self.holds.sees(seen);
         if changed {
-            self.stir();
+            self.measure_again();
         }
         let allowed = allowed && self.shown && engine.watched().is_some();
         if engine.is_held() {
@@ -106,8 +106,8 @@ impl Overlay {
         Ok(held)
     }
 
-    /// Says that the draw's time may have changed, so that it is measured again.
-    pub(in crate::app::windowed) fn stir(&mut self) {
+    /// To be called when the draw's time may have changed.
+    pub(in crate::app::windowed) fn measure_again(&mut self) {
         self.holds.renew(Instant::now());
         self.figures.begin_alone();
     }

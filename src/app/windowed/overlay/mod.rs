@@ -210,7 +210,7 @@ impl Overlay {
     /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         self.figures.switched(settings);
-        self.stir();
+        self.measure_again();
         self.frozen = None;
     }
 
@@ -360,7 +360,7 @@ impl Overlay {
         let ray = pointer.map(|at| camera.ray((at.x * scale, at.y * scale), size));
         if view.engine.point(ray)? {
             self.figures.rest();
-            self.stir();
+            self.measure_again();
         }
         Ok(())
     }
