@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn cuda_is_an_error_where_it_is_not_to_be_had() {
+    fn cuda_is_an_error_where_it_is_missing() {
         let error = choose(&rows()[..2], None, ProducerKind::Cuda).unwrap_err().to_string();
         assert!(error.contains("llvmpipe: no CUDA device") && error.contains("Radeon"), "{error}");
         let error = choose(&rows(), Some("Radeon"), ProducerKind::Cuda).unwrap_err().to_string();
