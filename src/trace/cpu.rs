@@ -21,7 +21,7 @@ pub struct CpuSpan {
     /// The frame that it was for, if any.
     pub frame: Option<u64>,
     /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
-    pub aside: bool,
+    pub other_thread: bool,
     /// The start.
     pub begin: Instant,
     /// The end; `None` while the span is open.
@@ -82,13 +82,19 @@ impl Subscriber for CpuSpans {
         }
         let mut frame = FrameOf(None);
         attributes.record(&mut frame);
-        let aside = current().id() != self.home;
+        let other_thread = current().id() != self.home;
         let mut spans = self.lock();
         if spans.len() == self.most {
             return Id::from_u64(NOT_KEPT);
         }
         let begin = Instant::now();
-        spans.push(CpuSpan { name: attributes.metadata().name(), frame: frame.0, aside, begin, end: None });
+        spans.push(CpuSpan {
+            name: attributes.metadata().name(),
+            frame: frame.0,
+            other_thread,
+            begin,
+            end: None,
+        });
         Id::from_u64(spans.len() as u64)
     }
 
@@ -136,7 +142,7 @@ mod tests {
         };
         std::thread::scope(|scope| scope.spawn(note).join()).unwrap();
         note();
-        let aside: Vec<_> = spans.take().into_iter().map(|span| span.aside).collect();
-        assert_eq!(aside, [true, false]);
+        let on_others: Vec<_> = spans.take().into_iter().map(|span| span.other_thread).collect();
+        assert_eq!(on_others, [true, false]);
     }
 }
