@@ -71,12 +71,12 @@ impl SharedHandoff {
         let usual = Profile::of_queue(name, slots);
         let profile = Profile {
             owner: Owner::External,
-            uses_cuda: true,
             // With one frame in flight, the CPU's wait for the frame before is also the wait for Vulkan.
             max_in_flight: if on_gpu { desc.in_flight.unwrap_or(usual.max_in_flight) } else { 1 },
             // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
             longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
             parameters: work.parameters().clone(),
+            uses_cuda: true,
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
