@@ -16,20 +16,10 @@ struct Parameters {
 var<immediate> parameters: Parameters;
 @group(0) @binding(0) var<storage, read_write> vertices: array<vec4f>;
 
-const TAU: f32 = 6.2831853;
+//!use sine
+
 const HEIGHT: f32 = 0.30;
 const WORKGROUP: u32 = 256;
-
-// The sine of an angle in whole turns. Vulkan guarantees its own sin only to 2^-11 between -pi and pi, and SwiftShader
-// uses that up. Products and sums are exact except for rounding. So this removes whole turns, folds the rest into a
-// quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
-fn sine(turns: f32) -> f32 {
-    let rest = turns - round(turns);
-    let x = TAU * select(rest, 0.5 * sign(rest) - rest, abs(rest) > 0.25);
-    let s = x * x;
-    let series = 1.0 / 120.0 + s * (-1.0 / 5040.0 + s * (1.0 / 362880.0 + s * (-1.0 / 39916800.0)));
-    return x + x * s * (-1.0 / 6.0 + s * series);
-}
 
 // The vertex of this invocation. The grid of workgroups is two-dimensional, because one dimension holds at most 65,535.
 fn index_of(group: vec3u, groups: vec3u, local: u32) -> u32 {

@@ -15,21 +15,11 @@ var<immediate> parameters: Parameters;
 
 const NO_STAMP: u32 = 0xffffffff;
 
-const TAU: f32 = 6.2831853;
+//!use sine
+
 const SLOPE: f32 = 0.06;
 const LINES: f32 = 7.0;
 const FLAT: f32 = 0.004;
-
-// The sine of an angle in whole turns. Vulkan guarantees its own sin only to 2^-11 between -pi and pi, and SwiftShader
-// uses that up. Products and sums are exact except for rounding. So this removes whole turns, folds the rest into a
-// quarter turn on each side, and sums the series. The first omitted term is below 6e-8.
-fn sine(turns: f32) -> f32 {
-    let rest = turns - round(turns);
-    let x = TAU * select(rest, 0.5 * sign(rest) - rest, abs(rest) > 0.25);
-    let s = x * x;
-    let series = 1.0 / 120.0 + s * (-1.0 / 5040.0 + s * (1.0 / 362880.0 + s * (-1.0 / 39916800.0)));
-    return x + x * s * (-1.0 / 6.0 + s * series);
-}
 
 // The height and the slopes of one wave.
 fn wave(weight: f32, waves: vec2f, angle: f32) -> vec3f {

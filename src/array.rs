@@ -80,22 +80,21 @@ impl Array {
             (Kind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => ((rows, cols), components),
             _ => return Err(format!("{} has the shape {}, not {shape:?}", kind.article(), kind.shapes())),
         };
-        let least = if matches!(kind, Kind::Mesh | Kind::Surface) { 2 } else { 1 };
-        let ((rows, cols), range) = (grid, least..MOST);
-        if kind == Kind::Points && cols < 1
-            || kind != Kind::Points && !(range.contains(&rows) && range.contains(&cols))
-        {
-            return Err(format!(
-                "{} has at least {least} rows and columns, and {shape:?} is too small or too large",
-                kind.article()
-            ));
+        let (least, words) = match kind {
+            Kind::Mesh | Kind::Surface => (2, "2 rows and columns"),
+            Kind::Points => (1, "1 point"),
+            Kind::Image => (1, "1 row and column"),
+        };
+        let (rows, cols) = grid;
+        if rows < least || cols < least {
+            return Err(format!("{} has at least {words}, but the shape is {shape:?}", kind.article()));
         }
         if rows
             .checked_mul(cols)
             .and_then(|count| count.checked_mul(components))
             .is_none_or(|count| count >= MOST)
         {
-            return Err(format!("{shape:?} has too many elements: {} at most", MOST - 1));
+            return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
         }
         if number != Number::F32 && matches!(kind, Kind::Mesh | Kind::Points) {
             return Err(format!("{} has 32-bit floats (dtype <f4)", kind.article()));
@@ -222,13 +221,15 @@ mod tests {
         use {Kind::*, Number::*};
         for (kind, shape, number, word) in [
             (Mesh, &[3, 5][..], F32, "[rows, cols, 4]"),
-            (Mesh, &[1, 5, 4], F32, "at least 2"),
+            (Mesh, &[1, 5, 4], F32, "at least 2 rows and columns"),
             (Mesh, &[3, 5, 4], F16, "<f4"),
-            (Points, &[0, 3], F32, "too small"),
+            (Points, &[0, 3], F32, "at least 1 point"),
             (Points, &[7, 2], F32, "[n, 3]"),
             (Points, &[u64::MAX, 3], F32, "too many"),
             (Surface, &[1 << 16, 1 << 16], F32, "too many"),
-            (Image, &[0, 7], U8, "at least 1"),
+            (Image, &[0, 7], U8, "at least 1 row and column"),
+            (Image, &[1, 1 << 31], U8, "too many"),
+            (Mesh, &[2, u64::MAX, 4], F32, "too many"),
             (Image, &[5], U8, "rows, cols"),
             (Image, &[5, 5, 2], U8, "1, 3 or 4"),
             (Image, &[], U8, "rows, cols"),

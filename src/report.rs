@@ -18,7 +18,8 @@ pub fn line(text: Arguments<'_>) {
         // The reader wants no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
-            if !FAILED.swap(true, Ordering::Relaxed) {
+            FAILED.store(true, Ordering::Relaxed);
+            if !NOTED.swap(true, Ordering::Relaxed) {
                 crate::note!("cannot write to standard output: {error}");
             }
         }
@@ -41,6 +42,9 @@ macro_rules! say {
 macro_rules! note {
     ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };
 }
+
+/// Whether the note that standard output cannot be written was printed.
+static NOTED: AtomicBool = AtomicBool::new(false);
 
 /// Whether standard output is reserved for a file's contents.
 static SPARED: AtomicBool = AtomicBool::new(false);

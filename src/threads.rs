@@ -1,6 +1,7 @@
 //! Threads: rayon's pool, which fills and compares whole fields; a thread for a single job; exact sleeping; the CPU
 //! time that all threads have used.
 
+use std::fmt::Display;
 use std::io::Error as IoError;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -18,11 +19,15 @@ use crate::{Error, Result};
 /// The system does not allow even one thread.
 pub(crate) fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
-    STARTED.get_or_init(|| try_start().map_err(|error| error.to_string())).clone().map_err(|reason| {
-        Error::Unsupported(format!(
-            "could not start a thread to work on the CPU: {reason}; raise the limit (ulimit -u) or end other programs"
-        ))
-    })
+    let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
+    started.clone().map_err(|reason| not_started("wavefield", reason))
+}
+
+/// The error of a thread that could not be started.
+pub(crate) fn not_started(name: &str, reason: impl Display) -> Error {
+    Error::Unsupported(format!(
+        "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
+    ))
 }
 
 /// rayon's pool can be built only once. So start the threads first, then tell rayon how many there are.
@@ -81,9 +86,7 @@ impl<T: Send + 'static> Job<T> {
         let watched = Wanted(Arc::downgrade(&wanted));
         match Builder::new().name(name.into()).spawn(move || work(&watched)) {
             Ok(thread) => Ok(Self { thread, wanted }),
-            Err(error) => {
-                Err(Error::Unsupported(format!("the thread `{name}` could not be started: {error}")))
-            }
+            Err(error) => Err(not_started(name, error)),
         }
     }
 

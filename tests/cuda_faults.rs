@@ -101,6 +101,36 @@ fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String>
     run(command.env("STAND_IN_FAIL", fail))
 }
 
+#[test]
+fn a_trace_shows_the_kernel_of_every_handoff() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.svg");
+    for (handoff, scene) in Handoff::ALL.iter().flat_map(|handoff| [(handoff, "field"), (handoff, "texture")])
+    {
+        let mut command = stand_in.command(&ALL);
+        command.args(SMALL).args(["--handoff", handoff.name(), "--scene", scene, "--trace"]).arg(&path);
+        run(&mut command).unwrap().check_clean(0).unwrap();
+        let picture = std::fs::read_to_string(&path).unwrap();
+        assert!(picture.contains(">CUDA<"), "{} {scene}: {picture}", handoff.name());
+    }
+}
+
+/// Both failures are printed: the clean-up comes first, and the results are written after it.
+#[test]
+fn a_failed_cleanup_does_not_hide_a_full_standard_output() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = stand_in.command(&ALL);
+    command.args(SMALL).env("STAND_IN_FAIL", "cuStreamDestroy_v2:700");
+    let output = command.stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_exit(&output, 1);
+    let text = stderr(&output);
+    for words in ["while cleaning up", "cannot write to standard output"] {
+        assert_eq!(text.matches(words).count(), 1, "{words}: {text}");
+    }
+}
+
 /// [`attempt`] starts this test in its own process. It ends as the program does: with exit code 1 after an error, even in a
 /// `Drop`.
 #[test]

@@ -266,6 +266,20 @@ fn a_surface_that_stays_lost_is_an_error() {
     }
 }
 
+/// The error after the loss of a surface names what is wrong with the new one.
+#[test]
+fn a_new_surface_without_presentation_is_an_error() {
+    let Some(bench) = Bench::new() else { return };
+    let Some(report) = bench.sound(Way::Window) else { return };
+    let call = "vkGetPhysicalDeviceSurfaceSupportKHR";
+    let lost = vk::Result::ERROR_SURFACE_LOST_KHR.as_raw();
+    let fail = format!("vkAcquireNextImageKHR:{lost}:2:1,{call}:{lost}:{}:1000", report.count(call) + 1);
+    let done = bench.attempt(Way::Window, &fail).expect("it ran before").unwrap();
+    done.check_clean(1).unwrap();
+    let text = done.text();
+    assert!(text.contains("cannot present to it") && !text.contains("instead of"), "{text}");
+}
+
 /// The loss of a device without `VK_EXT_device_fault` is an error too.
 #[test]
 fn a_lost_device_that_says_nothing() {

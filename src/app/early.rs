@@ -22,8 +22,8 @@ struct Early<T> {
 impl<T: Send + 'static> Early<T> {
     fn begin(name: &str, work: impl Fn() -> T + Send + Sync + 'static) -> Self {
         let work = Arc::new(work);
-        let aside = work.clone();
-        let thread = Builder::new().name(name.into()).spawn(move || aside());
+        let copy = work.clone();
+        let thread = Builder::new().name(name.into()).spawn(move || copy());
         Self { work, thread: thread.ok() }
     }
 }

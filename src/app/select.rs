@@ -108,13 +108,14 @@ impl DeviceTable {
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
         for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
+            let unknown = || Err("no Vulkan device has its UUID".to_owned());
             let facts = Facts {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
                 last_resort: false,
-                draws: Err("no Vulkan device has its UUID".into()),
-                shares: Err("no Vulkan device has its UUID".into()),
+                draws: unknown(),
+                shares: unknown(),
             };
             rows.push(Row { adapter: None, cuda: Some(device), facts });
         }
@@ -437,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn cuda_is_an_error_where_it_is_not_to_be_had() {
+    fn cuda_is_an_error_where_it_is_missing() {
         let error = choose(&rows()[..2], None, ProducerKind::Cuda).unwrap_err().to_string();
         assert!(error.contains("llvmpipe: no CUDA device") && error.contains("Radeon"), "{error}");
         let error = choose(&rows(), Some("Radeon"), ProducerKind::Cuda).unwrap_err().to_string();

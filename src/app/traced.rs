@@ -8,7 +8,7 @@ use crate::producer::Profile;
 use crate::report::{Failures, command_line};
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::wave::Grid;
-use crate::{Error, Result, whole_file};
+use crate::{Result, whole_file};
 
 /// The most frames of a trace: enough to see the pattern, few enough for a viewer.
 const FRAMES: usize = 600;
@@ -31,9 +31,7 @@ impl Traced {
         let Some(path) = &config.trace else { return Ok(None) };
         whole_file::check_writable(path)?;
         let cpu = CpuSpans::new(CPU_SPANS);
-        if !cpu.install() {
-            return Err(Error::Unsupported("a process can be traced once only".into()));
-        }
+        cpu.install()?;
         Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
     }
 

@@ -13,6 +13,7 @@ use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKin
 use crate::cuda::Cuda;
 use crate::report::Failures;
 use crate::threads::cpu_time;
+use crate::vulkan::NO_INLINE;
 use crate::wave::Grid;
 
 /// What to measure, and for how long.
@@ -164,7 +165,7 @@ pub(super) fn obstacle(
         return Some("the device exports no memory".to_owned());
     }
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
-        return Some("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import".to_owned());
+        return Some(NO_INLINE.to_owned());
     }
     let textures = strategy.handoff().supports_texture(choice.adapter.info());
     if let (Scene::Texture, Err(reason)) = (scene, textures) {

@@ -192,7 +192,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     // The wall clock is the simplest clock that two processes share. It is wrong only if it is set at this very moment.
     let before_main = started.and_then(|started| now.checked_sub(started)).unwrap_or_default();
     let spans = CpuSpans::new(10_000);
-    spans.install();
+    spans.install()?;
 
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
@@ -221,7 +221,7 @@ fn stages_of(spans: &[CpuSpan]) -> Vec<Stage> {
     let stages: Vec<_> = spans
         .iter()
         .filter(|span| STAGES.contains(&span.name))
-        .filter_map(|span| Some((span.name, span.aside, span.begin, span.end?)))
+        .filter_map(|span| Some((span.name, span.other_thread, span.begin, span.end?)))
         .collect();
     let mut found: Vec<Stage> = Vec::new();
     for (index, &(name, beside, begin, end)) in stages.iter().enumerate() {
@@ -350,7 +350,7 @@ mod tests {
         let span = |name, begin, end| CpuSpan {
             name,
             frame: None,
-            aside: name == "CUDA driver",
+            other_thread: name == "CUDA driver",
             begin: at(begin),
             end: Some(at(end)),
         };

@@ -25,9 +25,7 @@ const FRAMES: usize = 24;
 /// A path that cannot be written, a stop, or such a failure.
 pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
-    if !spans.install() {
-        return Err(Error::Unsupported("a process can be traced only once".into()));
-    }
+    spans.install()?;
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let (mut lanes, mut failures) = (Vec::new(), Failures::default());
     let cells: Vec<_> = plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly).collect();

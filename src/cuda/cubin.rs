@@ -9,12 +9,12 @@
 //! }
 //! ```
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUjit_option, CUjitInputType, CUlinkState};
+use cudarc::driver::sys::{CUjitInputType, CUlinkState};
 
 use super::api;
+use super::jit_log::JitLog;
 use super::{Cuda, KernelSource};
 use crate::{Error, Result};
 
@@ -35,16 +35,12 @@ impl Cubin {
 /// The linker refuses the PTX; the error has its log.
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
-    let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
     let ptx = source.text()?;
-    let mut log = vec![0u8; 16 * 1024];
-    let mut options =
-        [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The API takes integers in place of pointers.
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+    let mut log = JitLog::new();
+    let (count, options, values) = log.options();
     let mut state = std::ptr::null_mut();
-    // SAFETY: `options` and `values` have the given length; `log` outlives the linker.
-    let code = unsafe { api::cuLinkCreate(2, options.as_mut_ptr(), values.as_mut_ptr(), &mut state) };
+    // SAFETY: `options` and `values` have `count` elements; `log` outlives the linker.
+    let code = unsafe { api::cuLinkCreate(count, options, values, &mut state) };
     context.check("cuLinkCreate", code)?;
     let linker = Linker { state, context };
 
@@ -68,10 +64,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
         let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
-    if let Err(error) = linked.map_err(Error::from) {
-        let log = String::from_utf8_lossy(&log);
-        return Err(problem(format!("{error}\n{}", log.trim_end_matches('\0').trim()).trim().to_owned()));
-    }
+    linked.map_err(|error| Error::Kernel { kernel: source.name.clone(), problem: log.after(error) })?;
     // SAFETY: the linker returned `size` bytes, which live until it is destroyed.
     Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
 }

@@ -3,10 +3,11 @@
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 
-use cudarc::driver::sys::{self, CUjit_option};
+use cudarc::driver::sys;
 
 use super::api;
 use super::cubin::Cubin;
+use super::jit_log::JitLog;
 use super::parameters::{self, KernelParameters};
 use super::ptx::{self, Code, Signature};
 use super::{Cuda, Stream, is_sticky, nvrtc};
@@ -160,6 +161,15 @@ impl KernelSource {
         CString::new(ascii).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
+    /// The entry's name, as the drivers take it.
+    ///
+    /// # Errors
+    /// The name has a zero byte.
+    pub(crate) fn entry_name(&self) -> Result<CString> {
+        let problem = "its entry has a zero byte".to_owned();
+        CString::new(&*self.entry).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
+    }
+
     /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
     ///
     /// # Errors
@@ -226,37 +236,19 @@ impl Kernel {
         context.bind()?;
         let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
         let ptx = source.text()?;
-        let entry =
-            CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte".into()))?;
+        let entry = source.entry_name()?;
 
         // The driver recognises both PTX and machine code by their first bytes.
         let image = source.cubin.as_ref();
         let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
 
-        let mut log = vec![0u8; 16 * 1024];
-        let mut options =
-            [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The API takes integers in place of pointers.
-        let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
+        let mut log = JitLog::new();
+        let (count, options, values) = log.options();
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have the given
-        // length. `log` outlives the call.
-        let code = unsafe {
-            api::cuModuleLoadDataEx(
-                &mut module,
-                image,
-                options.len() as u32,
-                options.as_mut_ptr(),
-                values.as_mut_ptr(),
-            )
-        };
-        if code != api::Code::SUCCESS {
-            let log = String::from_utf8_lossy(&log);
-            let log = log.trim_end_matches('\0').trim();
-            let answer = context.check("cuModuleLoadDataEx", code).err();
-            let answer = answer.map_or(String::new(), |error| Error::from(error).to_string());
-            return Err(problem(if log.is_empty() { answer } else { format!("{answer}\n{log}") }));
-        }
+        // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have `count`
+        // elements. `log` outlives the call.
+        let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
+        context.check("cuModuleLoadDataEx", code).map_err(|error| problem(log.after(error)))?;
         // From here on, `Drop` unloads the module.
         let mut kernel = Self {
             name: source.name.clone(),

@@ -4,6 +4,7 @@
 //! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 
 pub mod cubin;
+mod jit_log;
 mod kernel;
 mod memory;
 mod mipmap;

@@ -13,6 +13,7 @@ use super::FilmDesc;
 use super::gif::Gif;
 use super::raw::Raw;
 use super::scale::{Order, fit, fitting};
+use crate::threads::not_started;
 use crate::whole_file::Growing;
 use crate::{Error, Result};
 
@@ -60,11 +61,7 @@ impl Encoder {
                 // The receiver may be gone.
                 let _ = give_outcome.send(work(reel, &take_shots, &give_back, &seen));
             })
-            .map_err(|error| {
-                Error::Unsupported(format!(
-                    "no thread could be started to record: {error}; allow this user more (ulimit -u) or end other programs"
-                ))
-            })?;
+            .map_err(|error| not_started("recording", error))?;
         let (path, timeout) = (desc.path.clone(), desc.timeout);
         Ok(Self { shots: Some(shots), back, outcome, made: 0, failed, path, timeout })
     }

@@ -63,7 +63,7 @@ impl HostCopyHandoff {
         // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read the buffer.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
-        let profile = Profile { max_in_flight: 1, parameters, ..usual };
+        let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
         Ok(Self {
             fill: Fill::new(context, &source.name)?,
             work,

@@ -52,8 +52,12 @@ impl InlineHandoff {
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         let parameters = module.parameters().clone();
-        let profile =
-            Profile { in_queue: true, parameters, ..Profile::of_queue(support.producer_name(), slots) };
+        let profile = Profile {
+            uses_cuda: true,
+            in_queue: true,
+            parameters,
+            ..Profile::of_queue(support.producer_name(), slots)
+        };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }

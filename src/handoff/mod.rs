@@ -31,7 +31,7 @@ mod work;
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{Producer, ProducerDesc};
 use crate::scene::Scene;
-use crate::vulkan::{AdapterInfo, Queue};
+use crate::vulkan::{AdapterInfo, NO_INLINE, Queue};
 use crate::{Error, Result};
 
 pub use host_copy::HostCopyHandoff;
@@ -86,10 +86,7 @@ impl Handoff {
         let name = &info.name;
         match (self, scene, self.supports_texture(info)) {
             (Self::Inline, Scene::Field, _) if info.inline.is_none() => {
-                let note = format!(
-                    "{name} has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import; --handoff inline falls back to \
-                     timeline"
-                );
+                let note = format!("--handoff inline falls back to timeline on {name}: {NO_INLINE}");
                 (Self::Timeline, Some(note))
             }
             (_, Scene::Texture, Err(reason)) => {

@@ -7,14 +7,14 @@
 //! The second ran on an H200 (driver 580). The first is written from its specification and has never run: no driver
 //! with it was available.
 
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 
 use ash::{nv, nvx, vk};
 
+use crate::Result;
 use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 /// One kernel, loaded.
 pub(super) struct Module {
@@ -41,8 +41,7 @@ impl Module {
         context: &Cuda,
         source: &KernelSource,
     ) -> Result<Self> {
-        let problem = |problem: &str| Error::Kernel { kernel: source.name.clone(), problem: problem.into() };
-        let entry = CString::new(source.entry.as_str()).map_err(|_| problem("its entry has a zero byte"))?;
+        let entry = source.entry_name()?;
         let (instance, raw) = (device.instance().raw(), device.raw());
         // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
         let (loaded, kernel) = match support {

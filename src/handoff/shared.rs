@@ -78,6 +78,7 @@ impl SharedHandoff {
             // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
             longest_batch: if handoff == Handoff::Timeline { ring.depth() } else { 1 },
             parameters: work.parameters().clone(),
+            uses_cuda: true,
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;

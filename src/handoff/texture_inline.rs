@@ -18,7 +18,7 @@ use crate::producer::{
     own_slot,
 };
 use crate::vulkan::{
-    AdapterInfo, Device, Image, InlineSupport, Queue, View, image_barrier, pipeline_barrier,
+    AdapterInfo, Device, Image, InlineSupport, NO_INLINE, Queue, View, image_barrier, pipeline_barrier,
 };
 use crate::wave::Grid;
 use crate::{Error, Result, texture};
@@ -49,7 +49,7 @@ impl TextureInlineHandoff {
     pub fn supports(info: &AdapterInfo) -> Result<(), &'static str> {
         match (info.inline, info.inline_images) {
             (_, true) => Ok(()),
-            (None, _) => Err("the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import"),
+            (None, _) => Err(NO_INLINE),
             (Some(InlineSupport::BinaryImport), _) => Err(
                 "a kernel in Vulkan's command buffer reaches images by handles of VK_NVX_image_view_handle, which the \
                  driver does not have",
@@ -81,7 +81,8 @@ impl TextureInlineHandoff {
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
         let name = paint.support().producer_name();
         let parameters = paint.parameters().clone();
-        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue(name, slots) };
+        let profile =
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(name, slots) };
         Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 

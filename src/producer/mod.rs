@@ -195,6 +195,8 @@ pub struct Profile {
     pub owner: Owner,
     /// The most frames that the CPU may have in flight.
     pub max_in_flight: usize,
+    /// Whether CUDA fills the slots, on a stream of its own or in Vulkan's command buffer.
+    pub uses_cuda: bool,
     /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for every frame.
     /// Everything else that producers record is the same for all frames in one slot, so it is recorded once and submitted
     /// again whenever the slot's turn comes.
@@ -206,18 +208,20 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The profile of a producer whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
+    /// The profile of a producer without CUDA, whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
     pub(crate) fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
         // At least two, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
-        let owner = Owner::Queue;
-        let parameters = KernelParameters::default();
-        Self { name, slots, owner, max_in_flight, in_queue: false, longest_batch: 1, parameters }
-    }
-
-    /// Whether CUDA fills the slots, on a stream of its own or in Vulkan's command buffer.
-    pub fn uses_cuda(&self) -> bool {
-        self.name.starts_with("cuda")
+        Self {
+            name,
+            slots,
+            owner: Owner::Queue,
+            max_in_flight,
+            uses_cuda: false,
+            in_queue: false,
+            longest_batch: 1,
+            parameters: KernelParameters::default(),
+        }
     }
 
     /// The slot of a frame.

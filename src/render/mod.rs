@@ -26,7 +26,7 @@ pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples};
 pub use pick::Trail;
 pub use style::Style;
-pub use view::{Placement, View, has_colour_map};
+pub use view::{Placement, View, has_color_map};
 
 #[cfg(test)]
 mod tests;

@@ -43,7 +43,7 @@ impl View {
 }
 
 /// Whether the colour map shows the array's values.
-pub fn has_colour_map(array: &Array) -> bool {
+pub fn has_color_map(array: &Array) -> bool {
     array.kind() != Kind::Image || array.components() == 1
 }
 

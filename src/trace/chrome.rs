@@ -43,14 +43,14 @@ pub fn write_chrome_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<
 }
 
 const CPU: u32 = 1;
-const ASIDE: u32 = 2;
+const OTHER_THREADS: u32 = 2;
 const PRESENT: u32 = 3;
 const CUDA: u32 = 4;
 const VULKAN: u32 = 5;
 const NEITHER: u32 = 6;
 const THREADS: [(u32, &str); 6] = [
     (CPU, "CPU"),
-    (ASIDE, "CPU: other threads"),
+    (OTHER_THREADS, "CPU: other threads"),
     (PRESENT, "CPU: window system"),
     (CUDA, "GPU: CUDA stream"),
     (VULKAN, "GPU: Vulkan queue"),
@@ -103,7 +103,7 @@ impl Events {
         for span in &lane.cpu {
             let Some(end) = span.end else { continue };
             let thread = match span.name {
-                _ if span.aside => ASIDE,
+                _ if span.other_thread => OTHER_THREADS,
                 "acquire" | "present" => PRESENT,
                 _ => CPU,
             };

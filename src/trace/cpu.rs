@@ -11,6 +11,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::{Error, Result};
+
 /// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
@@ -19,7 +21,7 @@ pub struct CpuSpan {
     /// The frame that it was for, if any.
     pub frame: Option<u64>,
     /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
-    pub aside: bool,
+    pub other_thread: bool,
     /// The start.
     pub begin: Instant,
     /// The end; `None` while the span is open.
@@ -43,9 +45,10 @@ impl CpuSpans {
     /// Listens to the spans of all threads from now on.
     ///
     /// # Errors
-    /// Returns false if this process already has a subscriber.
-    pub fn install(&self) -> bool {
-        tracing::subscriber::set_global_default(self.clone()).is_ok()
+    /// This process already has a subscriber.
+    pub fn install(&self) -> Result<()> {
+        let installed = tracing::subscriber::set_global_default(self.clone());
+        installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
     }
 
     /// Takes the spans so far.
@@ -79,13 +82,19 @@ impl Subscriber for CpuSpans {
         }
         let mut frame = FrameOf(None);
         attributes.record(&mut frame);
-        let aside = current().id() != self.home;
+        let other_thread = current().id() != self.home;
         let mut spans = self.lock();
         if spans.len() == self.most {
             return Id::from_u64(NOT_KEPT);
         }
         let begin = Instant::now();
-        spans.push(CpuSpan { name: attributes.metadata().name(), frame: frame.0, aside, begin, end: None });
+        spans.push(CpuSpan {
+            name: attributes.metadata().name(),
+            frame: frame.0,
+            other_thread,
+            begin,
+            end: None,
+        });
         Id::from_u64(spans.len() as u64)
     }
 
@@ -133,7 +142,7 @@ mod tests {
         };
         std::thread::scope(|scope| scope.spawn(note).join()).unwrap();
         note();
-        let aside: Vec<_> = spans.take().into_iter().map(|span| span.aside).collect();
-        assert_eq!(aside, [true, false]);
+        let on_others: Vec<_> = spans.take().into_iter().map(|span| span.other_thread).collect();
+        assert_eq!(on_others, [true, false]);
     }
 }

@@ -29,7 +29,7 @@ pub struct FrameSpans {
     pub slices: Option<[f64; SLICES]>,
     /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
-    /// When the CPU began the frame, and how long it worked on it.
+    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
     pub cpu: (Instant, Duration),
 }
 
@@ -112,7 +112,7 @@ impl Recorder {
             device: format!("{} ({})", device.info().name, device.info().driver),
             grid,
             producer: producer.name,
-            by_cuda: producer.uses_cuda(),
+            by_cuda: producer.uses_cuda,
             in_queue: producer.in_queue,
             frames: self.frames.into(),
             vulkan_clock: self.vulkan,
@@ -144,9 +144,11 @@ impl Observer for Recorder {
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
         let cuda = match (fill, &self.cuda) {
             (Some(fill), Some(clock)) => {
-                let (before, after) = fill.events(frame);
                 let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
-                time(before)?.zip(time(after)?)
+                match fill.events(frame) {
+                    Some((before, after)) => time(before)?.zip(time(after)?),
+                    None => None,
+                }
             }
             _ => None,
         };

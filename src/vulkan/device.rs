@@ -9,7 +9,7 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, InlineSupport, Instance};
+use super::{Adapter, AdapterInfo, InlineSupport, Instance, NO_INLINE};
 use crate::left_running::leave_running;
 use crate::{Error, Result};
 
@@ -180,8 +180,7 @@ impl Device {
             (Some(support), _) => Ok(support),
             (None, Some(_)) => Err(self.made_without("inline")),
             (None, None) => Err(Error::Unsupported(format!(
-                "{} cannot launch CUDA kernels from Vulkan: it has neither VK_NV_cuda_kernel_launch nor \
-                 VK_NVX_binary_import",
+                "{} cannot launch CUDA kernels from Vulkan: {NO_INLINE}",
                 self.info().name
             ))),
         }

@@ -11,6 +11,9 @@ pub enum InlineSupport {
     BinaryImport,
 }
 
+/// Why a device without these extensions cannot do it.
+pub(crate) const NO_INLINE: &str = "the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import";
+
 impl InlineSupport {
     /// The device extension.
     pub fn extension(self) -> &'static std::ffi::CStr {

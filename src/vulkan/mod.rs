@@ -36,6 +36,7 @@ pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};
 pub(crate) use image::{View, levels_of};
 pub use inline::InlineSupport;
+pub(crate) use inline::NO_INLINE;
 pub use instance::{API_VERSION, Instance, InstanceDesc};
 pub use pacer::{Flight, Pacer, Wait};
 pub use queue::Queue;

@@ -11,7 +11,7 @@ use crate::{Result, threads};
 /// How the CPU waits until the GPU is done with a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
-    /// Sleep until shortly before the frame should be done, then poll: at most a tenth of a core more.
+    /// Sleep in short naps until shortly before the frame should be done, then poll: together at most a tenth of a core more.
     /// For frames under a millisecond, and on a software device, only sleep.
     #[default]
     Hybrid,

@@ -265,12 +265,14 @@ impl Swapchain {
         self.destroy_images();
         self.surface = self.surface.remake()?;
         let family = self.device.info().queue_family.unwrap_or(0);
+        let differs =
+            |reason| Error::Window { what: "the window's surface was lost, and the new one differs", reason };
+        if !self.surface.supported_by(self.device.adapter(), family) {
+            return Err(differs(format!("{} cannot present to it", self.device.info().name)));
+        }
         let format = preferred_format(&self.device, &self.surface)?;
-        if !self.surface.supported_by(self.device.adapter(), family) || format != self.format {
-            return Err(Error::Window {
-                what: "the window's surface was lost, and the new one differs",
-                reason: format!("{:?} instead of {:?}", format.format, self.format.format),
-            });
+        if format != self.format {
+            return Err(differs(format!("{} instead of {}", in_words(format), in_words(self.format))));
         }
         self.lost = false;
         Ok(())
@@ -399,6 +401,10 @@ fn preferred_format(device: &Device, surface: &Surface) -> Result<vk::SurfaceFor
     let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
         .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
     Ok(choose_format(&formats))
+}
+
+fn in_words(format: vk::SurfaceFormatKHR) -> String {
+    format!("{:?} in {:?}", format.format, format.color_space)
 }
 
 /// Prefers an sRGB format, because the shaders write linear light.

@@ -2,7 +2,7 @@
 
 use vulkan_cuda::ownership::Owner;
 
-use super::Engine;
+use super::{Engine, Health};
 use crate::array::Array;
 use crate::cuda::KernelValues;
 use crate::producer::{Producer, Source};
@@ -101,6 +101,8 @@ impl Engine {
         let drawing = self.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.view, incoming.view);
         self.begin_producer();
+        // Whatever failed was the old producer's, and nothing of it is in flight.
+        self.health = Health::Sound;
         Installed { producer, next, parameters, drawing, view }
     }
 
@@ -164,6 +166,19 @@ mod tests {
 
         fn produce(&mut self, frame: &Frame) -> Result<Produced> {
             Ok(Produced { number: 0, ..self.profile.produced(frame) })
+        }
+    }
+
+    /// Fails like a producer whose kernel has faulted.
+    struct Faulting(Profile);
+
+    impl Producer for Faulting {
+        fn profile(&self) -> &Profile {
+            &self.0
+        }
+
+        fn produce(&mut self, _frame: &Frame) -> Result<Produced> {
+            Err(Error::Kernel { kernel: "faulting".into(), problem: "it faults".into() })
         }
     }
 
@@ -272,6 +287,22 @@ mod tests {
         assert!(failures.first().is_none());
         let tally = summary.checked.unwrap().tally;
         assert_eq!((tally.total().checked, tally.wrong_frames), (2 * (2 * 16 * 12 + 2 * 6), 0));
+        end(run);
+    }
+
+    #[test]
+    fn exchanging_a_failed_producer_repairs_the_run() {
+        let mut run = run();
+        let before = draw(&mut run, 3);
+        let engine = run.engine();
+        let faulting = Box::new(Faulting(Profile::of_queue("faulting", Vec::new())));
+        let (drawing, camera) = (engine.drawing(), engine.view().camera);
+        let own = engine.swap(&mut Some(Installed::new(faulting, &[], drawing, camera))).unwrap();
+        let failed = run.frame_at(Moment { time: 0.5, step: 0.0 });
+        assert!(matches!(failed, Err(Error::Kernel { .. })) && run.engine().has_failed());
+        assert!(run.engine().swap_failed(own).is_some());
+        assert!(!run.engine().has_failed());
+        assert!(draw(&mut run, 1) == before, "the wave is drawn as before");
         end(run);
     }
 }

@@ -27,7 +27,7 @@ use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
 use crate::producer::{Frame, Produced, Producer, Source, reads};
-use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_colour_map};
+use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
 use crate::{Error, Result};
@@ -274,7 +274,7 @@ impl Engine {
         outcome
     }
 
-    /// Whether something has failed. It stays true after the producer was exchanged.
+    /// Whether something has failed since the last exchange of the producer.
     pub(crate) fn has_failed(&self) -> bool {
         self.health != Health::Sound
     }
@@ -303,6 +303,12 @@ impl Engine {
         picture: &Picture,
         behind: Behind<'_>,
     ) -> Result<()> {
+        if self.renderer.needs_resize(picture.extent) {
+            self.drain()?;
+            self.renderer.resize(picture.extent)?;
+            self.forget_recorded();
+        }
+        // After the wait for earlier frames, which is not this frame's CPU time.
         let began = Instant::now();
         let frame = Frame {
             index: self.pacer.submitted() - self.first,
@@ -311,11 +317,6 @@ impl Engine {
             parameters: self.parameters,
             reads: reads(self.scene, self.observers.read_by_compute()),
         };
-        if self.renderer.needs_resize(picture.extent) {
-            self.drain()?;
-            self.renderer.resize(picture.extent)?;
-            self.forget_recorded();
-        }
         let produced = self.produce(flight, &frame)?;
         self.renderer.set_view(flight.index, &self.view, picture.extent)?;
         trace_span!("record", frame = frame.index)
@@ -381,7 +382,7 @@ impl Engine {
     /// The quantity that the colour map shows, and the values of its two ends; `None` if no colour map is used.
     pub(crate) fn legend(&self) -> Option<(&'static str, [f32; 2])> {
         // The texture holds colours, so it needs no colour map.
-        let shown = self.scene == Scene::Field && has_colour_map(self.array());
+        let shown = self.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
             Kind::Mesh => "w",
             Kind::Surface => "height",

@@ -19,7 +19,8 @@ pub struct FrameTiming {
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
-    /// The end of the CPU's work, minus the time that the CPU waited for the hand-off.
+    /// When the CPU's work would have ended without the waits for the hand-off. What the GPU waits until then is idle time; what
+    /// it waits afterwards is the hand-off's.
     pub submitted: Instant,
     /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,
@@ -111,4 +112,43 @@ pub(super) fn timing(Timed { begun, marks }: Timed, producer: Option<&dyn Produc
         cpu: begun.cpu,
         latency: begun.at.elapsed(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::app::engine::{Behind, Moment};
+    use crate::app::{Config, DeviceTable, Headless, ProducerKind};
+    use crate::render::OffscreenTarget;
+    use crate::wave::Grid;
+
+    #[test]
+    fn the_wait_before_a_resize_is_not_cpu_time() {
+        let config = Config {
+            grid: Grid { cols: 64, rows: 64 },
+            producer: ProducerKind::Compute,
+            size: vk::Extent2D { width: 1500, height: 1500 },
+            ..Config::default()
+        };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        let mut run = Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap();
+        let moment = Moment { time: 0.5, step: 0.0 };
+        for _ in 0..2 {
+            run.frame_at(moment).unwrap();
+        }
+        // The large picture is still being drawn.
+        let engine = run.engine();
+        let extent = vk::Extent2D { width: 30, height: 30 };
+        let small = OffscreenTarget::new(engine.device(), extent).unwrap();
+        let flight = engine.begin().unwrap();
+        let began = Instant::now();
+        engine.draw(&flight, moment, &small.picture(), Behind::default()).unwrap();
+        let whole = began.elapsed();
+        engine.finish().unwrap();
+        let timing = engine.look_until(engine.next_frame()).unwrap().unwrap();
+        assert_eq!(timing.frame, 2);
+        assert!(timing.cpu < whole / 2, "{:?} of {whole:?}", timing.cpu);
+    }
 }

@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::app::headless::STEP;
 use crate::app::{Moment, Parameters};
-
-/// A single step while paused, in seconds at speed 1.
-const STEP: f64 = 1.0 / 60.0;
 
 /// The field's clock, which advances with each frame.
 pub(super) struct Clock {

@@ -2,13 +2,13 @@
 //!
 //! This file handles events and ends the run. `state` draws a frame; `controls` has what the user changes.
 
-mod aside;
 mod clock;
 mod controls;
 mod event_loop;
 mod keys;
 mod overlay;
 mod reload;
+mod snapshot;
 mod state;
 mod title;
 mod visibility;

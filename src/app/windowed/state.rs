@@ -12,12 +12,12 @@ use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Fullscreen, Window};
 
-use super::aside::Aside;
 use super::clock::Clock;
 use super::controls::Controls;
 use super::keys::Action;
 use super::overlay::{self, Draft, Overlay, View};
 use super::reload::Reloader;
+use super::snapshot::Snapshot;
 use super::title::Title;
 use super::visibility::Visibility;
 use crate::app::command_line::picture_texts;
@@ -48,7 +48,7 @@ pub(super) struct State {
     // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
     pub(super) engine: Engine,
     pub(super) companion: Option<Box<dyn Companion>>,
-    aside: Aside,
+    snapshot: Snapshot,
     /// Whether presenting paces the frames.
     paced: bool,
     swapchain: Swapchain,
@@ -149,7 +149,7 @@ impl State {
         Ok(Self {
             title: Title::new(&engine, config),
             companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
-            aside: Aside::default(),
+            snapshot: Snapshot::default(),
             paced: swapchain.mode() == PresentMode::Fifo,
             engine,
             swapchain,
@@ -295,7 +295,7 @@ impl State {
     fn go_on(&mut self) -> Result<()> {
         if self.engine.is_held() {
             self.engine.go_on()?;
-            self.overlay.stir();
+            self.overlay.measure_again();
         }
         Ok(())
     }
@@ -340,7 +340,7 @@ impl State {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
             if self.engine.parameters() != values {
-                self.overlay.stir();
+                self.overlay.measure_again();
             }
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);
@@ -510,7 +510,7 @@ impl State {
         };
         let like = (self.swapchain.extent(), self.swapchain.format());
         let moment = self.clock.moment();
-        self.aside.send_picture(&mut self.engine, &mut **companion, like, moment)
+        self.snapshot.send_picture(&mut self.engine, &mut **companion, like, moment)
     }
 
     /// Waits until every frame is drawn. If a client's kernel faults meanwhile, the companion repairs the engine.
@@ -555,8 +555,8 @@ impl State {
         self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
         let moment = self.clock.moment();
-        let saved = self.aside.draw(&mut self.engine, like, moment).and_then(|()| {
-            let pixels = self.aside.pixels(&mut self.engine)?;
+        let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
+            let pixels = self.snapshot.pixels(&mut self.engine)?;
             let shown = shown(&self.config, &self.controls, self.engine.view().camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // A headless run shows frame n at n steps.

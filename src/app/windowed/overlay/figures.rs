@@ -29,22 +29,22 @@ pub(super) struct Figures {
     /// The cost of the settings before the last switch.
     before: Option<Cost>,
     /// The held frames: see [`crate::app::Engine::hold`].
-    again: Vec<Again>,
+    held: Vec<Held>,
     /// The end of the last held frame, in nanoseconds of the GPU's clock.
-    again_end: Option<f64>,
-    alone: Option<Alone>,
+    held_end: Option<f64>,
+    held_mean: Option<HeldMean>,
 }
 
 /// A held frame, without its idle part.
 #[derive(Clone, Copy)]
-struct Again {
+struct Held {
     frame: f64,
     draw: f64,
 }
 
 /// The mean of the held frames, which have no hand-off.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Alone {
+struct HeldMean {
     frame: f64,
     draw: f64,
     /// The frame's standard error.
@@ -144,6 +144,7 @@ impl Figures {
         let (began, took) = spans.cpu;
         // The GPU had work from the frame's submission on, or from its kernel's start. A kernel that ended before the last frame does
         // not count: it was filled ahead, in a batch.
+        // `took` leaves out the waits for the hand-off, so the time that the GPU lost to them counts as the hand-off's.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
@@ -173,36 +174,36 @@ impl Figures {
         }
         (self.end, self.count) = (None, 0);
         self.frames.clear();
-        self.begin_alone();
+        self.begin_held();
     }
 
     /// Discards the held frames and their mean.
-    pub(super) fn begin_alone(&mut self) {
-        (self.alone, self.again_end) = (None, None);
-        self.again.clear();
+    pub(super) fn begin_held(&mut self) {
+        (self.held_mean, self.held_end) = (None, None);
+        self.held.clear();
     }
 
     /// Adds a held frame, unless it was added before. For `behind`, see [`Figures::add`].
-    pub(super) fn add_alone(&mut self, timing: &FrameTiming, clock: &GpuClock, behind: f64) {
+    pub(super) fn add_held(&mut self, timing: &FrameTiming, clock: &GpuClock, behind: f64) {
         let (Some(draw), Some(end)) = (timing.draw, timing.end_ns) else { return };
-        let Some(before) = self.again_end.replace(end).filter(|before| *before < end) else { return };
+        let Some(before) = self.held_end.replace(end).filter(|before| *before < end) else { return };
         let draw = draw.as_secs_f64();
         let asked = clock.at(timing.submitted).min(end - draw * 1e9);
-        self.again.push(Again { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
+        self.held.push(Held { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
     }
 
     /// The number of held frames.
-    pub(super) fn alone_frames(&self) -> usize {
-        self.again.len()
+    pub(super) fn held_frames(&self) -> usize {
+        self.held.len()
     }
 
     /// Computes the mean of the held frames, if there are enough.
-    pub(super) fn end_alone(&mut self) {
-        let settled = &self.again[self.again.len().div_ceil(SETTLING)..];
+    pub(super) fn end_held(&mut self) {
+        let settled = &self.held[self.held.len().div_ceil(SETTLING)..];
         if settled.len() >= FEWEST {
-            let (frame, error) = middle(settled.iter().map(|again| again.frame));
-            let (draw, _) = middle(settled.iter().map(|again| again.draw));
-            self.alone = Some(Alone { frame, draw, error });
+            let (frame, error) = middle(settled.iter().map(|held| held.frame));
+            let (draw, _) = middle(settled.iter().map(|held| held.draw));
+            self.held_mean = Some(HeldMean { frame, draw, error });
         }
     }
 
@@ -239,16 +240,16 @@ impl Figures {
         let mean_rest = self.frames.iter().map(rest).sum::<f64>() / count;
         let squares = self.frames.iter().map(|sample| (rest(sample) - mean_rest).powi(2)).sum::<f64>();
         Some(Mean {
-            draw: self.alone.map_or(quartile, |alone| alone.draw),
+            draw: self.held_mean.map_or(quartile, |held| held.draw),
             frame,
             kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),
             idle: sum(|sample| sample.idle),
-            behind: match self.alone {
-                Some(alone) => alone.frame - alone.draw,
+            behind: match self.held_mean {
+                Some(held) => held.frame - held.draw,
                 None => sum(|sample| sample.behind),
             },
             cpu: sum(|sample| sample.cpu),
-            error: self.alone.map(|alone| 2.0 * (squares / count.powi(2) + alone.error.powi(2)).sqrt()),
+            error: self.held_mean.map(|held| 2.0 * (squares / count.powi(2) + held.error.powi(2)).sqrt()),
         })
     }
 
@@ -421,7 +422,7 @@ mod tests {
     }
 
     /// Adds held frames with a draw of 1 ms. `every` has their times in µs; each is submitted `ahead` µs before the end of the last.
-    fn add_alone(figures: &mut Figures, every: &[f64], ahead: f64) {
+    fn add_held(figures: &mut Figures, every: &[f64], ahead: f64) {
         let base = Instant::now();
         let clock = GpuClock::made_up(base, 5e9);
         let mut end = 1e6;
@@ -438,8 +439,8 @@ mod tests {
                 latency: Duration::ZERO,
             };
             // Add each frame twice.
-            figures.add_alone(&timing, &clock, 0.0);
-            figures.add_alone(&timing, &clock, 0.0);
+            figures.add_held(&timing, &clock, 0.0);
+            figures.add_held(&timing, &clock, 0.0);
         }
     }
 
@@ -448,10 +449,10 @@ mod tests {
         // Presenting takes 150 µs of each frame, with and without a hand-off.
         let mut figures = after(101, 1500.0, 500.0);
         assert!(near(figures.mean().unwrap().handoff(), 400.0), "nobody knows yet");
-        figures.begin_alone();
-        add_alone(&mut figures, &[1150.0; 51], 500.0);
-        assert_eq!(figures.alone_frames(), 50);
-        figures.end_alone();
+        figures.begin_held();
+        add_held(&mut figures, &[1150.0; 51], 500.0);
+        assert_eq!(figures.held_frames(), 50);
+        figures.end_held();
         let mean = figures.mean().unwrap();
         assert!(
             near(mean.handoff(), 250.0) && near(mean.behind, 150.0) && near(mean.draw, 1000.0),
@@ -466,31 +467,31 @@ mod tests {
         assert_eq!(figures.frame_times().len(), 100);
         figures.switched(Vec::new());
         assert_eq!(figures.before().unwrap().mean, mean);
-        assert_eq!((figures.alone, figures.alone_frames()), (None, 0));
+        assert_eq!((figures.held_mean, figures.held_frames()), (None, 0));
     }
 
     #[test]
-    fn neither_outliers_nor_the_first_frames_nor_waits_move_what_is_alone() {
+    fn neither_outliers_nor_the_first_frames_nor_waits_move_the_held_mean() {
         let mut every = vec![5000.0; 10];
         for frame in 0..40 {
             every.push(if frame % 10 == 3 { 4000.0 } else { 1150.0 + 10.0 * f64::from(frame % 3) });
         }
         let mut figures = after(101, 1500.0, 500.0);
-        add_alone(&mut figures, &every, 500.0);
-        figures.end_alone();
+        add_held(&mut figures, &every, 500.0);
+        figures.end_held();
         let mean = figures.mean().unwrap();
         assert!((mean.behind - 160e-6).abs() < 5e-6, "{mean:?}");
         assert!(mean.error.is_some_and(|error| error > 1e-6 && error < 10e-6), "{mean:?}");
         // A display with 16 ms per frame: each frame is submitted 15 ms late.
         let mut paced = after(101, 16_350.0, -15_000.0);
-        add_alone(&mut paced, &[16_100.0; 12], -15_000.0);
-        paced.end_alone();
+        add_held(&mut paced, &[16_100.0; 12], -15_000.0);
+        paced.end_held();
         let mean = paced.mean().unwrap();
         assert!(near(mean.behind, 100.0) && near(mean.handoff(), 150.0), "{mean:?}");
         // Too few held frames count as none.
         let mut few = after(101, 1500.0, 500.0);
-        add_alone(&mut few, &[1150.0; 4], 500.0);
-        few.end_alone();
+        add_held(&mut few, &[1150.0; 4], 500.0);
+        few.end_held();
         assert_eq!(few.mean().unwrap().handoff_text(), "about 400 µs");
     }
 

@@ -74,26 +74,26 @@ impl Overlay {
         let now = Instant::now();
         let changed = self.holds.sees(seen);
         if changed {
-            self.stir();
+            self.measure_again();
         }
         let allowed = allowed && self.shown && engine.watched().is_some();
         if engine.is_held() {
             if let (Some(timing), Some(watched)) = (engine.finished(), engine.watched()) {
-                self.figures.add_alone(&timing, watched.clock(), self.gpu_cost);
+                self.figures.add_held(&timing, watched.clock(), self.gpu_cost);
             }
-            let over = self.holds.is_over(now, self.figures.alone_frames());
+            let over = self.holds.is_over(now, self.figures.held_frames());
             if !over && !changed && allowed && self.holds.tried {
                 return Ok(false);
             }
             engine.go_on()?;
-            self.figures.end_alone();
+            self.figures.end_held();
             return Ok(true);
         }
         if !allowed || !self.figures.is_warm() || !self.holds.is_due(now) {
             return Ok(false);
         }
         self.holds.begin(now);
-        self.figures.begin_alone();
+        self.figures.begin_held();
         let usual = self.figures.quantiles().map_or(f64::INFINITY, |(half, _)| half);
         if usual * ENOUGH > LONGEST.as_secs_f64() {
             // Too few frames would be drawn.
@@ -106,10 +106,10 @@ impl Overlay {
         Ok(held)
     }
 
-    /// Says that the draw's time may have changed, so that it is measured again.
-    pub(in crate::app::windowed) fn stir(&mut self) {
+    /// To be called when the draw's time may have changed.
+    pub(in crate::app::windowed) fn measure_again(&mut self) {
         self.holds.renew(Instant::now());
-        self.figures.begin_alone();
+        self.figures.begin_held();
     }
 }
 

@@ -210,7 +210,7 @@ impl Overlay {
     /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         self.figures.switched(settings);
-        self.stir();
+        self.measure_again();
         self.frozen = None;
     }
 
@@ -360,7 +360,7 @@ impl Overlay {
         let ray = pointer.map(|at| camera.ray((at.x * scale, at.y * scale), size));
         if view.engine.point(ray)? {
             self.figures.rest();
-            self.stir();
+            self.measure_again();
         }
         Ok(())
     }
@@ -541,7 +541,7 @@ fn every_glyph(egui: &Context) {
 pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
     let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
-    let mut name = if profile.uses_cuda() { handoff.name() } else { profile.name }.to_owned();
+    let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
     }

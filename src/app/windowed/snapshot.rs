@@ -10,9 +10,9 @@ use crate::{Error, Result};
 
 /// The image for such pictures, made for the first one.
 #[derive(Default)]
-pub(super) struct Aside(Option<OffscreenTarget>);
+pub(super) struct Snapshot(Option<OffscreenTarget>);
 
-impl Aside {
+impl Snapshot {
     /// Draws a picture with the window's size and format (`like`), and sends it to the companion.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Aside {
 
     /// The last picture: sRGB RGBA, four bytes per pixel.
     pub(super) fn pixels(&self, engine: &mut Engine) -> Result<Vec<u8>> {
-        let Some(target) = &self.0 else { return Err(Error::Rule("nothing was drawn aside".into())) };
+        let Some(target) = &self.0 else { return Err(Error::Rule("no snapshot was drawn".into())) };
         let image = target.image();
         let mut pixels = read_image(engine.queue(), image)?;
         if matches!(image.format(), vk::Format::B8G8R8A8_SRGB | vk::Format::B8G8R8A8_UNORM) {
