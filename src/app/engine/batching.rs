@@ -181,13 +181,21 @@ impl AutoBatch {
             self.switches = Some(left);
         }
         let Some(switches) = self.switches else {
-            // The frame waits for something else. A batch would not make the frame shorter, but it would delay the
-            // field. Once the frame no longer waits, another measurement shows the switches.
+            // Too much of the frame is left. Either it waits for something else, such as the display: then a batch would not
+            // make it shorter, but would delay the field. Or something else takes that time, such as the overlay.
             if self.batch > 1 {
                 self.paced = Some(frame);
                 return 1;
             }
-            return if self.paced.is_none_or(|paced| frame < paced * (1.0 - STEADY)) { 2 } else { 1 };
+            let Some(paced) = self.paced else { return 2 };
+            // If it does not wait, a frame alone takes longer than one of a batch of two, by half of the switches.
+            let switches = 2.0 * (frame - paced);
+            if (SHARE * frame..=PLAUSIBLE).contains(&switches) {
+                self.switches = Some(switches);
+                return 2;
+            }
+            // Once the frame no longer waits, another measurement shows the switches.
+            return if frame < paced * (1.0 - STEADY) { 2 } else { 1 };
         };
         let work = (frame - switches / batch).max(0.0);
         let keeps_to = |share: f64| {
@@ -216,6 +224,8 @@ mod tests {
         switches: f64,
         /// The display's time per frame.
         pace: f64,
+        /// The overlay's time per frame, after the draw's last timestamp.
+        overlay: f64,
         now: f64,
         frame: u64,
         /// Frames of the current batch that were drawn.
@@ -224,7 +234,7 @@ mod tests {
 
     impl Gpu {
         fn new(draw: f64) -> Self {
-            Self { kernel: 8.0, draw, switches: 340.0, pace: 0.0, now: 0.0, frame: 0, drawn: 0 }
+            Self { kernel: 8.0, draw, switches: 340.0, pace: 0.0, overlay: 0.0, now: 0.0, frame: 0, drawn: 0 }
         }
 
         /// Draws frames in the batches that `auto` chooses. Returns the last batch.
@@ -235,7 +245,7 @@ mod tests {
                 self.drawn = (self.drawn + 1) % batch;
                 let switches = if first { self.switches + self.kernel * batch as f64 } else { 0.0 };
                 let work = self.draw + switches;
-                self.now += work.max(self.pace);
+                self.now += (work + self.overlay).max(self.pace);
                 let timing = FrameTiming {
                     frame: self.frame,
                     kernel: Some(MICROSECOND.mul_f64(self.kernel)),
@@ -324,6 +334,16 @@ mod tests {
         assert_eq!(gpu.draw(&mut auto, 300), 1);
         gpu.pace = 6_944.0;
         assert_eq!((gpu.draw(&mut auto, 300), gpu.draw(&mut auto, 300), auto.changes()), (1, 1, 3));
+    }
+
+    /// The overlay's time looks like switches that no batch makes fewer.
+    #[test]
+    fn an_overlay_is_not_taken_for_a_display() {
+        for (overlay, enough) in [(0.0, 3), (200.0, 3), (350.0, 3), (600.0, 3), (1_500.0, 2)] {
+            let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
+            let batch = Gpu { overlay, ..Gpu::new(2_500.0) }.draw(&mut auto, 300);
+            assert!(batch >= enough, "{batch} with an overlay of {overlay} µs");
+        }
     }
 
     #[test]
