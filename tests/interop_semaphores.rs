@@ -389,9 +389,9 @@ fn a_binary_signal_has_one_wait() {
     for _ in 0..3 {
         let signal = unsafe { binary.cuda_signal(&gpu.stream) }.unwrap();
         let text = unsafe { binary.cuda_signal(&gpu.stream) }.err().expect("signalled already").to_string();
-        assert!(text.contains("before its wait was submitted"), "{text}");
+        assert!(text.contains("before its wait is submitted"), "{text}");
         let text = binary.vulkan_signal(ALL).err().expect("signalled already").to_string();
-        assert!(text.contains("before its wait was submitted"), "{text}");
+        assert!(text.contains("before its wait is submitted"), "{text}");
         unsafe { signal.cuda_wait(&gpu.stream) }.unwrap();
         gpu.stream.synchronize().unwrap();
     }
