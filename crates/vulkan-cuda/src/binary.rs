@@ -41,8 +41,8 @@ use crate::semaphore::{Exported, ImportedSemaphore};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import, together with the signals
-/// and waits that it has returned.
+/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import, and shares them with the
+/// signals and waits that it has returned.
 ///
 /// # Examples
 ///

@@ -107,8 +107,8 @@ impl SharedTimeline {
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
-    /// - The GPU must make the signals in the order of these calls. It does on one stream, and on streams and queues
-    ///   that wait for one another.
+    /// - The GPU must make the signals in the order of these calls. It does so on one stream, and on streams and
+    ///   queues that wait for one another.
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
@@ -141,8 +141,9 @@ impl SharedTimeline {
         (self.imported.raw(), Wait::Value(value).params())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait.
-    /// See the [example](SharedTimeline#examples).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait:
+    /// `ALL_COMMANDS` if the submission takes ownership ([`crate::ownership`]). See the
+    /// [example](SharedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_wait(
@@ -153,8 +154,8 @@ impl SharedTimeline {
         self.exported.info(value, stage)
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work
-    /// must be done. See the [example](SharedTimeline#examples).
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work must
+    /// be done: `ALL_COMMANDS` if the submission gives ownership back. See the [example](SharedTimeline#examples).
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
@@ -190,9 +191,9 @@ impl SharedTimeline {
     /// Fails if the driver reports an error.
     ///
     /// # Safety
-    /// - Every smaller value that will ever be signalled must have been signalled.
-    /// - Every signal that is pending or comes later must be greater (`VUID-VkSemaphoreSignalInfo-value-03258`,
-    ///   `-03259`).
+    /// - All signals of smaller values must already have happened.
+    /// - Every signal that is pending or comes later must have a greater value
+    ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     ///
     /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
@@ -201,7 +202,7 @@ impl SharedTimeline {
     }
 
     /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` if it has not
-    /// after a second. See the [example](SharedTimeline#examples).
+    /// done so within a second. See the [example](SharedTimeline#examples).
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
