@@ -59,8 +59,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
                 ring.record_release(&read, commands);
             }
         })?;
-        // Before all commands, wait for CUDA's signal. After all of them, signal that the slot is free. SAFETY:
-        // recorded above; everything lives until both sides are idle.
+        // Before all commands, wait for CUDA's signal. After all of them, signal that the slot is free.
+        // SAFETY: recorded above; everything lives until both sides are idle.
         unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
         // If the read is dropped without this call, its frame is given up.
         read.submitted();

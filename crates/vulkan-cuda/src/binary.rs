@@ -99,14 +99,14 @@ pub struct BinarySignal(Arc<Binary>);
 ///
 /// If it is dropped without [`submitted`](SignalToSubmit::submitted), the semaphore cannot be used any more: it is
 /// unknown whether the signal was submitted, so every later signal is an error. Make a new [`SharedBinary`] then.
-#[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
+#[must_use = "call `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct SignalToSubmit(Arc<Binary>);
 
 /// A wait that a Vulkan submission will make. See the [example](SharedBinary#examples).
 ///
 /// If it is dropped without [`submitted`](WaitToSubmit::submitted), the semaphore cannot be used any more, as for a
 /// [`SignalToSubmit`].
-#[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
+#[must_use = "call `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct WaitToSubmit(Arc<Binary>);
 
 impl SharedBinary {
