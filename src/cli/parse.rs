@@ -99,7 +99,9 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 pub fn grid(text: &str) -> Result<Grid, String> {
     let (cols, rows) = pair(text)?;
     if cols < 2 || rows < 2 {
-        return Err(format!("a field of {text} has no surface: it needs at least 2 vertices in each direction"));
+        return Err(format!(
+            "a field of {text} has no surface: it needs at least 2 vertices in each direction"
+        ));
     }
     // Indices have 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
     match (u32::try_from(cols), u32::try_from(rows)) {
