@@ -6,9 +6,9 @@
 //! the rule, because breaking it is undefined behaviour.
 //!
 //! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for
-//! both would break the rule: CUDA could signal 5, for a frame that it has just written, while Vulkan still reads and
-//! has yet to signal 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides strictly
-//! alternate.)
+//! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
+//! reading and signalled 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides
+//! strictly alternate.)
 //!
 //! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then
 //! the Vulkan submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and
@@ -48,7 +48,7 @@ use crate::{Error, Result};
 /// // SAFETY: the timeline lives until the stream has passed this.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
-/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::VERTEX_SHADER);
+/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::ALL_COMMANDS);
 /// let signal = timeline.vulkan_signal(2, vk::PipelineStageFlags2::ALL_COMMANDS)?;
 /// # let _ = (wait, signal);
 /// // SAFETY: as above.
@@ -240,7 +240,7 @@ impl SharedTimeline {
 /// let timeline = ExportedTimeline::new(&vk)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
-///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::VERTEX_SHADER); // for vkQueueSubmit2
+///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::ALL_COMMANDS); // for vkQueueSubmit2
 /// #   let _ = wait;
 /// }
 /// # let _ = handle;
@@ -274,8 +274,9 @@ impl ExportedTimeline {
     }
 
     /// Returns a wait or a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). For a wait, `stage` is the
-    /// first stage that must wait. For a signal, it is the last stage whose work must be done. Nothing checks that
-    /// the values rise. See the [example](ExportedTimeline#examples).
+    /// first stage that must wait. For a signal, it is the last stage whose work must be done. If the submission takes
+    /// or gives back ownership, both are `ALL_COMMANDS` ([`crate::ownership`]). Nothing checks that the values rise.
+    /// See the [example](ExportedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {

@@ -9,7 +9,7 @@
 //! the size of all levels. The texture object assumes that the distance is the size of its single level. From the
 //! second layer on it reads texels of another layer or level, without an error. (This was seen on an H200 with driver
 //! 580. There, surface objects of a level are correct, and so are textures without layers.) For simplicity, every
-//!      texture object is made from the whole array.
+//! texture object is made from the whole array.
 
 use cudarc::driver::sys;
 
