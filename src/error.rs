@@ -227,7 +227,7 @@ fn free_words(free: Option<u64>) -> String {
 fn allocation_hint(what: &str) -> &'static str {
     match what {
         "the picture" | "multisampled colour" | "depth" => {
-            "; ask for a smaller --size or --samples 1, or close what else uses this GPU"
+            "; ask for a smaller --size or --samples 1, or close other programs that use this GPU"
         }
         "picture read-back" => "; ask for a smaller --size, or close other programs",
         _ => LESS,
@@ -235,8 +235,8 @@ fn allocation_hint(what: &str) -> &'static str {
 }
 
 /// The advice where it is unknown what the memory was for.
-const LESS: &str = "; ask for less (--size and --samples make the picture, --grid and --ring the field), or close what else \
-                    uses this GPU";
+const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
+                    this GPU";
 
 fn vulkan_hint(result: vk::Result) -> String {
     let drivers = match result {
@@ -293,7 +293,7 @@ fn cuda_hint(call: &str, code: u32) -> String {
         2 if call.starts_with("cuModule") || call.starts_with("cuLink") => {
             "; the kernel's code and its global variables do not fit into the GPU's free memory"
         }
-        2 => "; ask for a smaller --grid or --ring, or close what else uses this GPU",
+        2 => "; ask for a smaller --grid or --ring, or close other programs that use this GPU",
         701 => {
             "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
         }

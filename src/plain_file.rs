@@ -44,7 +44,9 @@ fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
     match (found.is_file(), found.is_dir()) {
         (true, _) => Ok(()),
         (_, true) => Err(io::ErrorKind::IsADirectory.into()),
-        _ => Err(io::Error::other("it is not a regular file: copy its contents to one and name that")),
+        _ => Err(io::Error::other(
+            "it is not a regular file: copy its contents to a regular file, and name that file",
+        )),
     }
 }
 

@@ -137,7 +137,9 @@ pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comp
     if let Some(factor) = options.fail_above
         && !(factor.is_finite() && factor > 0.0)
     {
-        return Err(Error::Usage(format!("a factor to fail above must be a number above 0, not {factor}")));
+        return Err(Error::Usage(format!(
+            "the factor of --fail-above must be a number above 0, not {factor}"
+        )));
     }
     check("old", old)?;
     check("new", new)?;

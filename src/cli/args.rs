@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// of a frame, and adapts it during the run [default: auto; serve: 1].
     #[arg(long, value_name = "auto|1..=RING", value_parser = parse::frames, allow_hyphen_values = true, help_heading = help::HOW)]
     batch: Option<Frames>,
-    /// With --batch auto: the most milliseconds by which the batch may delay a frame [default: 33].
+    /// With --batch auto: the longest time in milliseconds that the batch may delay a frame [default: 33].
     #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
     batch_latency: Option<Duration>,
     /// Draw without a window.
@@ -283,7 +283,7 @@ impl RunArgs {
             && frames as usize > ring.depth()
         {
             return Err(Error::Usage(format!(
-                "--batch {frames} does not fit a ring of {}: it is from 1 to the ring's depth",
+                "--batch {frames} does not fit a ring of {}: a batch has at most as many frames as the ring has slots",
                 ring.depth()
             )));
         }

@@ -62,7 +62,7 @@ pub struct BenchArgs {
     /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
     #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     rings: Vec<u32>,
-    /// Batches to measure, in the rings that hold them [default: 1,3,8; quick: 1,8].
+    /// Batches to measure, in each ring with enough slots [default: 1,3,8; quick: 1,8].
     #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     batches: Vec<u32>,
     /// How often to measure each cell [default: 7; quick: 3].

@@ -26,7 +26,7 @@ pub struct DevicesArgs {
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
     #[arg(long, help_heading = help::HOW)]
     formats: bool,
-    /// Write and read each of them from both sides, level by level; needs CUDA.
+    /// With --formats: write and read each listed object from both sides, level by level; needs CUDA.
     #[arg(long, requires = "formats", help_heading = help::HOW)]
     check: bool,
     /// Write the results as JSON (docs/formats-schema.md).
@@ -43,7 +43,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let producer = args.device.producer;
     if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
         return Err(Error::Usage(
-            "--check uses CUDA, and --producer asks for something else: leave it out".into(),
+            "--check uses CUDA, and --producer asks for something else: leave one of them out".into(),
         ));
     }
     let validation = if args.validation { Validation::Required } else { Validation::Off };

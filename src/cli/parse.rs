@@ -99,12 +99,14 @@ fn pair(text: &str) -> Result<(u64, u64), String> {
 pub fn grid(text: &str) -> Result<Grid, String> {
     let (cols, rows) = pair(text)?;
     if cols < 2 || rows < 2 {
-        return Err(format!("a field of {text} has no surface: it needs 2 vertices each way at least"));
+        return Err(format!(
+            "a field of {text} has no surface: it needs at least 2 vertices in each direction"
+        ));
     }
     // Indices have 32 bits, and no device allocates more than 4 GiB at once: 2^28 vertices of 16 bytes.
     match (u32::try_from(cols), u32::try_from(rows)) {
         (Ok(cols), Ok(rows)) if u64::from(cols) * u64::from(rows) <= 1 << 28 => Ok(Grid { cols, rows }),
-        _ => Err(format!("a field of {text} is beyond 2^28 vertices: the largest square is 16384x16384")),
+        _ => Err(format!("a field of {text} has more than 2^28 vertices: the largest square is 16384x16384")),
     }
 }
 
@@ -115,7 +117,7 @@ pub fn size(text: &str) -> Result<vk::Extent2D, String> {
     }
     match (u32::try_from(width), u32::try_from(height)) {
         (Ok(width), Ok(height)) => Ok(vk::Extent2D { width, height }),
-        _ => Err(format!("a picture of {text} is larger than any device draws")),
+        _ => Err(format!("a picture of {text} is larger than any device can draw")),
     }
 }
 

@@ -39,7 +39,8 @@ pub fn execute(args: TryKernelArgs) -> Result<()> {
     }
     let mut ptx = Vec::new();
     let read = std::io::stdin().take(MAX_PTX + 1).read_to_end(&mut ptx);
-    let unusable = |problem: String| Error::Unsupported(format!("no PTX on standard input: {problem}"));
+    let unusable =
+        |problem: String| Error::Unsupported(format!("cannot use standard input as PTX: {problem}"));
     read.map_err(|error| unusable(error.to_string()))?;
     if ptx.len() as u64 > MAX_PTX {
         return Err(unusable(format!("more than {MAX_PTX} bytes")));

@@ -115,8 +115,10 @@ impl Encoder {
 
     /// The error of a thread that waits for the reader of its output. The thread is not stopped.
     fn stuck(&self) -> Error {
-        let words =
-            format!("nothing was taken for {:.0} s; does anybody read it?", self.timeout.as_secs_f64());
+        let words = format!(
+            "nothing was read from it for {:.0} s: is its reader still running?",
+            self.timeout.as_secs_f64()
+        );
         let source = std::io::Error::new(std::io::ErrorKind::TimedOut, words);
         Error::Io { action: "write", path: self.path.clone(), source }
     }

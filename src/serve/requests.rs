@@ -71,7 +71,7 @@ impl Desk<'_> {
                 }
             }
             Action::Snapshot { .. } if client.wants_picture.is_some() || client.picture_later => {
-                client.fail(request, "one is on its way already");
+                client.fail(request, "a snapshot is on its way already");
             }
             Action::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
             Action::Set(wishes, kernel, camera) => self.set(client, request, &wishes, &kernel, camera)?,

@@ -23,7 +23,7 @@ pub enum Broken {
     Ready,
     /// CUDA does not wait until Vulkan has read the slot.
     Free,
-    /// Vulkan neither acquires the slot from CUDA nor releases it: the queue family ownership transfers.
+    /// Vulkan neither acquires the slot from CUDA nor releases it: the queue family ownership transfers are left out.
     Barrier,
 }
 

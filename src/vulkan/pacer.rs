@@ -11,8 +11,8 @@ use crate::{Result, threads};
 /// How the CPU waits until the GPU is done with a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wait {
-    /// Sleep in short naps until shortly before the frame should be done, then poll: together at most a tenth of a core more.
-    /// For frames under a millisecond, and on a software device, only sleep.
+    /// Sleep in short naps until shortly before the frame should be done, then poll. This costs at most a tenth of a core
+    /// more than sleep. For frames under a millisecond, and on a software device, only sleep.
     #[default]
     Hybrid,
     /// Sleep: costs the least CPU time, but the CPU continues more slowly, because its caches are cold.

@@ -1,4 +1,5 @@
-//! Which CUDA device is this Vulkan device? Neither index nor name answers this. Only the UUID does.
+//! Which CUDA device is this Vulkan device? Neither index nor name answers this. The UUID does, and on Windows the
+//! LUID.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 01_match
@@ -34,7 +35,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: every object of theirs is gone, and every example waits for the GPU.
+        // SAFETY: every object made from them is gone, and every example waits for the GPU.
         unsafe {
             self.device.destroy_device(None);
             self.instance.destroy_instance(None);
@@ -47,7 +48,7 @@ pub fn open() -> Result<Gpu, Box<dyn Error>> {
     open_with(|_| vk::PhysicalDeviceFeatures::default())
 }
 
-/// The same, with features that the caller chooses from the device's. Sharing needs none of them.
+/// As [`open`], with features that the caller chooses from those that the device has. Sharing needs none of them.
 pub fn open_with(
     choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures,
 ) -> Result<Gpu, Box<dyn Error>> {

@@ -59,7 +59,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
                 ring.record_release(&read, commands);
             }
         })?;
-        // Wait for CUDA's signal at the stage that reads the slot, and signal CUDA when the slot is given back.
+        // Before all commands, wait for CUDA's signal. After all of them, signal that the slot is free.
         // SAFETY: recorded above; everything lives until both sides are idle.
         unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
         // If the read is dropped without this call, its frame is given up.
@@ -67,7 +67,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // ANCHOR_END: frame
     }
 
-    // CUDA first: after a failed kernel CUDA signals nothing more, and the queue would wait for ever.
+    // Wait for CUDA first: after a failed kernel CUDA signals nothing more, and the queue would wait forever.
     if let Err(error) = stream.synchronize() {
         // SAFETY: the context has failed, so the stream executes nothing more.
         unsafe { ring.abort() }?;

@@ -29,7 +29,7 @@ const THEIRS: u64 = 2;
 pub fn run() -> Result<(), Box<dyn Error>> {
     let gpu = match_devices::open()?;
     let slot = SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    // Whose turn it is, on the GPU. 1: we have written. 2: the library has written.
+    // Tells each stream on the GPU whose turn it is. 1: we have written. 2: the library has written.
     let turn = SharedTimeline::new(&gpu.pair)?;
     let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
     let library = Library::new(&gpu.cuda)?;
@@ -48,7 +48,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let array = Array { pointer: slot.cuda(), words: WORDS, _owner: &slot };
     // 3. Work.
     library.fill_second_half(&array)?;
-    // 4. Evaluate, and synchronize the library's stream. Ours does not wait for it on its own. (ArrayFire: `eval`, then `sync`.)
+    // 4. Evaluate, and synchronize the library's stream. Our stream does not wait for it unless told to. (ArrayFire: `eval`,
+    //    then `sync`.)
     unsafe { turn.cuda_signal(&library.stream, 2) }?;
     library.stream.synchronize()?;
     // 5. Hand back. The wrapper is not used after step 3, so its borrow ends there. The memory stays ours.

@@ -71,7 +71,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     let kernel = fill::load(&context)?;
     let drawn = draw_all(&mut engine, &mut ring, &kernel, &stream);
-    // CUDA first: after a fault it signals nothing more, and the engine's queue would wait for ever, even in `Drop`.
+    // Wait for CUDA first: after a fault it signals nothing more, and the engine's queue would wait forever, even in
+    // `Drop`.
     let written = stream.synchronize();
     if written.is_err() {
         // SAFETY: the context has failed, so the stream executes nothing more.
@@ -85,8 +86,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     }
     println!("the engine drew {seen} of {FRAMES} frames by its own queue, and gave up {}", HIDDEN.len());
 
-    // Teardown. The engine's own objects go here. The token keeps its device until the slots and timelines are gone.
-    // The reverse order works too.
+    // Teardown. The engine's own objects are destroyed here. The token keeps its device until the slots and timelines
+    // are gone. The reverse order works too.
     drop(engine);
     drop(ring);
     Ok(())

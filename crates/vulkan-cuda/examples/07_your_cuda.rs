@@ -63,7 +63,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         let write = ring.write()?;
         // 4. The address; the borrow of `write` is the lock.
         let (out, words, number) = (write.slot().cuda(), WORDS as u32, frame as u32);
-        // 6. Each argument by reference, of exactly the type that the kernel declares: nothing checks that.
+        // 6. Pass each argument by reference, with exactly the type that the kernel declares. Nothing checks the type.
         let mut launch = stream.launch_builder(&kernel);
         launch.arg(&out).arg(&words).arg(&number);
         // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.

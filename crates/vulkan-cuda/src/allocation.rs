@@ -127,8 +127,8 @@ fn free_of(mapped: &[(usize, Range)], index: usize, range: Range) -> Result<()> 
     match mapped.iter().find(|(_, other)| other.overlaps(range)) {
         None => Ok(()),
         Some(&(other, other_range)) => Err(Error::Rule(format!(
-            "buffer {index} ({range}) cannot be mapped while buffer {other} ({other_range}) is: CUDA may give the same \
-             bytes a second address, through which writes to the first are not seen"
+            "buffer {index} ({range}) cannot be mapped while buffer {other} ({other_range}) is: the same bytes \
+             would have two addresses in CUDA, and writes through one may not be seen through the other"
         ))),
     }
 }

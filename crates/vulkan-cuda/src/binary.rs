@@ -41,8 +41,8 @@ use crate::semaphore::{Exported, ImportedSemaphore};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import, together with the signals
-/// and waits that it has returned.
+/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import, and shares them with the
+/// signals and waits that it has returned.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ use crate::{Error, Result};
 /// let written = SharedBinary::new(&pair)?;
 /// // SAFETY: the semaphore lives until the stream has passed this. It is the first signal.
 /// let signal = unsafe { written.cuda_signal(stream) }?;
-/// let (info, wait) = signal.vulkan_wait(vk::PipelineStageFlags2::VERTEX_SHADER);
+/// let (info, wait) = signal.vulkan_wait(vk::PipelineStageFlags2::ALL_COMMANDS);
 /// // … vkQueueSubmit2 with `info` among its waits …
 /// # let _ = info;
 /// wait.submitted(); // from here on the semaphore can be signalled again
@@ -99,14 +99,14 @@ pub struct BinarySignal(Arc<Binary>);
 ///
 /// If it is dropped without [`submitted`](SignalToSubmit::submitted), the semaphore cannot be used any more: it is
 /// unknown whether the signal was submitted, so every later signal is an error. Make a new [`SharedBinary`] then.
-#[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
+#[must_use = "call `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct SignalToSubmit(Arc<Binary>);
 
 /// A wait that a Vulkan submission will make. See the [example](SharedBinary#examples).
 ///
 /// If it is dropped without [`submitted`](WaitToSubmit::submitted), the semaphore cannot be used any more, as for a
 /// [`SignalToSubmit`].
-#[must_use = "say `submitted` once vkQueueSubmit2 has succeeded"]
+#[must_use = "call `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct WaitToSubmit(Arc<Binary>);
 
 impl SharedBinary {
@@ -150,9 +150,9 @@ impl SharedBinary {
         Ok(BinarySignal(self.0.clone()))
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work
-    /// must be done. You can wait for it once it is [`submitted`](SignalToSubmit::submitted). See the
-    /// [example](SharedBinary#examples).
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work must
+    /// be done: `ALL_COMMANDS` if the submission gives ownership back ([`crate::ownership`]). You can wait for the
+    /// signal once it is [`submitted`](SignalToSubmit::submitted). See the [example](SharedBinary#examples).
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet.
@@ -196,9 +196,9 @@ impl BinarySignal {
         Ok(())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait.
-    /// The semaphore can be signalled again once the wait is [`submitted`](WaitToSubmit::submitted). See the
-    /// [example](SharedBinary#examples).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait:
+    /// `ALL_COMMANDS` if the submission takes ownership ([`crate::ownership`]). The semaphore can be signalled again
+    /// once the wait is [`submitted`](WaitToSubmit::submitted). See the [example](SharedBinary#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_wait(

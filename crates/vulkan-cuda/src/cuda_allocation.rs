@@ -55,7 +55,7 @@ impl CudaAllocation {
     /// Fails if
     /// - `chunks` is empty, or a chunk has 0 bytes.
     /// - a descriptor stands for memory that is not CUDA's, or is on another GPU.
-    /// - the memory is compressed, because Vulkan would not know.
+    /// - the memory is compressed, which Vulkan would not know.
     /// - a size is not exactly the chunk's.
     /// - the driver reports another error: 2 (`OUT_OF_MEMORY`), for example.
     ///
@@ -118,7 +118,7 @@ impl CudaAllocation {
         self.reserved.size
     }
 
-    /// Returns each chunk's size in bytes, which an importer must pass on ([`VkMemoryAllocateInfo`]).
+    /// Returns each chunk's size in bytes, which an importer must specify ([`VkMemoryAllocateInfo`]).
     ///
     /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn chunks(&self) -> Vec<u64> {

@@ -14,8 +14,8 @@
 //!
 //! The memory is freed with its last reference, so neither side can take it from the other ("The memory allocation
 //! will be freed when all outstanding mappings to the memory are unmapped and when all outstanding references to the
-//! handle (including its shareable counterparts) are also released", `cuMemRelease`). CUDA's *address* ends with the
-//! allocation. Vulkan's buffer therefore keeps the allocation alive.
+//! handle (including its shareable counterparts) are also released", `cuMemRelease`). But CUDA's *address* is valid
+//! only while the allocation lives. Vulkan's buffer therefore keeps the allocation alive.
 //!
 //! An [`ImportedBuffer`] is a [`Slot`](crate::Slot): a [`SharedRing`](crate::SharedRing) hands over such buffers as
 //! it does [`SharedBuffer`](crate::SharedBuffer)s.

@@ -61,7 +61,8 @@ impl ImageSupport {
 /// [`ExportType::HERE`] that the driver offers. Calls [`vkGetPhysicalDeviceImageFormatProperties2`].
 ///
 /// # Errors
-/// Returns the reason, in words: the driver's error, or that the device has such images and does not export them.
+/// Returns the reason, in words: the driver's error, or a text that the device has such images but does not export
+/// them.
 ///
 /// # Safety
 /// `physical` must be a live device of `instance`.

@@ -127,7 +127,7 @@ impl ExportedAllocation {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must pass on ([`VkMemoryAllocateInfo`]).
+    /// Returns the size of the allocation in bytes, which every importer must specify ([`VkMemoryAllocateInfo`]).
     ///
     /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
     pub fn size(&self) -> u64 {

@@ -1,11 +1,11 @@
 //! Translates Vulkan formats to CUDA array formats, with one table.
 //!
 //! CUDA's Programming Guide translates the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto
-//! Imported Memory Objects"). Half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the
-//! bytes of the unsigned or signed integers, and its array is described as these. Each texture object then chooses
-//! what it returns: a float from 0 or -1 to 1, or the integer if `CU_TRSF_READ_AS_INTEGER` is set. (The array formats
-//! `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` mean the same and need a driver of CUDA 11.5. They have no
-//! advantage here.)
+//! Imported Memory Objects"). Half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the bytes
+//! of the unsigned or signed integers, and its array is described as an array of these integers. Each texture object
+//! then chooses what it returns: a float from 0 or -1 to 1, or the integer if `CU_TRSF_READ_AS_INTEGER` is set. (The
+//! array formats `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` mean the same and need a driver of CUDA 11.5. They
+//! have no advantage here.)
 //!
 //! See [`CUDA_ARRAY3D_DESCRIPTOR`] and [`VkFormat`].
 //!

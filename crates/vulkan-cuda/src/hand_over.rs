@@ -196,7 +196,7 @@ fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
 /// ```
 ///
 /// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
-#[must_use = "say `submitted` once the submission that reads it has succeeded"]
+#[must_use = "call `submitted` once the submission that reads it has succeeded"]
 pub struct Read {
     frame: u64,
     slot: usize,

@@ -93,8 +93,8 @@ impl MappedImage {
     /// ([`cuExternalMemoryGetMappedMipmappedArray`]).
     ///
     /// # Errors
-    /// Fails if the image is of another device, with 304 (`OPERATING_SYSTEM`) under WSL2, or if CUDA's driver has no
-    /// such array.
+    /// Fails if the image is of another device or if CUDA's driver has no such array. Under WSL2 the driver reports
+    /// 304 (`OPERATING_SYSTEM`).
     ///
     /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html

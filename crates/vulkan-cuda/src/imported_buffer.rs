@@ -81,8 +81,8 @@ impl ImportedBuffer {
     /// # Safety
     /// - The device must have been created with the feature `sparseBinding`. Vulkan cannot tell whether it was.
     /// - `queue` must be a queue of the pair's device, of the family `family`.
-    /// - No other thread may use the queue during the call. Work that is already on it must finish without this
-    ///   thread.
+    /// - No other thread may use the queue during the call. Work that is already on it must be able to finish while
+    ///   this thread waits.
     ///
     /// [`vkQueueBindSparse`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueBindSparse.html
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
@@ -135,9 +135,9 @@ impl ImportedBuffer {
         Ok(made)
     }
 
-    /// Imports memory in several chunks, one after the other: `chunks` has a descriptor and a size in bytes for each.
-    /// One chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`]. If
-    /// the import fails, the descriptors are closed.
+    /// Imports memory that consists of several consecutive chunks: `chunks` has a descriptor and a size in bytes for
+    /// each. One chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`].
+    /// If the import fails, the descriptors are closed.
     ///
     /// # Errors
     /// Fails as [`ImportedBuffer::from_descriptor`] and [`ImportedBuffer::spanning`] do.

@@ -70,7 +70,7 @@ impl fmt::Display for Range {
 /// [`VkMemoryRequirements`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryRequirements.html
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Number of bytes. It may be more than the buffer has.
+    /// Number of bytes. It may be more than the buffer's own size.
     pub size: u64,
     /// What the offset must be a multiple of, in bytes. A power of two.
     pub alignment: u64,

@@ -59,8 +59,8 @@
 //! Vulkan queue                      wait ready ≥ n+1 at ALL_COMMANDS ────────┘ ─ acquire ─ draw ─ release ─ signal free = n+1
 //! ```
 //!
-//! The CPU enqueues both lines and waits for neither. Pace it as you pace your frames, or it fills the queues:
-//! see [`shared_ring`](mod@shared_ring#what-the-cpu-waits-for).
+//! The CPU enqueues both lines and waits for neither. Limit how far it runs ahead, as you already do for your frames.
+//! Otherwise it fills the queues: see [`shared_ring`](mod@shared_ring#what-the-cpu-waits-for).
 //!
 //! # Your own device
 //!
@@ -75,11 +75,11 @@
 //! to keep the object alive until the GPU has passed that use. [`SharedRing`] makes that promise itself, and keeps it.
 //!
 //! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
-//! is one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the callback must not own such
-//! an object. It would keep the device alive, and would never run. Lend the buffer instead, and drop it after the
-//! renderer has released it, as `examples/wgpu` in the repository does. Two kinds of value cannot change threads. A
-//! [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci object, so
-//! they are not `Send`.
+//! is one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the callback must not own such an
+//! object. The object would keep the device alive, so the callback would never run. Lend the buffer instead, and drop
+//! it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds of value cannot change
+//! threads. A [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci
+//! object, so they are not `Send`.
 //!
 //! # Layers
 //!

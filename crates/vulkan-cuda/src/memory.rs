@@ -36,8 +36,8 @@ use crate::vulkan::Vk;
 /// A Vulkan buffer in exportable memory of its own. It owns both: dropping it destroys the buffer and frees the
 /// memory.
 ///
-/// The GPU must be done with the buffer before it is dropped. An import of its memory elsewhere stays valid, unless
-/// it was made with a KMT handle.
+/// The GPU must be done with the buffer before it is dropped. Imports of its memory stay valid after that, unless they
+/// were made with a KMT handle.
 ///
 /// # Examples
 ///
@@ -117,7 +117,7 @@ impl ExportedBuffer {
         self.size
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must pass on ([`VkMemoryAllocateInfo`]). It
+    /// Returns the size of the allocation in bytes, which every importer must specify ([`VkMemoryAllocateInfo`]). It
     /// may be more than [`size`](ExportedBuffer::size).
     ///
     /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
@@ -219,8 +219,8 @@ impl MappedMemory {
     /// - `size` must not be greater than `allocation_size`.
     ///
     /// # Errors
-    /// Fails if this system has no handles of that kind. CUDA's driver fails with 304 (`OPERATING_SYSTEM`) under
-    /// WSL2, which has no such sharing, and with 2 (`OUT_OF_MEMORY`).
+    /// Fails if this system has no handles of that kind. CUDA's driver reports 304 (`OPERATING_SYSTEM`) under WSL2,
+    /// which does not support this, and 2 (`OUT_OF_MEMORY`) if memory has run out.
     ///
     /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html

@@ -39,8 +39,8 @@ pub struct Ring {
 
 /// The plan for one frame: its slot, and the values to wait for and to signal. See the [example](Ring#examples).
 ///
-/// Frames are numbered from 0 without gaps. If you skip a frame, there are two possibilities. Either the next frame
-/// takes its number. Or its value is never signalled: then the next frame's value, which is greater, also frees the
+/// Frames are numbered from 0 without gaps. If you skip a frame, you have two choices. You can give its number to the
+/// next frame. Or you can leave its value unsignalled: the next frame's value, which is greater, then also frees the
 /// skipped frame's slot. See [`crate::shared_ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
@@ -93,11 +93,11 @@ impl Ring {
     // ANCHOR_END: turn
 
     /// Returns the plans for a batch: `frames` frames, beginning with frame `first`, which CUDA fills without
-    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is limited to 1 to K. The
+    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is clamped to 1..=K. The
     /// next batch may have another length.
     ///
     /// Only the first frame waits, for the slots of all. The last frame's slot has the greatest value to wait for, so
-    /// that one value is enough.
+    /// this one value is enough.
     ///
     /// This is for a ring that you run yourself. With a [`SharedRing`](crate::SharedRing), call
     /// [`reserve`](crate::SharedRing::reserve).

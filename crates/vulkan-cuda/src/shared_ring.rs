@@ -38,14 +38,14 @@
 //!
 //! - *A [`Write`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
 //!   frame's number is not used up. The next write takes the same slot.
-//! - *A [`Read`] is dropped* (a submission failed, or the window was minimised): the frame is given up. CUDA gets its
-//!   slot back once Vulkan has read the next frame. If CUDA waits for the slot and no other read can signal it any
-//!   more, the CPU signals instead.
+//! - *A [`Read`] is dropped* (a submission failed, or the window was minimised): the frame is given up. CUDA gets the
+//!   slot back once Vulkan has read the next frame. If CUDA already waits for the slot and no other read can end that
+//!   wait, the CPU signals instead.
 //! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does the same.
 //!   Otherwise Vulkan waits forever.
 //! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that
-//!   the CPU must signal. If the GPU is still not done, the ring is leaked. Submit or drop every read before the
-//!   ring, because CUDA may wait for an open one.
+//!   the CPU must signal. If the GPU is still not done, the ring is leaked. Submit or drop every read before you drop
+//!   the ring, because CUDA may be waiting for it.
 //!
 //! # What the CPU waits for
 //!
@@ -53,8 +53,9 @@
 //! place. It first waits until Vulkan has read what was submitted earlier, up to a second for each value. This
 //! happens in [`SharedRing::write`], [`SharedRing::reserve`], [`Read::submitted`] and the drop of a `Read`.
 //!
-//! CUDA is at most K frames ahead, where K is the number of slots. A CPU that enqueues faster fills the queues. Pace
-//! it as you pace your frames: with a fence or a timeline that *Vulkan* signals, which wakes the CPU at once.
+//! CUDA is at most K frames ahead, where K is the number of slots. A CPU that enqueues faster fills the queues. Limit
+//! how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames. Such a
+//! signal wakes the CPU at once.
 //!
 //! # What it costs
 //!
@@ -172,8 +173,8 @@ impl<S: Slot> SharedRing<S> {
     }
 
     /// Records the layout of new images and their release to CUDA: see
-    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit it, and
-    /// wait for the submission, before the first write.
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the
+    /// commands, and wait for them, before the first write.
     ///
     /// # Safety
     /// As for [`SharedRing::record_acquire`]. Also, CUDA must not have written any slot yet.

@@ -1,5 +1,5 @@
-//! What a ring hands over, and its barriers: those of [`crate::ownership`] in the older form, for devices without
-//! `synchronization2`.
+//! What a ring hands over, and the barriers for it. They are those of [`crate::ownership`] in the older form, which
+//! needs no `synchronization2`.
 
 use std::sync::Arc;
 
@@ -39,15 +39,15 @@ use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image}
 /// }
 /// ```
 pub unsafe trait Slot {
-    /// Returns the Vulkan object for the barriers. The slot keeps it. See the [example](Slot#examples).
+    /// Returns the Vulkan object for the barriers. The slot still owns it. See the [example](Slot#examples).
     fn resource(&self) -> Resource;
 }
 
-/// A Vulkan object that changes hands. Returned by [`Slot::resource`], whose trait has an [example](Slot#examples).
+/// A Vulkan object that changes hands. Returned by [`Slot::resource`]. See the [example](Slot#examples).
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
-    /// A whole buffer. Nothing must be recorded before CUDA's first write: a buffer has no layout, and its contents
-    /// need not be kept.
+    /// A whole buffer. No barrier is needed before CUDA's first write: a buffer has no layout, and its contents need
+    /// not be kept.
     Buffer(vk::Buffer),
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
     /// CUDA's first write it needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
@@ -82,7 +82,7 @@ unsafe impl<S: Slot + ?Sized> Slot for Arc<S> {
     }
 }
 
-/// Where and how Vulkan reads a slot. A ring has the same for all slots. [`crate::shared_ring`] has an example.
+/// Where and how Vulkan reads a slot. One value applies to all slots of a ring. [`crate::shared_ring`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Reads {
     /// The index of the queue family that reads.

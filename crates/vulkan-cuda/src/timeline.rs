@@ -6,9 +6,9 @@
 //! the rule, because breaking it is undefined behaviour.
 //!
 //! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for
-//! both would break the rule: CUDA could signal 5, for a frame that it has just written, while Vulkan still reads and
-//! has yet to signal 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides strictly
-//! alternate.)
+//! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
+//! reading and signalled 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides
+//! strictly alternate.)
 //!
 //! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then
 //! the Vulkan submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and
@@ -48,7 +48,7 @@ use crate::{Error, Result};
 /// // SAFETY: the timeline lives until the stream has passed this.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
-/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::VERTEX_SHADER);
+/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::ALL_COMMANDS);
 /// let signal = timeline.vulkan_signal(2, vk::PipelineStageFlags2::ALL_COMMANDS)?;
 /// # let _ = (wait, signal);
 /// // SAFETY: as above.
@@ -107,8 +107,8 @@ impl SharedTimeline {
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
-    /// - The GPU must make the signals in the order of these calls. It does on one stream, and on streams and queues
-    ///   that wait for one another.
+    /// - The GPU must make the signals in the order of these calls. It does so on one stream, and on streams and
+    ///   queues that wait for one another.
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
@@ -141,8 +141,9 @@ impl SharedTimeline {
         (self.imported.raw(), Wait::Value(value).params())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait.
-    /// See the [example](SharedTimeline#examples).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait:
+    /// `ALL_COMMANDS` if the submission takes ownership ([`crate::ownership`]). See the
+    /// [example](SharedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_wait(
@@ -153,8 +154,8 @@ impl SharedTimeline {
         self.exported.info(value, stage)
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work
-    /// must be done. See the [example](SharedTimeline#examples).
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work must
+    /// be done: `ALL_COMMANDS` if the submission gives ownership back. See the [example](SharedTimeline#examples).
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
@@ -190,9 +191,9 @@ impl SharedTimeline {
     /// Fails if the driver reports an error.
     ///
     /// # Safety
-    /// - Every smaller value that will ever be signalled must have been signalled.
-    /// - Every signal that is pending or comes later must be greater (`VUID-VkSemaphoreSignalInfo-value-03258`,
-    ///   `-03259`).
+    /// - All signals of smaller values must already have happened.
+    /// - Every signal that is pending or comes later must have a greater value
+    ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     ///
     /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
@@ -201,7 +202,7 @@ impl SharedTimeline {
     }
 
     /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` if it has not
-    /// after a second. See the [example](SharedTimeline#examples).
+    /// done so within a second. See the [example](SharedTimeline#examples).
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
@@ -239,7 +240,7 @@ impl SharedTimeline {
 /// let timeline = ExportedTimeline::new(&vk)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
-///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::VERTEX_SHADER); // for vkQueueSubmit2
+///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::ALL_COMMANDS); // for vkQueueSubmit2
 /// #   let _ = wait;
 /// }
 /// # let _ = handle;
@@ -273,8 +274,9 @@ impl ExportedTimeline {
     }
 
     /// Returns a wait or a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). For a wait, `stage` is the
-    /// first stage that must wait. For a signal, it is the last stage whose work must be done. Nothing checks that
-    /// the values rise. See the [example](ExportedTimeline#examples).
+    /// first stage that must wait. For a signal, it is the last stage whose work must be done. If the submission takes
+    /// or gives back ownership, both are `ALL_COMMANDS` ([`crate::ownership`]). Nothing checks that the values rise.
+    /// See the [example](ExportedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {

@@ -86,7 +86,7 @@ impl Vk {
     /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
     ///   live until `keep` is dropped.
     /// - The device must have been created with the feature [`timelineSemaphore`], even if you share only memory.
-    ///   Vulkan cannot tell whether it was, so this crate relies on it everywhere.
+    ///   Vulkan cannot tell whether it was, so this crate relies on your promise everywhere.
     ///
     /// [`timelineSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceTimelineSemaphoreFeatures.html
     pub unsafe fn from_raw(

@@ -87,7 +87,7 @@ pub struct VkInfo {
     pub driver_uuid: [u8; 16],
     /// The LUID that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`). `None` on other systems.
     pub luid: Option<Luid>,
-    /// The number of physical devices in its device group. It is usually 1, and only such a device shares with CUDA.
+    /// The number of physical devices in its device group. Only a device with 1, the usual value, shares with CUDA.
     pub group_size: usize,
     /// What it can export to CUDA.
     pub exports: Exports,

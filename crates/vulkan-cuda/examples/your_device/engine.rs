@@ -83,7 +83,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Draws a slot: here it copies it. After an error the read is dropped, so its frame is given up.
+    /// Draws a slot. In this example, drawing is a copy. After an error the read is dropped, so its frame is given up.
     pub fn draw(&mut self, ring: &SharedRing<SharedBuffer>, read: Read) -> Result<(), Box<dyn Error>> {
         // The engine's pace: it waits until the last frame with these objects is done. It waits for its own timeline, never for CUDA's.
         let index = (self.submitted % IN_FLIGHT) as usize;
@@ -114,8 +114,9 @@ impl Engine {
         }
 
         // ANCHOR: submit
-        // 3. The engine's own wait stands for your waits: for a swapchain image or an upload, for example. CUDA's wait is one more.
-        // For `vkQueueSubmit`, `Read::wait` and `Read::signal` return the same as plain numbers.
+        // 3. The engine's own wait stands for the waits that your engine has, for a swapchain image or an upload, for
+        //    example. The wait for CUDA comes in addition. For `vkQueueSubmit`, `Read::wait` and `Read::signal` return the
+        //    same as plain numbers.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
         let waits = [own.value(self.submitted), read.wait_info()];

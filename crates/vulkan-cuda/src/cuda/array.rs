@@ -101,7 +101,8 @@ impl Array {
     /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// - The level must be two-dimensional. It must have at least as many rows, each of at least `row_bytes` bytes.
+    /// - The level must be two-dimensional. It must have at least as many rows as fit in `target`, each of at least
+    ///   `row_bytes` bytes.
     /// - The level and `target` must live until the stream has passed this point. Before that, nothing may write the
     ///   level or use `target`.
     ///

@@ -215,9 +215,9 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
-    /// Returns whether a kernel is known to have faulted in this context, because some call returned the error. After
-    /// a fault every call fails, and the context is of no more use. The faults are the errors that leave a process
-    /// "in an inconsistent state": see [`CUresult`].
+    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails,
+    /// and the context cannot be used any more. The faults are the errors that leave a process "in an inconsistent
+    /// state": see [`CUresult`].
     ///
     /// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
     pub fn has_faulted(&self) -> bool {

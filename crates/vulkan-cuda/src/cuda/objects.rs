@@ -8,8 +8,8 @@
 //! and cubes in external memory. There each layer holds its whole mip chain, so the distance between two layers is
 //! the size of all levels. The texture object assumes that the distance is the size of its single level. From the
 //! second layer on it reads texels of another layer or level, without an error. (This was seen on an H200 with driver
-//! 580. There, surface objects of a level are correct, and so are textures without layers.) To have only one way,
-//! every texture object is made from the whole array.
+//! 580. There, surface objects of a level are correct, and so are textures without layers.) For simplicity, every
+//! texture object is made from the whole array.
 
 use cudarc::driver::sys;
 
@@ -35,8 +35,8 @@ impl Array {
     }
 
     /// Creates a texture object, through which a kernel reads. Coordinates are normalised: 0 to 1 across this level,
-    /// whatever the size of the first level, or a direction if the array is a cube. Texel `x` of `width` has its
-    /// centre at `(x + 0.5) / width`. Calls [`cuTexObjectCreate`]. See the [example](mod@crate::image#examples).
+    /// or a direction if the array is a cube. The size of the first level does not matter. Texel `x` of `width` has
+    /// its centre at `(x + 0.5) / width`. Calls [`cuTexObjectCreate`]. See the [example](mod@crate::image#examples).
     ///
     /// Every `tex` in a kernel reads this level, even if it names another one: the object shows the whole mipmapped
     /// array and is clamped to this level. (An object of the level's own array reads wrong texels if an image in

@@ -116,7 +116,7 @@ impl ObjectName {
     /// [example](ObjectName#examples).
     ///
     /// # Errors
-    /// Fails if the name is empty, or contains a zero: Windows would read another name.
+    /// Fails if the name is empty, or contains a zero character: Windows would stop reading there.
     pub fn new(name: &str) -> Result<Self> {
         if name.is_empty() || name.contains('\0') {
             return Err(Error::Rule(format!(

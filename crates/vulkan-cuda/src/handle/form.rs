@@ -1,8 +1,8 @@
 //! The five forms of handles, and who closes each.
 //!
-//! File descriptors exist on Unix and NT handles on Windows. Both types exist on every system, so that every
-//! descriptor can be built and tested everywhere. On a system without such handles, the type holds the bare value and
-//! closes nothing.
+//! File descriptors exist on Unix and NT handles on Windows. This module has both Rust types on every system, so that
+//! every descriptor can be built and tested everywhere. On a system without such handles, the type holds the bare
+//! value and closes nothing.
 
 use std::ffi::{c_int, c_void};
 

@@ -87,7 +87,7 @@ pub enum Wait {
 /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// Signals a binary semaphore. Its previous signal must have had its wait.
+    /// Signals a binary semaphore. The previous signal must already have its wait.
     Binary,
     /// Sets the fence or timeline to this value.
     Value(u64),
