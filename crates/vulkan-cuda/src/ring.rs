@@ -5,11 +5,11 @@
 //! and the graphics context. With a ring of K slots CUDA may be up to K frames ahead. If a frame's work is short, up
 //! to K frames then share two switches.
 //!
-//! If a frame's work is long (a draw of 2 ms or more on an H200), the ring alone does not help. Slots become free one
+//! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become free one
 //! at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch* helps: CUDA
-//! waits once for B free slots and fills them without interruption, and Vulkan takes them one by one. The last of
-//! them is about B frames old when it is drawn. This does not add to the ring's latency: a batch lies in the ring, so
-//! no frame is more than K frames old.
+//! waits once for B free slots and fills them without interruption, and Vulkan takes them one by one. On the GPU, CUDA
+//! is still at most K frames ahead. But the CPU enqueues the last frame of a batch B - 1 frames before its turn, so its
+//! input is older by that time.
 //!
 //! [`Ring`] and [`Ring::batch`] have examples.
 
