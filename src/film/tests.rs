@@ -151,7 +151,7 @@ fn frames_are_left_out_while_nobody_reads() {
     }
     assert!(film.dropped >= 80 && !film.has_ended(), "{} left out", film.dropped);
     let words = film.end(true).unwrap_err().to_string();
-    assert!(words.contains("nothing was taken") && words.contains("pipe"), "{words}");
+    assert!(words.contains("nothing was read") && words.contains("pipe"), "{words}");
     // The thread is blocked in its write until now.
     drop(reader);
 }
