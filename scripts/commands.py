@@ -53,8 +53,9 @@ def kind(line: str) -> str:
     if not line.startswith("wavefield"):
         return "build"
     words = shlex.split(line)
-    window = "--window" in words or "--headless" not in words and not re.match(r"\w", (*words, "--")[1])
-    return "window" if window else "run"
+    # Without a subcommand the program opens a window, unless --headless says otherwise.
+    draws = len(words) == 1 or words[1].startswith("--")
+    return "window" if "--window" in words or (draws and "--headless" not in words) else "run"
 
 
 def lacks(line: str) -> str | None:

@@ -273,25 +273,26 @@ fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) 
     }
 }
 
+/// Imports the chunks, and shows frame 0 from them. Returns their id.
+fn show_first(owner: &Owner, client: &mut Client, chunks: &Chunks, renderer: &Renderer) -> u64 {
+    chunks.write(&vec![0; CHUNK as usize], 0);
+    let id = chunks.import(client, renderer);
+    owner.show(client, 0, id, 0);
+    id
+}
+
 fn in_order(mut renderer: Renderer) {
     let (owner, mut client) = Owner::of(&renderer);
     let chunks = owner.chunks(&[CHUNK]);
-    chunks.write(&vec![0; CHUNK as usize], 0);
-    let first = chunks.import(&mut client, &renderer);
-    owner.show(&mut client, 0, first, 0);
+    let first = show_first(&owner, &mut client, &chunks, &renderer);
     let trial = stopped_trial(&mut renderer, &client, &chunks);
     let paused = Wishes { paused: Some(true), ..Wishes::default() };
     client.say(&FromClient::Status);
     client.say(&FromClient::Set { parameters: paused, kernel: Default::default(), camera: None });
     chunks.send(&client);
     client.say(&FromClient::Allocate { bytes: 4096 });
-    // Meanwhile the renderer draws ten more frames from the first import.
-    for frame in 1..=10 {
-        owner.wait_for_free(&client, frame - 1);
-        client.say(&FromClient::Show { frame, allocation: first, offset: 0 });
-        owner.ready(&client, frame + 1);
-    }
-    owner.wait_for_free(&client, 10);
+    // Meanwhile the renderer draws from the first import.
+    ten_frames(&owner, &client, 1, Some(first));
     assert_eq!(renderer.trials(), std::slice::from_ref(&trial), "it is still being tried");
     client.say(&FromClient::Snapshot { after: None });
     signal_to(&trial, "CONT");
@@ -325,9 +326,7 @@ fn ten_frames(owner: &Owner, client: &Client, first: u64, allocation: Option<u64
 fn pictured(mut renderer: Renderer) {
     let (owner, mut client) = Owner::of(&renderer);
     let chunks = owner.chunks(&[CHUNK]);
-    chunks.write(&vec![0; CHUNK as usize], 0);
-    let first = chunks.import(&mut client, &renderer);
-    owner.show(&mut client, 0, first, 0);
+    let first = show_first(&owner, &mut client, &chunks, &renderer);
     let trial = stopped_trial(&mut renderer, &client, &chunks);
     client.say(&FromClient::Snapshot { after: None });
     ten_frames(&owner, &client, 1, Some(first));

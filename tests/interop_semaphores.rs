@@ -35,7 +35,6 @@ const TRANSFER: Access = Access {
         vk::AccessFlags2::TRANSFER_READ.as_raw() | vk::AccessFlags2::TRANSFER_WRITE.as_raw(),
     ),
 };
-const ALL: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::ALL_COMMANDS;
 
 /// The value that CUDA writes to word `index` in a frame, as in `kernels/test/answer.ptx`.
 fn cuda_word(frame: u32, index: u32) -> u32 {
@@ -128,8 +127,8 @@ impl Link for BinaryLink {
     }
 
     fn submission(&mut self, _frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
-        let (wait, there) = self.sent.take().expect("CUDA has signalled").vulkan_wait(TRANSFER.stage);
-        let (signal, back) = self.back.vulkan_signal(ALL)?;
+        let (wait, there) = self.sent.take().expect("CUDA has signalled").vulkan_wait();
+        let (signal, back) = self.back.vulkan_signal()?;
         self.submitting = Some((there, back));
         Ok([wait, signal])
     }
@@ -159,7 +158,7 @@ impl Link for TimelineLink {
     }
 
     fn submission(&mut self, frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
-        Ok([self.there.vulkan_wait(frame + 1, TRANSFER.stage), self.back.vulkan_signal(frame + 1, ALL)?])
+        Ok([self.there.vulkan_wait(frame + 1), self.back.vulkan_signal(frame + 1)?])
     }
 
     fn submitted(&mut self) {}
@@ -346,11 +345,11 @@ fn a_wait_may_come_before_its_signal() {
     // CUDA's wait is enqueued first, then Vulkan's signal.
     unsafe { back.cuda_wait(&gpu.stream, 7) }.unwrap();
     assert!(!gpu.stream.is_idle().unwrap(), "nobody has signalled");
-    submit(&mut gpu.queue, &[], &[back.vulkan_signal(7, ALL).unwrap()]);
+    submit(&mut gpu.queue, &[], &[back.vulkan_signal(7).unwrap()]);
     gpu.stream.synchronize().unwrap();
     assert_eq!(back.value().unwrap(), 7);
     // Vulkan's wait is enqueued first, then CUDA's signal.
-    submit(&mut gpu.queue, &[there.vulkan_wait(1, ALL)], &[back.vulkan_signal(8, ALL).unwrap()]);
+    submit(&mut gpu.queue, &[there.vulkan_wait(1)], &[back.vulkan_signal(8).unwrap()]);
     assert_eq!(back.value().unwrap(), 7, "nobody has signalled");
     unsafe { there.cuda_signal(&gpu.stream, 1) }.unwrap();
     gpu.queue.wait_idle().unwrap();
@@ -368,7 +367,7 @@ fn a_timeline_goes_nowhere_but_up() {
     unsafe { timeline.cuda_signal(&gpu.stream, 5) }.unwrap();
     for value in [5, 4, 0] {
         let by_cuda = unsafe { timeline.cuda_signal(&gpu.stream, value) }.unwrap_err().to_string();
-        let by_vulkan = timeline.vulkan_signal(value, ALL).unwrap_err().to_string();
+        let by_vulkan = timeline.vulkan_signal(value).unwrap_err().to_string();
         for text in [by_cuda, by_vulkan] {
             assert!(text.contains(&format!("{value} cannot be signalled after 5")), "{text}");
         }
@@ -390,7 +389,7 @@ fn a_binary_signal_has_one_wait() {
         let signal = unsafe { binary.cuda_signal(&gpu.stream) }.unwrap();
         let text = unsafe { binary.cuda_signal(&gpu.stream) }.err().expect("signalled already").to_string();
         assert!(text.contains("before its wait is submitted"), "{text}");
-        let text = binary.vulkan_signal(ALL).err().expect("signalled already").to_string();
+        let text = binary.vulkan_signal().err().expect("signalled already").to_string();
         assert!(text.contains("before its wait is submitted"), "{text}");
         unsafe { signal.cuda_wait(&gpu.stream) }.unwrap();
         gpu.stream.synchronize().unwrap();

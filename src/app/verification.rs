@@ -62,7 +62,7 @@ pub struct Verification {
     pub settled: Option<Footprint>,
     /// The footprint at the end.
     pub end: Footprint,
-    /// Everything that was wrong, in words.
+    /// Describes everything that was wrong.
     pub findings: Vec<String>,
     /// The conclusion.
     pub verdict: Verdict,

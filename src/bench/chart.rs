@@ -133,7 +133,7 @@ impl Scale {
         }
     }
 
-    /// The kind of scale, in words for the label of an axis.
+    /// The kind of scale, as text for the label of an axis.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             Kind::Linear => "",

@@ -53,7 +53,7 @@ pub struct Latency {
     /// CPU time to enqueue CUDA's half of a ping-pong; absent in older files.
     #[serde(default)]
     pub cuda_enqueue_us: Option<Distribution>,
-    /// The [`Trial`] in words; absent for the usual way.
+    /// The [`Trial`] as text; absent for the usual way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
     /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals. This and the next two are
@@ -312,9 +312,8 @@ impl Bench<'_> {
 
     /// Submits commands that signal `pong`, and with `wait` first wait for `ping`.
     fn submit(&mut self, commands: &[vk::CommandBuffer], wait: bool) -> Result<()> {
-        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-        let waits = [self.ping.vulkan_wait(self.value, all)];
-        let signals = [self.pong.vulkan_signal(self.value, all)?];
+        let waits = [self.ping.vulkan_wait(self.value)];
+        let signals = [self.pong.vulkan_signal(self.value)?];
         let buffer =
             |&commands: &vk::CommandBuffer| vk::CommandBufferSubmitInfo::default().command_buffer(commands);
         let buffers: Vec<_> = commands.iter().map(buffer).collect();

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use ash::vk;
 use vulkan_cuda::{BinarySignal, Pair, SharedBinary, SignalToSubmit, Turn, WaitToSubmit};
 
 use super::order::Order;
@@ -53,9 +52,8 @@ impl Order for BinaryPair {
         let written = self.written.take();
         let written =
             written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
-        // All commands: no narrower stage orders the ownership transfers.
-        let (wait, ready) = written.vulkan_wait(vk::PipelineStageFlags2::ALL_COMMANDS);
-        let (signal, free) = self.free.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
+        let (wait, ready) = written.vulkan_wait();
+        let (signal, free) = self.free.vulkan_signal()?;
         self.submitting = Some((ready, free));
         Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
     }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use ash::vk;
 use vulkan_cuda::ring::MAX_DEPTH;
 use vulkan_cuda::{Pair, SharedTimeline, Turn};
 
@@ -55,12 +54,10 @@ impl Order for Timelines {
 
     fn submission(&mut self, turn: Turn) -> Result<FrameSync> {
         // ANCHOR: submission
-        // No narrower stage orders the ownership transfers.
-        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         Ok(FrameSync {
             signal_before: None,
-            wait: Some(self.ready.vulkan_wait(turn.wait_ready, all)),
-            signal: Some(self.free.vulkan_signal(turn.signal_free, all)?),
+            wait: Some(self.ready.vulkan_wait(turn.wait_ready)),
+            signal: Some(self.free.vulkan_signal(turn.signal_free)?),
         })
         // ANCHOR_END: submission
     }

@@ -78,13 +78,11 @@ impl Shared {
     /// What the frame's submission signals to the client and, with `--trust` only, waits for.
     fn sync(&self, current: Current) -> FrameSync {
         let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
-        // No narrower stage orders the ownership transfers.
-        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
-        let free = (current.new && current.frame > 0).then(|| memory.free.vulkan(current.frame, all));
+        let free = (current.new && current.frame > 0).then(|| memory.free.vulkan(current.frame));
         // Without `--trust` the submission waits for nothing: the counter was read, and a client could even set it back.
-        let wait = self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1, all));
+        let wait = self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1));
         FrameSync { signal_before: free, wait, signal: None }
     }
 

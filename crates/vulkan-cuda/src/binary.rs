@@ -19,7 +19,7 @@
 //!
 //! ```compile_fail,E0599
 //! # unsafe fn test(binary: vulkan_cuda::SharedBinary, stream: &impl vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-//! let (info, signal) = binary.vulkan_signal(ash::vk::PipelineStageFlags2::ALL_COMMANDS)?;
+//! let (info, signal) = binary.vulkan_signal()?;
 //! signal.cuda_wait(stream)?; // first vkQueueSubmit2 with `info`, then `signal.submitted()`
 //! # Ok(())
 //! # }
@@ -50,13 +50,12 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
 /// use vulkan_cuda::SharedBinary;
 ///
 /// let written = SharedBinary::new(&pair)?;
 /// // SAFETY: the semaphore lives until the stream has passed this. It is the first signal.
 /// let signal = unsafe { written.cuda_signal(stream) }?;
-/// let (info, wait) = signal.vulkan_wait(vk::PipelineStageFlags2::ALL_COMMANDS);
+/// let (info, wait) = signal.vulkan_wait();
 /// // … vkQueueSubmit2 with `info` among its waits …
 /// # let _ = info;
 /// wait.submitted(); // from here on the semaphore can be signalled again
@@ -68,9 +67,8 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-/// # use ash::vk;
 /// # let read = vulkan_cuda::SharedBinary::new(&pair)?;
-/// let (info, signal) = read.vulkan_signal(vk::PipelineStageFlags2::ALL_COMMANDS)?;
+/// let (info, signal) = read.vulkan_signal()?;
 /// // … vkQueueSubmit2 with `info` among its signals …
 /// # let _ = info;
 /// // SAFETY: the semaphore lives until the stream has passed this.
@@ -150,20 +148,16 @@ impl SharedBinary {
         Ok(BinarySignal(self.0.clone()))
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work must
-    /// be done: `ALL_COMMANDS` if the submission gives ownership back ([`crate::ownership`]). You can wait for the
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), after all its commands. You can wait for the
     /// signal once it is [`submitted`](SignalToSubmit::submitted). See the [example](SharedBinary#examples).
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet.
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan_signal(
-        &self,
-        stage: vk::PipelineStageFlags2,
-    ) -> Result<(vk::SemaphoreSubmitInfo<'static>, SignalToSubmit)> {
+    pub fn vulkan_signal(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, SignalToSubmit)> {
         self.0.pending.begin()?;
-        Ok((self.0.exported.info(0, stage), SignalToSubmit(self.0.clone())))
+        Ok((self.0.exported.info(0), SignalToSubmit(self.0.clone())))
     }
 }
 
@@ -196,16 +190,12 @@ impl BinarySignal {
         Ok(())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait:
-    /// `ALL_COMMANDS` if the submission takes ownership ([`crate::ownership`]). The semaphore can be signalled again
-    /// once the wait is [`submitted`](WaitToSubmit::submitted). See the [example](SharedBinary#examples).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), before all its commands. The semaphore can be
+    /// signalled again once the wait is [`submitted`](WaitToSubmit::submitted). See the [example](SharedBinary#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan_wait(
-        self,
-        stage: vk::PipelineStageFlags2,
-    ) -> (vk::SemaphoreSubmitInfo<'static>, WaitToSubmit) {
-        (self.0.exported.info(0, stage), WaitToSubmit(self.0))
+    pub fn vulkan_wait(self) -> (vk::SemaphoreSubmitInfo<'static>, WaitToSubmit) {
+        (self.0.exported.info(0), WaitToSubmit(self.0))
     }
 }
 

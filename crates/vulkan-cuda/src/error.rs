@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation failed, and what a user can do about it.
 ///
-/// `Display` writes one line: the call, the device, the driver's answer in words, and advice where there is some.
+/// `Display` writes one line: the call, the device, the driver's answer in words, and advice if there is any.
 ///
 /// # Examples
 /// ```
@@ -101,7 +101,7 @@ impl Error {
     }
 }
 
-/// Describes a [`VkResult`] in words, followed by its name. A code that ash does not describe gives the name only.
+/// Describes a [`VkResult`], followed by its name. If ash has no description, only the name is returned.
 ///
 /// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
 pub fn vulkan_words(result: vk::Result) -> String {

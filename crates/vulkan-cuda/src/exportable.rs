@@ -1,7 +1,7 @@
 //! Queries what a device can export, before anything is created.
 //!
 //! Exporting what the driver does not offer is undefined behaviour. The public functions return the reason for a
-//! refusal in words, for a user to read.
+//! refusal as text for the user.
 
 use ash::vk;
 
@@ -28,7 +28,7 @@ impl ImageSupport {
     /// [example](fn@image#examples).
     ///
     /// # Errors
-    /// Returns the limit that is exceeded, in words.
+    /// Returns the limit that is exceeded, as text.
     ///
     /// [`VkImageFormatProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageFormatProperties.html
     pub fn holds(&self, shape: &Shape) -> Result<(), String> {
@@ -158,7 +158,7 @@ pub struct BufferSupport {
 /// [`vkGetPhysicalDeviceExternalBufferProperties`]. `name` is the device's name, for the error.
 ///
 /// # Errors
-/// Returns the reason why the device does not, in words.
+/// Returns the reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].
@@ -188,7 +188,7 @@ pub unsafe fn buffer(
 /// one allocation. `name` is the device's name, for the error.
 ///
 /// # Errors
-/// Returns the reason why the device does not, in words.
+/// Returns the reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].

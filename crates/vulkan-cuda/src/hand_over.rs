@@ -11,6 +11,7 @@ use crate::error::cleanup_error;
 use crate::ledger::{Fate, Ledger, Stranded};
 use crate::pair::Pair;
 use crate::ring::Turn;
+use crate::semaphore::submit_info;
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
@@ -60,7 +61,7 @@ impl HandOver {
             self.ledger().ends(turn.signal_free, Fate::GivenUp);
             return Err(error);
         }
-        let signal = self.free.vulkan_signal(turn.signal_free, vk::PipelineStageFlags2::ALL_COMMANDS)?;
+        let signal = self.free.vulkan_signal(turn.signal_free)?;
         Ok(Read {
             frame,
             slot: turn.slot,
@@ -238,12 +239,12 @@ impl Read {
 
     /// Returns the same as [`Read::wait`], for `vkQueueSubmit2`. See the [example](Read#examples).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        submit_info(self.wait)
+        submit_info(self.wait.0, self.wait.1)
     }
 
     /// Returns the same as [`Read::signal`], for `vkQueueSubmit2`. See the [example](Read#examples).
     pub fn signal_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        submit_info(self.signal)
+        submit_info(self.signal.0, self.signal.1)
     }
 
     /// Notes that a submission with this read's wait and signal was accepted. See the [example](Read#examples).
@@ -273,10 +274,4 @@ impl Drop for Read {
             self.end(Fate::GivenUp);
         }
     }
-}
-
-/// Uses `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
-fn submit_info((semaphore, value): (vk::Semaphore, u64)) -> vk::SemaphoreSubmitInfo<'static> {
-    let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-    vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
 }

@@ -72,13 +72,15 @@ impl Exported {
     }
 
     /// A wait or a signal for a Vulkan submission.
-    pub(crate) fn info(
-        &self,
-        value: u64,
-        stage: vk::PipelineStageFlags2,
-    ) -> vk::SemaphoreSubmitInfo<'static> {
-        vk::SemaphoreSubmitInfo::default().semaphore(self.raw).value(value).stage_mask(stage)
+    pub(crate) fn info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+        submit_info(self.raw, value)
     }
+}
+
+/// A wait or a signal at `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
+pub(crate) fn submit_info(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+    let all = vk::PipelineStageFlags2::ALL_COMMANDS;
+    vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
 }
 
 impl Drop for Exported {

@@ -41,15 +41,14 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
 /// use vulkan_cuda::SharedTimeline;
 ///
 /// let timeline = SharedTimeline::new(&pair)?;
 /// // SAFETY: the timeline lives until the stream has passed this.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
-/// let wait = timeline.vulkan_wait(1, vk::PipelineStageFlags2::ALL_COMMANDS);
-/// let signal = timeline.vulkan_signal(2, vk::PipelineStageFlags2::ALL_COMMANDS)?;
+/// let wait = timeline.vulkan_wait(1);
+/// let signal = timeline.vulkan_signal(2)?;
 /// # let _ = (wait, signal);
 /// // SAFETY: as above.
 /// unsafe { timeline.cuda_wait(stream, 2) }?;
@@ -141,33 +140,24 @@ impl SharedTimeline {
         (self.imported.raw(), Wait::Value(value).params())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the first stage that must wait:
-    /// `ALL_COMMANDS` if the submission takes ownership ([`crate::ownership`]). See the
-    /// [example](SharedTimeline#examples).
+    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). All commands of the submission wait, because no
+    /// narrower stage orders an ownership transfer ([`crate::ownership`]). See the [example](SharedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan_wait(
-        &self,
-        value: u64,
-        stage: vk::PipelineStageFlags2,
-    ) -> vk::SemaphoreSubmitInfo<'static> {
-        self.exported.info(value, stage)
+    pub fn vulkan_wait(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+        self.exported.info(value)
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). `stage` is the last stage whose work must
-    /// be done: `ALL_COMMANDS` if the submission gives ownership back. See the [example](SharedTimeline#examples).
+    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), after all commands of the submission. See the
+    /// [example](SharedTimeline#examples).
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan_signal(
-        &self,
-        value: u64,
-        stage: vk::PipelineStageFlags2,
-    ) -> Result<vk::SemaphoreSubmitInfo<'static>> {
+    pub fn vulkan_signal(&self, value: u64) -> Result<vk::SemaphoreSubmitInfo<'static>> {
         self.promised.rise(value)?;
-        Ok(self.exported.info(value, stage))
+        Ok(self.exported.info(value))
     }
 
     /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` ([`VkTimelineSemaphoreSubmitInfo`]). It
@@ -234,13 +224,12 @@ impl SharedTimeline {
 /// # Examples
 /// ```no_run
 /// # fn example(vk: vulkan_cuda::Vk) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
 /// use vulkan_cuda::ExportedTimeline;
 ///
 /// let timeline = ExportedTimeline::new(&vk)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
-///     let wait = timeline.vulkan(1, vk::PipelineStageFlags2::ALL_COMMANDS); // for vkQueueSubmit2
+///     let wait = timeline.vulkan(1); // for vkQueueSubmit2
 /// #   let _ = wait;
 /// }
 /// # let _ = handle;
@@ -273,14 +262,12 @@ impl ExportedTimeline {
         self.0.export()
     }
 
-    /// Returns a wait or a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). For a wait, `stage` is the
-    /// first stage that must wait. For a signal, it is the last stage whose work must be done. If the submission takes
-    /// or gives back ownership, both are `ALL_COMMANDS` ([`crate::ownership`]). Nothing checks that the values rise.
-    /// See the [example](ExportedTimeline#examples).
+    /// Returns a wait before, or a signal after, all commands of a Vulkan submission ([`VkSemaphoreSubmitInfo`]). Nothing
+    /// checks that the values rise. See the [example](ExportedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan(&self, value: u64, stage: vk::PipelineStageFlags2) -> vk::SemaphoreSubmitInfo<'static> {
-        self.0.info(value, stage)
+    pub fn vulkan(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+        self.0.info(value)
     }
 
     /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).

@@ -85,7 +85,7 @@ fn run_alone(arguments: &[&str]) -> Option<Output> {
     Some(output)
 }
 
-/// If no GPU is shared, the program says so, and that is not a failure.
+/// Without a shared GPU the program prints the reason and succeeds.
 #[test]
 fn without_a_gpu_it_is_skipped() {
     for mode in [&["--check"][..], &["--classic"], &["--output", "/nowhere/x.png"]] {

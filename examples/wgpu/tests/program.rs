@@ -63,7 +63,7 @@ fn folder(name: &str) -> std::path::PathBuf {
     folder
 }
 
-/// If no GPU is shared, the program says so, and that is not a failure.
+/// Without a shared GPU the program prints the reason and succeeds.
 #[test]
 fn without_a_gpu_it_is_skipped() {
     for mode in ["--check", "--plain"] {

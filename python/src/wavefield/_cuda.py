@@ -1,4 +1,4 @@
-"""The CUDA driver, through `cuda.bindings`: only what a client needs, with errors in words.
+"""The CUDA driver, through `cuda.bindings`: only what a client needs, with errors that a user can read.
 
 Each handle has an object that owns it, and releases it when dropped. At the interpreter's end nothing is released: the
 end of the process does that.

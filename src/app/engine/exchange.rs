@@ -101,7 +101,7 @@ impl Engine {
         let drawing = self.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.view, incoming.view);
         self.begin_producer();
-        // Whatever failed was the old producer's, and nothing of it is in flight.
+        // The failed work belonged to the old producer, and none of it is in flight.
         self.health = Health::Sound;
         Installed { producer, next, parameters, drawing, view }
     }

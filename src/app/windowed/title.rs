@@ -53,7 +53,7 @@ fn words(text: &str, paused: bool, rate: Option<&str>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Frames per second in words. A slow device gets more decimals, so that its rate is not shown as 0.
+/// Frames per second, as text. A slow device gets more decimals, so that its rate is not shown as 0.
 fn rate(frames: u32, elapsed: Duration) -> String {
     let rate = f64::from(frames) / elapsed.as_secs_f64();
     let decimals = match rate {

@@ -86,7 +86,7 @@ impl Mean {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// The hand-off's time in words, with its error.
+    /// The hand-off's time and its error, as text.
     pub(super) fn handoff_text(&self) -> String {
         let handoff = time(self.handoff());
         match self.error {
@@ -286,7 +286,7 @@ fn middle(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (half.iter().sum::<f64>() / half.len() as f64, spread / 1.35 / (count as f64).sqrt())
 }
 
-/// A time in words, with three digits and a suitable unit.
+/// A time as text, with three digits and a suitable unit.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = if seconds >= 1.0 {
         (seconds, "s")
