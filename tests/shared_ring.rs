@@ -20,7 +20,7 @@ use ash::vk;
 use cudarc::driver::{CudaStream, sys};
 use match_devices::Gpu;
 use stand_in::{ALL, StandIn, run};
-use vulkan_cuda::{Read, Reads, SharedBuffer, SharedRing, SharedTimeline};
+use vulkan_cuda::{BinarySignal, Read, Reads, SharedBinary, SharedBuffer, SharedRing, SharedTimeline};
 
 const WORDS: usize = 256;
 const BYTES: u64 = 4 * WORDS as u64;
@@ -71,22 +71,59 @@ impl Bench {
         write.finish().unwrap()
     }
 
-    /// Makes Vulkan copy the frame to `place`.
-    fn read(&self, read: Read, place: u64) {
+    /// The commands that copy the frame to `place`.
+    fn copy(&self, read: &Read, place: u64) -> vk::CommandBuffer {
         let buffer = self.ring.slots()[read.slot()].vulkan();
         let commands = self.seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
             // SAFETY: the commands are being recorded for this family, and the copy lies within both buffers.
             unsafe {
-                self.ring.record_acquire(&read, commands);
+                self.ring.record_acquire(read, commands);
                 device.cmd_copy_buffer(commands, buffer, self.seen.buffer, &copy);
-                self.ring.record_release(&read, commands);
+                self.ring.record_release(read, commands);
             }
         });
-        let (commands, wait, signal) = (commands.unwrap(), read.wait_info(), read.signal_info());
+        commands.unwrap()
+    }
+
+    /// Makes Vulkan copy the frame to `place`.
+    fn read(&self, read: Read, place: u64) {
+        let (commands, wait, signal) = (self.copy(&read, place), read.wait_info(), read.signal_info());
         // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
         unsafe { self.seen.submit(&self.gpu, commands, &[wait], &[signal]) }.unwrap();
         read.submitted();
+    }
+
+    /// The same by `vkQueueSubmit`, which also waits for `gate`. The waits are at `stage`.
+    fn read_by_submit(&self, read: Read, place: u64, gate: BinarySignal, stage: vk::PipelineStageFlags) {
+        let (gate, waited) = gate.vulkan_wait();
+        let ((ready, written), (free, done)) = (read.wait(), read.signal());
+        let (waits, signals) = ([ready, gate.semaphore], [free]);
+        let (wait_values, signal_values) = ([written, 0], [done]);
+        let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(&wait_values)
+            .signal_semaphore_values(&signal_values);
+        let (stages, commands) = ([stage, vk::PipelineStageFlags::ALL_COMMANDS], [self.copy(&read, place)]);
+        let batch = [vk::SubmitInfo::default()
+            .wait_semaphores(&waits)
+            .wait_dst_stage_mask(&stages)
+            .command_buffers(&commands)
+            .signal_semaphores(&signals)
+            .push_next(&mut values)];
+        // SAFETY: as in `read`.
+        unsafe { self.gpu.device.queue_submit(self.gpu.queue, &batch, vk::Fence::null()) }.unwrap();
+        (read.submitted(), waited.submitted());
+    }
+
+    fn reads_by_submit(&mut self, stage: vk::PipelineStageFlags) {
+        let gate = SharedBinary::new(&self.gpu.pair).unwrap();
+        for frame in 0..6 {
+            let read = self.write(frame as u32);
+            // SAFETY: the gate lives until both sides are idle.
+            let open = unsafe { gate.cuda_signal(&self.stream) }.unwrap();
+            self.read_by_submit(read, frame, open, stage);
+        }
+        self.check(&[0, 1, 2, 3, 4, 5]);
     }
 
     /// Waits for both sides, and compares the words of each place.
@@ -114,6 +151,20 @@ fn a_dropped_write_never_was() {
         bench.read(read, frame);
     }
     bench.check(&[0, 1, 2, 3, 4, 5]);
+}
+
+/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too.
+#[test]
+fn the_older_submission_reads_as_well() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    bench.reads_by_submit(vk::PipelineStageFlags::ALL_COMMANDS);
+}
+
+/// Only the stand-in notices: on a GPU it may go well.
+#[test]
+fn the_older_submission_at_one_stage() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    bench.reads_by_submit(vk::PipelineStageFlags::TRANSFER);
 }
 
 /// CUDA waits for Vulkan to read each slot, but Vulkan never does. Nobody may wait for ever.
@@ -269,6 +320,7 @@ fn all_of_them_on_the_stand_in() {
             "a_batch_waits_once",
             "a_reservation_may_be_repeated",
             "a_ring_needs_slots",
+            "the_older_submission_reads_as_well",
         ],
         ["an_abort_lets_vulkan_go", "a_ring_in_use_is_leaked"],
     );
@@ -283,4 +335,10 @@ fn all_of_them_on_the_stand_in() {
             assert_eq!(report.count("cuWaitExternalSemaphoresAsync"), 2, "the first batch waits for nothing");
         }
     }
+    // The stand-in knows a wait that is too narrow, however it is submitted.
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "the_older_submission_at_one_stage"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+    let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+    let problem = done.check_end(0).unwrap_err();
+    assert!(problem.contains("a shared semaphore at ALL_TRANSFER, not ALL_COMMANDS"), "{problem}");
 }

@@ -200,7 +200,7 @@ pub(crate) fn make_producer(
             ));
         }
         (ProducerKind::Still, _) => {
-            let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc }, Twin::wave())?;
+            let filled_by = compute(&device, &desc, Twin::wave())?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
         (ProducerKind::StillShared, _) => {
