@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::{check_size, flags_for};
+use crate::export::{check_buffer, flags_for, requirements};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -102,8 +102,7 @@ impl ImportedBuffer {
             unsafe { made.import(allocation.export(piece.chunk)?, allocation.chunks()[piece.chunk]) }?;
         }
         // SAFETY: the caller's promise.
-        unsafe { sparse::bind(pair.vk(), queue, made.buffer, found.iter().zip(&made.memories)) }?;
-        Ok(made)
+        unsafe { made.bind_sparsely(queue, &found) }
     }
 
     /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory.
@@ -170,8 +169,7 @@ impl ImportedBuffer {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { sparse::bind(vk, queue, made.buffer, found.iter().zip(&made.memories)) }?;
-        Ok(made)
+        unsafe { made.bind_sparsely(queue, &found) }
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](crate::cuda_memory#examples).
@@ -193,7 +191,7 @@ impl ImportedBuffer {
     /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
-        check_size(size)?;
+        check_buffer(vk, size, usage)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
         unsafe { exportable::imported_buffer(vk.instance(), vk.physical(), name, (usage, flags), fd) }
@@ -204,10 +202,13 @@ impl ImportedBuffer {
         // SAFETY: a live device and a plain description.
         let buffer =
             unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
-        // SAFETY: made above.
-        let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        let required = vk::MemoryRequirements::default();
         // From here on Drop cleans up.
-        Ok(Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None })
+        let mut made =
+            Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None };
+        // SAFETY: made above.
+        made.required = unsafe { requirements(vk, buffer, size) }?;
+        Ok(made)
     }
 
     /// Finds the pieces of the allocation that the buffer shows, and keeps the allocation alive.
@@ -232,7 +233,7 @@ impl ImportedBuffer {
                 "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
-        pieces(chunks, Range { size: self.required.size.max(range.size), ..range })
+        pieces(chunks, Range { size: self.required.size, ..range })
     }
 
     /// Imports an allocation of `size` bytes, for this buffer.
@@ -269,6 +270,24 @@ impl ImportedBuffer {
         // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
         unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }
             .map_err(self.vk.failed("vkBindBufferMemory"))
+    }
+
+    /// Binds the buffer to its imports, one for each piece.
+    ///
+    /// # Safety
+    /// As for [`sparse::bind`].
+    unsafe fn bind_sparsely(self, queue: vk::Queue, pieces: &[Piece]) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        match unsafe { sparse::bind(&self.vk, queue, self.buffer, pieces.iter().zip(&self.memories)) } {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                if matches!(error, Error::Timeout(_)) {
+                    // The GPU may still bind.
+                    std::mem::forget(self);
+                }
+                Err(error)
+            }
+        }
     }
 }
 

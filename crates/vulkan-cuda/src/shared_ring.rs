@@ -276,9 +276,6 @@ impl<S: Slot> Write<'_, S> {
     /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued, and you can submit the
     /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
     ///
-    /// A `cuMemsetD32Async` may be overtaken by the signal: see
-    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal).
-    ///
     /// # Errors
     /// Fails if CUDA reports an error. The frame is then lost, and the next write takes the next slot.
     ///

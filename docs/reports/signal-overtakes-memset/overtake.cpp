@@ -1,5 +1,5 @@
 // cuSignalExternalSemaphoresAsync overtakes small memsets of its own stream: Vulkan waits for the signal and reads old bytes.
-//     g++ -O2 overtake.cpp -lcuda -lvulkan -o overtake && ./overtake        ("./overtake all" tries every case, in 2 minutes)
+//     g++ -O2 overtake.cpp -lcuda -lvulkan -o overtake && ./overtake        ("./overtake all" tries every case, in 90 seconds)
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -29,7 +29,7 @@ again: mov.u64 %a3, %globaltimer; setp.lt.u64 %q, %a3, %a1; @%q bra again; ret; 
 
 const uint32_t FRAMES = 400, KIB = 1024, LARGEST = 1024 * KIB;
 const char *WRITES[] = {"memset", "host copy", "device copy", "kernel"};
-const char *GUARDS[] = {"nothing", "write value", "write value, no barrier", "empty kernel"};
+const char *GUARDS[] = {"nothing", "write value", "empty kernel"};
 const char *OTHERS[] = {"idle", "2000 memsets", "kernel, 1 block", "kernel, all blocks"};
 struct Case { int write; uint32_t bytes; };
 const Case CASES[] = {{0, KIB}, {0, 4 * KIB}, {0, 64 * KIB}, {0, 256 * KIB}, {0, LARGEST}, {1, 4 * KIB}, {1, 64 * KIB}, {2, 16}, {2, 4 * KIB}, {3, 4 * KIB}};
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
 
     uint64_t value = 0;
     printf("%-20s %-24s %-12s %8s  %12s  %10s  %16s\n", "other stream", "before the signal", "write", "bytes", "wrong frames", "us a frame", "us other stream");
-    for (int busy = 0; busy < 4; busy++) for (Case c : CASES) for (int guard = 0; guard < 4; guard++) {
+    for (int busy = 0; busy < 4; busy++) for (Case c : CASES) for (int guard = 0; guard < 3; guard++) {
         if (!all && (busy != 1 || c.write || c.bytes != 4 * KIB)) continue;
         uint32_t words = c.bytes / 4, wrong = 0; double mine = 0, others = 0;
         VkBufferCopy region{0, 0, c.bytes}; VkCommandBufferBeginInfo cbi{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO}; VK(vkBeginCommandBuffer(commands, &cbi));
@@ -131,8 +131,8 @@ int main(int argc, char **argv) {
             if (c.write == 1) CU(cuMemcpyHtoDAsync(shared, host.data(), c.bytes, stream));
             if (c.write == 2) CU(cuMemcpyDtoDAsync(shared, pages + frame * 4 * KIB, c.bytes, stream));
             if (c.write == 3) CU(cuLaunchKernel(fill, words / 256, 1, 1, 256, 1, 1, 0, stream, filling, nullptr));
-            if (guard == 1 || guard == 2) CU(cuStreamWriteValue32(stream, word, frame, guard == 1 ? CU_STREAM_WRITE_VALUE_DEFAULT : CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
-            if (guard == 3) CU(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
+            if (guard == 1) CU(cuStreamWriteValue32(stream, word, frame, CU_STREAM_WRITE_VALUE_DEFAULT));
+            if (guard == 2) CU(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr));
             value++; CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal{}; signal.params.fence.value = value;
             CU(cuSignalExternalSemaphoresAsync(&cudaReady, &signal, 1, stream));
             VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO, nullptr, 1, &value, 1, &value}; VkPipelineStageFlags stage = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
