@@ -190,6 +190,11 @@ impl ImportedBuffer {
         self.size
     }
 
+    /// Returns Vulkan's device.
+    pub(crate) fn device(&self) -> vk::Device {
+        self.vk.device().handle()
+    }
+
     /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;

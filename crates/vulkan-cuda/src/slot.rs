@@ -1,9 +1,8 @@
 //! What a ring hands over, and the barriers for it. They are those of [`crate::ownership`] in the older form, which
 //! needs no `synchronization2`.
 
-use std::sync::Arc;
-
 use ash::vk;
+use cudarc::driver::sys;
 
 use crate::image::MappedImage;
 use crate::imported_buffer::ImportedBuffer;
@@ -12,34 +11,49 @@ use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image}
 
 /// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
 ///
-/// [`SharedBuffer`], [`ImportedBuffer`] and [`MappedImage`] are slots, and so is an `Arc` of a slot.
+/// [`SharedBuffer`] is a slot. For anything else, or to keep more with each slot, write a type of your own: it owns the
+/// buffer or image, and passes on its [`Resource`].
 ///
 /// # Safety
-/// [`Slot::resource`] must always return the same resource, and the resource must live as long as the slot. (A slot
-/// does not know its ring. The caller of [`SharedRing::record_acquire`](crate::SharedRing::record_acquire) promises
-/// that the resource is of the ring's device.)
+/// - [`Slot::resource`] must always return the same resource, which must live as long as the slot.
+/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`ImportedBuffer`]s, which
+///   may overlap, are none by themselves.
 ///
 /// # Examples
+///
+/// A buffer, and the descriptor set through which a renderer reads it:
+///
 /// ```
 /// use ash::vk;
-/// use vulkan_cuda::shared_ring::Resource;
-/// use vulkan_cuda::{SharedBuffer, Slot};
+/// use vulkan_cuda::shared_ring::{Resource, Slot};
+/// use vulkan_cuda::SharedBuffer;
 ///
-/// /// A buffer, and the descriptor set through which a renderer reads it.
 /// struct Drawn {
 ///     buffer: SharedBuffer,
 ///     set: vk::DescriptorSet,
 /// }
 ///
-/// // SAFETY: the slot owns the buffer.
+/// // SAFETY: the slot owns the buffer, and shares it with nobody.
 /// unsafe impl Slot for Drawn {
 ///     fn resource(&self) -> Resource {
-///         Resource::Buffer(self.buffer.vulkan())
+///         self.buffer.resource()
 ///     }
 /// }
 /// ```
+///
+/// One buffer cannot be two slots:
+///
+/// ```compile_fail,E0277
+/// use std::sync::Arc;
+/// use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
+/// use cudarc::driver::CudaStream;
+///
+/// fn aliased(pair: &Pair, stream: Arc<CudaStream>, buffer: Arc<SharedBuffer>, reader: Reader) {
+///     let _ = SharedRing::new(pair, stream, vec![buffer.clone(), buffer], reader);
+/// }
+/// ```
 pub unsafe trait Slot {
-    /// Returns the Vulkan object for the barriers. The slot still owns it. See the [example](Slot#examples).
+    /// Returns what the two APIs share. The slot still owns it. See the [example](Slot#examples).
     fn resource(&self) -> Resource;
 }
 
@@ -48,44 +62,54 @@ pub unsafe trait Slot {
 pub enum Resource {
     /// A whole buffer. No barrier is needed before CUDA's first write: a buffer has no layout, and its contents need
     /// not be kept.
-    Buffer(vk::Buffer),
+    Buffer {
+        /// Vulkan's buffer.
+        raw: vk::Buffer,
+        /// The device that it was made from.
+        device: vk::Device,
+        /// The same bytes in CUDA's address space, and how many there are, for [`CudaTurn::view`]. `None` if this
+        /// process has no address.
+        ///
+        /// [`CudaTurn::view`]: crate::shared_ring::CudaTurn::view
+        bytes: Option<(sys::CUdeviceptr, u64)>,
+    },
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
     /// CUDA's first write it needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
-    Image(vk::Image),
+    Image {
+        /// Vulkan's image.
+        raw: vk::Image,
+        /// The device that it was made from.
+        device: vk::Device,
+    },
 }
 
-// SAFETY: it owns the buffer.
+// SAFETY: it owns the buffer, and nothing else has its memory.
 unsafe impl Slot for SharedBuffer {
     fn resource(&self) -> Resource {
-        Resource::Buffer(self.vulkan())
+        let (raw, device) = (self.vulkan(), self.device());
+        Resource::Buffer { raw, device, bytes: Some((self.cuda(), self.size())) }
     }
 }
 
-// SAFETY: it owns the buffer.
-unsafe impl Slot for ImportedBuffer {
-    fn resource(&self) -> Resource {
-        Resource::Buffer(self.vulkan())
+impl ImportedBuffer {
+    /// Returns the buffer as a slot's resource: see [`Slot`].
+    pub fn resource(&self) -> Resource {
+        let bytes = self.cuda().map(|address| (address, self.size()));
+        Resource::Buffer { raw: self.vulkan(), device: self.device(), bytes }
     }
 }
 
-// SAFETY: it keeps the image alive.
-unsafe impl Slot for MappedImage {
-    fn resource(&self) -> Resource {
-        Resource::Image(self.exported().raw())
-    }
-}
-
-// SAFETY: the same slot.
-unsafe impl<S: Slot + ?Sized> Slot for Arc<S> {
-    fn resource(&self) -> Resource {
-        (**self).resource()
+impl MappedImage {
+    /// Returns the image as a slot's resource: see [`Slot`].
+    pub fn resource(&self) -> Resource {
+        Resource::Image { raw: self.exported().raw(), device: self.exported().vk.device().handle() }
     }
 }
 
 /// Where and how Vulkan reads a slot. One value applies to all slots of a ring. [`crate::shared_ring`] has an example.
 #[derive(Clone, Copy, Debug)]
-pub struct Reads {
-    /// The index of the queue family that reads.
+pub struct Reader {
+    /// The index of the queue family that reader.
     pub family: u32,
     /// The stages that read ([`VkPipelineStageFlagBits`]).
     ///
@@ -98,17 +122,24 @@ pub struct Reads {
 }
 
 impl Resource {
+    /// The device that the object was made from.
+    pub(crate) fn device(self) -> vk::Device {
+        match self {
+            Self::Buffer { device, .. } | Self::Image { device, .. } => device,
+        }
+    }
+
     /// # Safety
     /// `commands` is being recorded, outside a render pass, for a queue of the family. The resource is of `device`.
     pub(crate) unsafe fn record_acquire(
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        reads: Reads,
+        reader: Reader,
     ) {
-        let barrier = Owner::External.acquire(vk::Buffer::null(), reads.family, reads.access());
+        let barrier = Owner::External.acquire(vk::Buffer::null(), reader.family, reader.access());
         // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reads.stage, reads.stage) }
+        unsafe { self.record(device, commands, &barrier, reader.stage, reader.stage) }
     }
 
     /// # Safety
@@ -117,12 +148,12 @@ impl Resource {
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        reads: Reads,
+        reader: Reader,
     ) {
-        let barrier = Owner::External.release(vk::Buffer::null(), reads.family, reads.access());
+        let barrier = Owner::External.release(vk::Buffer::null(), reader.family, reader.access());
         let behind = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
         // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reads.stage, behind) }
+        unsafe { self.record(device, commands, &barrier, reader.stage, behind) }
     }
 
     /// # Safety
@@ -131,11 +162,11 @@ impl Resource {
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        reads: Reads,
+        reader: Reader,
     ) {
-        let Self::Image(image) = self else { return };
+        let Self::Image { raw: image, .. } = self else { return };
         let (all, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
-        for barrier in first_release(image, reads.family) {
+        for barrier in first_release(image, reader.family) {
             let older = vk::ImageMemoryBarrier::default()
                 .image(image)
                 .subresource_range(barrier.subresource_range)
@@ -164,7 +195,7 @@ impl Resource {
         let (src_family, dst_family) = (barrier.src_queue_family_index, barrier.dst_queue_family_index);
         let none = vk::DependencyFlags::empty();
         match self {
-            Self::Buffer(buffer) => {
+            Self::Buffer { raw: buffer, .. } => {
                 let barrier = vk::BufferMemoryBarrier::default()
                     .buffer(buffer)
                     .size(vk::WHOLE_SIZE)
@@ -175,7 +206,7 @@ impl Resource {
                 // SAFETY: the caller's promise.
                 unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &[barrier], &[]) };
             }
-            Self::Image(image) => {
+            Self::Image { raw: image, .. } => {
                 let barrier = vk::ImageMemoryBarrier::default()
                     .image(image)
                     .subresource_range(whole_image())
@@ -192,7 +223,7 @@ impl Resource {
     }
 }
 
-impl Reads {
+impl Reader {
     /// Returns the stages and the access in the newer flags. Their low bits are the older flags.
     fn access(self) -> Access {
         Access {
