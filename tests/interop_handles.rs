@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "common/stand_in.rs"]
+mod stand_in;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -83,6 +85,17 @@ fn a_device_without_interop_exports_nothing() {
     let refused = unsafe { ImportedBuffer::from_descriptor(&vk, file, 4096, range, usage) };
     let text = refused.err().expect("not importable").to_string();
     assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
+}
+
+/// The stand-in answers as a driver does.
+#[test]
+fn on_the_stand_in_it_exports_nothing_either() {
+    let Some(stand_in) = stand_in::StandIn::new() else { return };
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "a_device_without_interop_exports_nothing"]);
+    let done = stand_in::run(&mut stand_in.beneath(test, &stand_in::ALL)).unwrap();
+    let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{problem}"));
+    assert!(report.count("vkCreateDevice") > 0 && report.count("vkGetMemoryFdKHR") == 0, "{report:?}");
 }
 
 /// A buffer of 0 bytes or without a usage is invalid in Vulkan. A driver that is asked for one may do anything.

@@ -28,7 +28,8 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    Error, MappedImage, Reader, SharedBuffer, SharedRing, SharedTimeline, Slot, VulkanTurn, share_image,
+    BinarySignal, Error, MappedImage, Reader, SharedBinary, SharedBuffer, SharedRing, SharedTimeline, Slot,
+    VulkanTurn, share_image,
 };
 
 const WORDS: usize = 256;
@@ -89,6 +90,48 @@ impl Bench {
         read_as(&self.seen, &self.gpu, read, place);
     }
 
+    /// The same by `vkQueueSubmit`, which also waits for `gate`. The waits are at `stage`.
+    fn read_by_submit(
+        &self,
+        read: VulkanTurn<SharedBuffer>,
+        place: u64,
+        gate: BinarySignal,
+        stage: vk::PipelineStageFlags,
+    ) {
+        let (gate, waited) = gate.vulkan_wait();
+        let (stages, commands) =
+            ([stage, vk::PipelineStageFlags::ALL_COMMANDS], [recorded(&self.seen, &read, place)]);
+        let submit = |ready: vk::SemaphoreSubmitInfo<'_>, free: vk::SemaphoreSubmitInfo<'_>| {
+            let (waits, signals) = ([ready.semaphore, gate.semaphore], [free.semaphore]);
+            let (wait_values, signal_values) = ([ready.value, 0], [free.value]);
+            let mut values = vk::TimelineSemaphoreSubmitInfo::default()
+                .wait_semaphore_values(&wait_values)
+                .signal_semaphore_values(&signal_values);
+            let batch = [vk::SubmitInfo::default()
+                .wait_semaphores(&waits)
+                .wait_dst_stage_mask(&stages)
+                .command_buffers(&commands)
+                .signal_semaphores(&signals)
+                .push_next(&mut values)];
+            // SAFETY: as in `read_as`.
+            unsafe { self.gpu.device.queue_submit(self.gpu.queue, &batch, vk::Fence::null()) }
+        };
+        // SAFETY: one submission.
+        unsafe { read.submit(submit) }.unwrap().unwrap();
+        waited.submitted();
+    }
+
+    fn reads_by_submit(&mut self, stage: vk::PipelineStageFlags) {
+        let gate = SharedBinary::new(&self.gpu.pair).unwrap();
+        for frame in 0..6 {
+            let read = self.write(frame as u32);
+            // SAFETY: the gate lives until both sides are idle.
+            let open = unsafe { gate.cuda_signal(&self.stream) }.unwrap();
+            self.read_by_submit(read, frame, open, stage);
+        }
+        self.check(&[0, 1, 2, 3, 4, 5]);
+    }
+
     /// Waits for both sides, and compares the words of each place.
     fn check(&mut self, expected: &[u32]) {
         self.ring.wait_idle(LIMIT).unwrap();
@@ -115,12 +158,17 @@ fn copy(
     unsafe { device.cmd_copy_buffer(commands, from, seen.buffer, &copy) };
 }
 
-fn read_as(seen: &readback::Target, gpu: &Gpu, read: VulkanTurn<SharedBuffer>, place: u64) {
+/// The commands that take the slot, copy it to `place`, and give it back.
+fn recorded(seen: &readback::Target, read: &VulkanTurn<SharedBuffer>, place: u64) -> vk::CommandBuffer {
     let commands = seen.record(|device, commands| {
         // SAFETY: the commands are being recorded for this family.
         unsafe { read.record(commands, |slot| copy(seen, device, commands, slot.vulkan(), place)) };
     });
-    let commands = commands.unwrap();
+    commands.unwrap()
+}
+
+fn read_as(seen: &readback::Target, gpu: &Gpu, read: VulkanTurn<SharedBuffer>, place: u64) {
+    let commands = recorded(seen, &read, place);
     // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
     unsafe { read.submit(|wait, signal| seen.submit(gpu, commands, &[wait], &[signal])) }.unwrap().unwrap();
 }
@@ -152,6 +200,20 @@ fn a_write_that_does_not_finish_never_was() {
         bench.read(read, frame);
     }
     bench.check(&[0, 1, 2, 3, 4, 5]);
+}
+
+/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too.
+#[test]
+fn the_older_submission_reads_as_well() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    bench.reads_by_submit(vk::PipelineStageFlags::ALL_COMMANDS);
+}
+
+/// Only the stand-in notices: on a GPU it may go well.
+#[test]
+fn the_older_submission_at_one_stage() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    bench.reads_by_submit(vk::PipelineStageFlags::TRANSFER);
 }
 
 /// Nobody waits for a frame that was given up, and its slot is CUDA's again at once.
@@ -539,6 +601,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_slot_is_viewed_as_elements", ""),
         ("a_ring_gives_its_slots_back", ""),
         ("what_is_no_ring_is_refused", ""),
+        ("the_older_submission_reads_as_well", ""),
     ];
     let broken = [
         ("a_dead_device_stops_nobody", &*lost),
@@ -558,4 +621,10 @@ fn all_of_them_on_the_stand_in() {
             assert_eq!(report.count("cuWaitExternalSemaphoresAsync"), 5);
         }
     }
+    // The stand-in knows a wait that is too narrow, however it is submitted.
+    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", "the_older_submission_at_one_stage"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+    let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+    let problem = done.check_end(0).unwrap_err();
+    assert!(problem.contains("a shared semaphore at ALL_TRANSFER, not ALL_COMMANDS"), "{problem}");
 }

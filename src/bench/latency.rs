@@ -282,7 +282,7 @@ impl Bench<'_> {
                     self.stamp(index * 2)?;
                     // SAFETY: the stream is idle before the timelines are dropped.
                     unsafe {
-                        self.ping.cuda_signal(&self.stream, self.value)?;
+                        self.ping.cuda_signal_after_kernels(&self.stream, self.value)?;
                         self.pong.cuda_wait(&self.stream, self.value)?;
                     }
                     self.stamp(index * 2 + 1)?;
@@ -344,14 +344,14 @@ impl Bench<'_> {
         // A kernel first, so that the wait cannot return at once.
         self.stamp(0)?;
         // SAFETY: as in `enqueue`.
-        unsafe { self.ping.cuda_signal(&self.stream, self.value) }?;
+        unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?;
         Ok(self.ping.wait_from_host(self.value, Duration::from_secs(1))?)
     }
 
     fn through_stream(&mut self) -> Result<bool> {
         self.stamp(0)?;
         // SAFETY: as in `enqueue`.
-        unsafe { self.ping.cuda_signal(&self.stream, self.value) }?;
+        unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?;
         self.stream.synchronize().map(|()| true)
     }
 }

@@ -44,7 +44,7 @@ impl Order for BinaryPair {
 
     fn signal_ready(&mut self, fill: &Fill, _turn: Turn) -> Result<Option<Duration>> {
         // SAFETY: as above.
-        self.written = Some(unsafe { self.ready.cuda_signal(fill.stream()) }?);
+        self.written = Some(unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?);
         Ok(None)
     }
 

@@ -47,7 +47,7 @@ impl Order for Timelines {
     fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>> {
         // ANCHOR: signal
         // SAFETY: as above.
-        unsafe { self.ready.cuda_signal(fill.stream(), turn.signal_ready) }?;
+        unsafe { self.ready.cuda_signal_after_kernels(fill.stream(), turn.signal_ready) }?;
         // ANCHOR_END: signal
         Ok(None)
     }

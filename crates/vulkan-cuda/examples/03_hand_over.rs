@@ -47,7 +47,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         let address = write.slot().cuda();
         // SAFETY: the slot has this many words, and is CUDA's until `finish`.
         unsafe { fill::launch(&kernel, &stream, address, WORDS, frame) }?;
-        let read = write.finish_kernels()?; // Only a kernel wrote the slot.
+        let read = write.finish_after_kernels()?; // Only a kernel wrote the slot.
 
         // Vulkan: take the slot, read it, give it back.
         let commands = seen.record(|device, commands| {

@@ -98,7 +98,7 @@ fn draw_all(
         let write = ring.write()?.ok_or("every frame was submitted or given up, so a slot is never held")?;
         // SAFETY: the slot has this many words, and is CUDA's until `finish`.
         unsafe { fill::launch(kernel, write.stream(), write.slot().cuda(), WORDS, frame) }?;
-        let read = write.finish_kernels()?;
+        let read = write.finish_after_kernels()?;
         if HIDDEN.contains(&frame) {
             // 4. Nothing was submitted for this frame. The ring gives its slot back to CUDA all the same.
             drop(read);

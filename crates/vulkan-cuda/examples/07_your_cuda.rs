@@ -16,7 +16,7 @@
 //! | 4 | `array::device()`: the pointer; the array is locked | `write.view::<u32>()`: the slot is yours while `write` lives |
 //! | 5 | `afcu::getStream()` | `write.stream()`: the stream that you gave to the ring |
 //! | 6 | run your kernel on that stream | `write.stream().launch_builder(&kernel)…launch(…)` |
-//! | 7 | `array::unlock()` | `write.finish_kernels()`: the stream signals, and the slot is Vulkan's |
+//! | 7 | `array::unlock()` | `write.finish_after_kernels()`: the stream signals, and the slot is Vulkan's |
 //!
 //! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with its own stream.
 
@@ -70,7 +70,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
         // 7. Signals after the kernel, on the same stream. If the launch fails, `write` is dropped, and the slot stays as it was.
-        let read = write.finish_kernels()?;
+        let read = write.finish_after_kernels()?;
 
         // Vulkan's side, as in 03_hand_over.
         let commands = seen.record(|device, commands| {

@@ -124,12 +124,12 @@ impl SharedBinary {
     }
 
     /// Makes `stream` signal once everything enqueued on it so far is done. Calls
-    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](SharedBinary#examples), and
-    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal) for memsets that the signal may overtake.
+    /// [`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). See
+    /// the [example](SharedBinary#examples).
     ///
     /// # Errors
-    /// Fails if the previous signal has no wait yet, if the stream is of another context, or if the driver reports an
-    /// error. In the first two cases CUDA is not called.
+    /// Fails if the previous signal has no wait yet, if the stream is of another context or is being captured, or if the
+    /// driver reports an error. In the first three cases nothing is enqueued.
     ///
     /// # Safety
     /// - The semaphore, or a signal or wait that it returned, must live until the stream has passed the signal.
@@ -138,10 +138,25 @@ impl SharedBinary {
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<BinarySignal> {
-        self.0.pending.begin()?;
         // SAFETY: the caller's promise.
-        let signalled = unsafe { self.0.imported.signal(stream, Signal::Binary) };
-        if let Err(error) = signalled {
+        self.signal_once(|imported| unsafe { imported.signal(stream, Signal::Binary) })
+    }
+
+    /// As [`SharedBinary::cuda_signal`], without the guard: see [`ImportedSemaphore::signal_after_kernels`].
+    ///
+    /// # Errors
+    /// Fails as [`SharedBinary::cuda_signal`] does.
+    ///
+    /// # Safety
+    /// As for [`SharedBinary::cuda_signal`].
+    pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream) -> Result<BinarySignal> {
+        // SAFETY: the caller's promise.
+        self.signal_once(|imported| unsafe { imported.signal_after_kernels(stream, Signal::Binary) })
+    }
+
+    fn signal_once(&self, signal: impl FnOnce(&ImportedSemaphore) -> Result<()>) -> Result<BinarySignal> {
+        self.0.pending.begin()?;
+        if let Err(error) = signal(&self.0.imported) {
             self.0.pending.end();
             return Err(error);
         }
@@ -176,8 +191,8 @@ impl BinarySignal {
     /// semaphore. Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedBinary#examples).
     ///
     /// # Errors
-    /// Fails if the stream is of another context (CUDA is then not called), or if the driver reports an error. The
-    /// semaphore cannot be used any more then, as if the signal had been dropped.
+    /// Fails if the stream is of another context or is being captured, or if the driver reports an error. The semaphore
+    /// cannot be used any more then, as if the signal had been dropped.
     ///
     /// # Safety
     /// The [`SharedBinary`] must live until the stream has passed the wait.

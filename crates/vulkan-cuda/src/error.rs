@@ -125,6 +125,10 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
             "; most likely the handle is not one that Vulkan exported on this GPU"
         }
         700 | 710 | 714..=719 => "; the kernel did this: run it under compute-sanitizer to see where",
+        801 if call == "cuStreamWriteValue32" => {
+            "; before CUDA 12.0 it needs the option NVreg_EnableStreamMemOPs=1 of the kernel module: set it, update the driver, \
+             or signal without the guard (`signal_after_kernels`)"
+        }
         802 => "; the GPU fabric is not up yet: check the nvidia-fabricmanager service",
         803 => "; the CUDA library and the kernel module differ: reboot after a driver update",
         804 => "; this CUDA compatibility package does not support this GPU: remove it from LD_LIBRARY_PATH",

@@ -73,12 +73,17 @@ impl<S, C: Stream> Parts<S, C> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// CUDA's stream signals that everything on it so far is done. Returns the value. `only_kernels`: nothing was
-    /// enqueued that a signal overtakes.
-    pub(crate) fn signal_ready(&self, _only_kernels: bool) -> Result<u64> {
-        let value = self.ready.promised() + 1;
+    /// CUDA's stream signals that everything on it so far is done. Returns the value. `guarded`: the signal overtakes
+    /// nothing.
+    pub(crate) fn signal_ready(&self, guarded: bool) -> Result<u64> {
+        let (ready, value) = (&self.ready, self.ready.promised() + 1);
         // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
-        unsafe { self.ready.cuda_signal(&self.stream, value) }?;
+        unsafe {
+            match guarded {
+                true => ready.cuda_signal(&self.stream, value),
+                false => ready.cuda_signal_after_kernels(&self.stream, value),
+            }
+        }?;
         Ok(value)
     }
 

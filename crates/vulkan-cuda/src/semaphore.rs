@@ -120,6 +120,16 @@ impl Drop for Exported {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # A signal may overtake a memset
+///
+/// [`cuSignalExternalSemaphoresAsync`] promises to wait for all earlier work of its stream. But while another stream of
+/// the context executes many small memsets, it does not wait for a small memset of its own stream, and Vulkan reads old
+/// bytes. Kernels, copies and larger memsets were never overtaken, and a *wait* never was. A guard between the memset and
+/// the signal helps. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that shows
+/// it.
+///
+/// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,
@@ -147,6 +157,7 @@ impl ImportedSemaphore {
         let facts = handle.facts();
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
+        cuda.prepare_guard()?;
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
@@ -159,9 +170,9 @@ impl ImportedSemaphore {
     /// Checks that `stream` may signal this semaphore.
     ///
     /// # Errors
-    /// Fails if the stream is of another context, or is the per-thread default stream.
+    /// Fails if the stream is of another context or is being captured, or if it is the per-thread default stream.
     pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
-        self.cuda.require_stream(stream, "cuSignalExternalSemaphoresAsync")
+        self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
     }
 
     /// CUDA's handle of it.
@@ -173,8 +184,8 @@ impl ImportedSemaphore {
     /// [`cuWaitExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
     ///
     /// # Errors
-    /// Fails if the wait is for another kind of semaphore or the stream is of another context (CUDA is then not
-    /// called), or if the driver reports an error.
+    /// Fails if the wait is for another kind of semaphore, if the stream is of another context or is being captured, or
+    /// if the driver reports an error. In the first three cases nothing is enqueued.
     ///
     /// # Safety
     /// - The handle that was imported must have been of its declared kind, and of this GPU.
@@ -185,8 +196,7 @@ impl ImportedSemaphore {
     pub unsafe fn wait(&self, stream: &dyn Stream, wait: Wait) -> Result<()> {
         self.operand.check(wait.operand(), "wait for", self.name)?;
         let (params, cuda) = (wait.params(), &self.cuda);
-        cuda.require_stream(stream, "cuWaitExternalSemaphoresAsync")?;
-        cuda.bind()?;
+        cuda.require_uncaptured(stream, "cuWaitExternalSemaphoresAsync")?;
         // SAFETY: semaphore and stream are alive and of one context, checked above; the counts match the arrays.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         cuda.check("cuWaitExternalSemaphoresAsync", code)
@@ -195,13 +205,8 @@ impl ImportedSemaphore {
     /// Makes `stream` signal once everything enqueued on it so far is done. Calls
     /// [`cuSignalExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
     ///
-    /// **The signal may overtake a memset.** On an NVIDIA H200 (driver 580.159.04), while another stream of the same
-    /// context was busy with thousands of memsets, the signal overtook a `cuMemsetD32Async` of 4 KiB on its own
-    /// stream, and Vulkan read old words, in 14 of 16 runs. An event in between did not help (2 of 8 runs were still
-    /// wrong). An empty kernel or `cuStreamWriteValue32` in between helped (0 of 8, 0 of 16). Kernels and copies were
-    /// never overtaken (0 of 16, 0 of 48), nor was a memset with `CUDA_DEVICE_MAX_CONNECTIONS=1` (0 of 8). So fill
-    /// what you hand over with a kernel or a copy, or enqueue an empty kernel or a `cuStreamWriteValue32` after a
-    /// memset.
+    /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues a
+    /// guard before it, with [`cuStreamWriteValue32`].
     ///
     /// # Errors
     /// Fails as [`ImportedSemaphore::wait`] does.
@@ -211,14 +216,47 @@ impl ImportedSemaphore {
     /// that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// [`cuStreamWriteValue32`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html
     pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
-        let (params, cuda) = (signal.params(), &self.cuda);
         self.can_signal(stream)?;
-        cuda.bind()?;
+        // SAFETY: the caller's promise; checked above.
+        unsafe { self.enqueue_signal(stream, signal, true) }
+    }
+
+    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand over:
+    /// [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake something, the
+    /// other side reads old data; nothing worse can happen.
+    ///
+    /// # Errors
+    /// Fails as [`ImportedSemaphore::wait`] does.
+    ///
+    /// # Safety
+    /// As for [`ImportedSemaphore::signal`].
+    pub unsafe fn signal_after_kernels(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
+        self.operand.check(signal.operand(), "signal", self.name)?;
+        self.can_signal(stream)?;
+        // SAFETY: the caller's promise; checked above.
+        unsafe { self.enqueue_signal(stream, signal, false) }
+    }
+
+    /// # Safety
+    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream, and
+    /// the semaphore takes such a signal.
+    pub(crate) unsafe fn enqueue_signal(
+        &self,
+        stream: &dyn Stream,
+        signal: Signal,
+        guarded: bool,
+    ) -> Result<()> {
+        if guarded {
+            // SAFETY: the stream is alive and of this context, which `can_signal` made current.
+            unsafe { self.cuda.guard(stream) }?;
+        }
+        let params = signal.params();
         // SAFETY: as in `wait`.
         let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
-        cuda.check("cuSignalExternalSemaphoresAsync", code)
+        self.cuda.check("cuSignalExternalSemaphoresAsync", code)
     }
 }
 

@@ -30,7 +30,7 @@
 //! launch.arg(&mut out).arg(&count);
 //! // SAFETY: these are the kernel's parameters, and it writes only the slot.
 //! unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
-//! let read = write.finish_kernels()?; // CUDA signals
+//! let read = write.finish_after_kernels()?; // CUDA signals
 //!
 //! // SAFETY: `commands` is being recorded for a queue of `family`.
 //! unsafe { read.record(commands, |slot| draw(slot)) };
@@ -402,7 +402,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     }
 
     /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
-    /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued, and you can submit the
+    /// ([`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset)). When this returns, the signal is enqueued, and you can submit the
     /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
@@ -410,20 +410,22 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn finish(self) -> Result<VulkanTurn<S, C>> {
-        self.hand_over(false)
-    }
-
-    /// As [`CudaTurn::finish`], if only kernels, or copies between places on the GPU, have written the slot.
-    ///
-    /// # Errors
-    /// Fails as [`CudaTurn::finish`] does.
-    pub fn finish_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(true)
     }
 
-    fn hand_over(self, only_kernels: bool) -> Result<VulkanTurn<S, C>> {
+    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot: [no signal was seen
+    /// to overtake them](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). If one does, Vulkan reads old data;
+    /// nothing worse can happen.
+    ///
+    /// # Errors
+    /// Fails as [`CudaTurn::finish`] does.
+    pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
+        self.hand_over(false)
+    }
+
+    fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
         let parts = &self.ring.parts;
-        match parts.signal_ready(only_kernels) {
+        match parts.signal_ready(guarded) {
             Ok(ready) => Ok(VulkanTurn::new(parts, ready)),
             Err(error) => {
                 parts.ledger().lose();

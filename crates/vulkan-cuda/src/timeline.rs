@@ -86,7 +86,7 @@ impl SharedTimeline {
     /// Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedTimeline#examples).
     ///
     /// # Errors
-    /// Fails if the stream is of another context (CUDA is then not called), or if the driver reports an error.
+    /// Fails as [`ImportedSemaphore::wait`] does.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
@@ -98,12 +98,12 @@ impl SharedTimeline {
     }
 
     /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done. Calls
-    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](SharedTimeline#examples), and
-    /// [`ImportedSemaphore::signal`](crate::ImportedSemaphore::signal) for memsets that the signal may overtake.
+    /// [`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). See
+    /// the [example](SharedTimeline#examples).
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side, or if the stream is of
-    /// another context. Nothing is enqueued then. Also fails if the driver reports an error; the value is then used
+    /// another context or is being captured. Nothing is enqueued then. Also fails if the driver reports an error; the value is then used
     /// up.
     ///
     /// # Safety
@@ -113,10 +113,29 @@ impl SharedTimeline {
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.signal(stream, value, true) }
+    }
+
+    /// As [`SharedTimeline::cuda_signal`], without the guard: see [`ImportedSemaphore::signal_after_kernels`].
+    ///
+    /// # Errors
+    /// Fails as [`SharedTimeline::cuda_signal`] does.
+    ///
+    /// # Safety
+    /// As for [`SharedTimeline::cuda_signal`].
+    pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream, value: u64) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.signal(stream, value, false) }
+    }
+
+    /// # Safety
+    /// As for [`SharedTimeline::cuda_signal`].
+    unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
         self.imported.can_signal(stream)?;
         self.promised.rise(value)?;
-        // SAFETY: the caller's promise; the value is above all before it.
-        unsafe { self.imported.signal(stream, Signal::Value(value)) }
+        // SAFETY: the caller's promise; the value is above all before it, and the stream was checked.
+        unsafe { self.imported.enqueue_signal(stream, Signal::Value(value), guarded) }
     }
 
     /// Returns the signal of [`SharedTimeline::cuda_signal`] as parameters for a node of a CUDA graph

@@ -120,7 +120,7 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         // CUDA waits, on the GPU, until wgpu has read the slot.
         let turn = self.ring.write()?.context("each frame is submitted before the next one begins")?;
         write(turn.slot(), turn.frame())?;
-        let frame = turn.finish_kernels()?; // CUDA signals.
+        let frame = turn.finish_after_kernels()?; // CUDA signals.
         let slot = frame.index();
         // Three encoders, because wgpu's commands and raw commands cannot share one.
         let acquire = raw(self.gpu, |commands| unsafe { self.ring.record_acquire(slot, commands) })?;

@@ -102,7 +102,7 @@ fn count<S: Slot>(
         // CUDA waits, on the GPU, until Vulkan has read the slot.
         let turn = ring.write()?.context("each frame is submitted before the next one begins")?;
         write(turn.slot(), turn.frame())?;
-        let read = turn.finish_kernels()?; // CUDA signals.
+        let read = turn.finish_after_kernels()?; // CUDA signals.
 
         let commands = pass.begin(frame)?;
         unsafe {

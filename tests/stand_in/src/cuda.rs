@@ -107,6 +107,7 @@ static RUNNING: AtomicU64 = AtomicU64::new(0);
 struct Stream {
     jobs: mpsc::Sender<Job>,
     left: Arc<AtomicU64>,
+    capturing: AtomicBool,
 }
 
 impl Stream {
@@ -126,7 +127,7 @@ impl Stream {
                 RUNNING.fetch_sub(1, Ordering::SeqCst);
             }
         });
-        Self { jobs, left }
+        Self { jobs, left, capturing: AtomicBool::new(false) }
     }
 
     fn push(&self, job: impl FnOnce() -> Result<(), u32> + Send + 'static) -> Result<(), u32> {
@@ -332,6 +333,28 @@ exports! {
             0 => Ok(()),
             _ => Err(NOT_READY),
         }
+    }
+    // Only the state: nothing is captured here.
+    fn cuStreamBeginCapture_v2(stream: *mut c_void, _mode: c_uint) {
+        look::<Stream>(stream)?.capturing.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn cuStreamIsCapturing(stream: *mut c_void, status: *mut c_uint) {
+        *status = look::<Stream>(stream)?.capturing.load(Ordering::SeqCst).into();
+        Ok(())
+    }
+    fn cuStreamEndCapture(stream: *mut c_void, graph: *mut *mut c_void) {
+        look::<Stream>(stream)?.capturing.store(false, Ordering::SeqCst);
+        *graph = std::ptr::null_mut();
+        Ok(())
+    }
+    fn cuStreamWriteValue32_v2(stream: *mut c_void, pointer: u64, value: c_uint, _flags: c_uint) {
+        let word = Address(pointer);
+        look::<Stream>(stream)?.push(move || {
+            let word = word;
+            word.bytes(4).copy_from_slice(&value.to_ne_bytes());
+            Ok(())
+        })
     }
 
     fn cuEventCreate(event: *mut *mut c_void, _flags: c_uint) {

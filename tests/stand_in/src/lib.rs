@@ -22,6 +22,23 @@
 //!
 //! Without `STAND_IN_UUID`, the CUDA device has the UUID of the first Vulkan device that the layer sees, and a question for it
 //! waits until Vulkan has an instance. Without the layer, the UUID is all zeros.
+//!
+//! A device has the functions of `VK_KHR_external_memory_fd` and `VK_KHR_external_semaphore_fd` only if it was made with them.
+//!
+//! # Kernels
+//!
+//! The stand-in cannot run PTX. It knows a kernel by the name of its `.entry`, and runs its own code for that name:
+//!
+//! | where the kernel comes from | names |
+//! |---|---|
+//! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
+//! | `kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
+//! | `examples/wgpu` | `pattern`, `pattern_texels` |
+//! | `crates/vulkan-cuda/examples` | `fill` |
+//!
+//! **A kernel of any other name does nothing, without an error.** For a kernel of your own that must write something, add the
+//! name to `cuModuleGetFunction` and the code to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a copy: these
+//! work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
 
 // The callers are the program and the Vulkan loader. They promise what the two APIs demand of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]

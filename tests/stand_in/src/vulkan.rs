@@ -94,6 +94,8 @@ fn lock<T>(map: &Map<T>) -> MutexGuard<'_, HashMap<u64, T>> {
 
 static INSTANCES: Map<InstanceFns> = LazyLock::new(Default::default);
 static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
+/// The extensions with which each device was made.
+static ENABLED: Map<Vec<CString>> = LazyLock::new(Default::default);
 /// For each memory its size in bytes, and how many imports CUDA has of it.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
 /// For each imported memory its descriptor, which the driver owns until the memory is freed, and its size in bytes.
@@ -206,7 +208,8 @@ impl DeviceFns {
 static LOST: AtomicBool = AtomicBool::new(false);
 
 /// The calls that report the loss.
-const TELL_OF_LOSS: [&str; 9] = [
+const TELL_OF_LOSS: [&str; 10] = [
+    "vkQueueSubmit",
     "vkQueueSubmit2",
     "vkQueueWaitIdle",
     "vkDeviceWaitIdle",
@@ -452,11 +455,9 @@ own! {
             0 => &[][..],
             count => std::slice::from_raw_parts(info.pp_enabled_extension_names, count as usize),
         };
-        let names: Vec<*const c_char> = names
-            .iter()
-            .copied()
-            .filter(|&name| !pretends(CStr::from_ptr(name)))
-            .collect();
+        let enabled: Vec<CString> = names.iter().map(|&name| CStr::from_ptr(name).to_owned()).collect();
+        let names: Vec<*const c_char> =
+            enabled.iter().filter(|name| !pretends(name)).map(|name| name.as_ptr()).collect();
         let mut features = info.p_enabled_features.as_ref().copied().unwrap_or_default();
         if pretends(SPARSE) {
             features.sparse_binding = vk::FALSE;
@@ -478,6 +479,7 @@ own! {
         }
         if result == vk::Result::SUCCESS {
             lock(&DEVICES).insert(key(*out), DeviceFns { raw: *out, find });
+            lock(&ENABLED).insert(key(*out), enabled.clone());
             alive("device", 1);
         }
         result
@@ -486,6 +488,7 @@ own! {
     fn vkDestroyDevice(device: vk::Device, allocator: *const vk::AllocationCallbacks<'_>) {
         script::call("vkDestroyDevice");
         let Some(below) = lock(&DEVICES).remove(&key(device)) else { return };
+        lock(&ENABLED).remove(&key(device));
         let destroy: vk::PFN_vkDestroyDevice = below.get(c"vkDestroyDevice");
         destroy(device, allocator);
         alive("device", -1);
@@ -788,40 +791,89 @@ own! {
         queue: vk::Queue, count: u32, batches: *const vk::SubmitInfo2<'_>, fence: vk::Fence
     ) -> vk::Result {
         may_fail!("vkQueueSubmit2", queue);
-        let submit: vk::PFN_vkQueueSubmit2 = device_of(queue).get(c"vkQueueSubmit2");
-        let batches = std::slice::from_raw_parts(batches, count as usize);
-        for batch in batches {
-            // In the driver below, exported semaphores are timelines: see `Semaphore`.
-            let rewritten = |infos: *const vk::SemaphoreSubmitInfo<'static>, count: u32, value: fn(&Semaphore, u64) -> u64| {
-                let infos = if count == 0 { &[][..] } else { std::slice::from_raw_parts(infos, count as usize) };
-                let shared = lock(&SEMAPHORES);
-                let rewrite = |info: &vk::SemaphoreSubmitInfo<'static>| match shared.get(&info.semaphore.as_raw()) {
-                    Some(semaphore) => {
-                        // No narrower stage orders the ownership transfer that comes with it.
-                        if info.stage_mask != vk::PipelineStageFlags2::ALL_COMMANDS {
-                            script::offence(format!("a shared semaphore at {:?}, not ALL_COMMANDS", info.stage_mask));
-                        }
-                        info.value(value(semaphore, info.value))
-                    }
-                    None => *info,
-                };
-                infos.iter().map(rewrite).collect::<Vec<_>>()
+        let shared = lock(&SEMAPHORES).clone();
+        // In the driver below, exported semaphores are timelines: see `Semaphore`.
+        let rewritten = |infos: *const vk::SemaphoreSubmitInfo<'static>, count: u32, value: fn(&Semaphore, u64) -> u64| {
+            let rewrite = |info: &vk::SemaphoreSubmitInfo<'static>| match shared.get(&info.semaphore.as_raw()) {
+                Some(semaphore) => {
+                    check_stage(info.stage_mask);
+                    info.value(value(semaphore, info.value))
+                }
+                None => *info,
             };
-            let waits =
-                rewritten(batch.p_wait_semaphore_infos.cast(), batch.wait_semaphore_info_count, Semaphore::wait);
-            let signals =
-                rewritten(batch.p_signal_semaphore_infos.cast(), batch.signal_semaphore_info_count, Semaphore::signal);
-            let batch = vk::SubmitInfo2 {
+            slice(infos, count).iter().map(rewrite).collect::<Vec<_>>()
+        };
+        let batches = slice(batches, count);
+        let semaphores: Vec<_> = batches
+            .iter()
+            .map(|batch| {
+                let (waits, signals) = (batch.p_wait_semaphore_infos.cast(), batch.p_signal_semaphore_infos.cast());
+                let waits = rewritten(waits, batch.wait_semaphore_info_count, Semaphore::wait);
+                (waits, rewritten(signals, batch.signal_semaphore_info_count, Semaphore::signal))
+            })
+            .collect();
+        let batches: Vec<_> = batches
+            .iter()
+            .zip(&semaphores)
+            .map(|(batch, (waits, signals))| vk::SubmitInfo2 {
                 p_wait_semaphore_infos: waits.as_ptr(),
                 p_signal_semaphore_infos: signals.as_ptr(),
                 ..*batch
+            })
+            .collect();
+        let submit: vk::PFN_vkQueueSubmit2 = device_of(queue).get(c"vkQueueSubmit2");
+        submit(queue, count, batches.as_ptr(), fence)
+    }
+
+    fn vkQueueSubmit(
+        queue: vk::Queue, count: u32, batches: *const vk::SubmitInfo<'_>, fence: vk::Fence
+    ) -> vk::Result {
+        may_fail!("vkQueueSubmit", queue);
+        let shared = lock(&SEMAPHORES).clone();
+        // As for `vkQueueSubmit2`. The values are in a structure of the chain; without it, all are 0.
+        let rewritten = |semaphores: &[vk::Semaphore], values: &[u64], value: fn(&Semaphore, u64) -> u64| {
+            let rewrite = |(index, semaphore): (usize, &vk::Semaphore)| {
+                let given = values.get(index).copied().unwrap_or(0);
+                shared.get(&semaphore.as_raw()).map_or(given, |semaphore| value(semaphore, given))
             };
-            let result = submit(queue, 1, &batch, fence);
-            if result != vk::Result::SUCCESS {
-                return result;
-            }
-        }
-        vk::Result::SUCCESS
+            semaphores.iter().enumerate().map(rewrite).collect::<Vec<_>>()
+        };
+        let batches = slice(batches, count);
+        let values: Vec<_> = batches
+            .iter()
+            .map(|batch| {
+                let waits = slice(batch.p_wait_semaphores, batch.wait_semaphore_count);
+                let stages = slice(batch.p_wait_dst_stage_mask, batch.wait_semaphore_count);
+                for (_, stage) in waits.iter().zip(stages).filter(|(wait, _)| shared.contains_key(&wait.as_raw())) {
+                    check_stage(vk::PipelineStageFlags2::from_raw(stage.as_raw().into()));
+                }
+                let kind = vk::StructureType::TIMELINE_SEMAPHORE_SUBMIT_INFO;
+                let given = find_in_chain(batch.p_next.cast_mut(), kind).cast::<vk::TimelineSemaphoreSubmitInfo<'_>>();
+                let given = given.as_ref().copied().unwrap_or_default();
+                let values = slice(given.p_wait_semaphore_values, given.wait_semaphore_value_count);
+                let waits = rewritten(waits, values, Semaphore::wait);
+                let signals = slice(batch.p_signal_semaphores, batch.signal_semaphore_count);
+                let values = slice(given.p_signal_semaphore_values, given.signal_semaphore_value_count);
+                (waits, rewritten(signals, values, Semaphore::signal))
+            })
+            .collect();
+        // The driver below uses the first structure of a kind.
+        let infos: Vec<_> = batches
+            .iter()
+            .zip(&values)
+            .map(|(batch, (waits, signals))| {
+                let info = vk::TimelineSemaphoreSubmitInfo::default();
+                let info = info.wait_semaphore_values(waits).signal_semaphore_values(signals);
+                vk::TimelineSemaphoreSubmitInfo { p_next: batch.p_next, ..info }
+            })
+            .collect();
+        let batches: Vec<_> = batches
+            .iter()
+            .zip(&infos)
+            .map(|(batch, info)| vk::SubmitInfo { p_next: std::ptr::from_ref(info).cast(), ..*batch })
+            .collect();
+        let submit: vk::PFN_vkQueueSubmit = device_of(queue).get(c"vkQueueSubmit");
+        submit(queue, count, batches.as_ptr(), fence)
     }
 
     fn vkGetDeviceFaultInfoEXT(
@@ -904,8 +956,14 @@ own! {
     }
 
     fn vkGetDeviceProcAddr(device: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {
-        let below = device_of(device);
-        known(CStr::from_ptr(name), |name| below.find(name).is_some()).or_else(|| below.find(CStr::from_ptr(name)))
+        let (below, name) = (device_of(device), CStr::from_ptr(name));
+        // As a driver does, this has no function of an extension with which the device was not made.
+        let needed = EXPORTING.iter().find(|(function, _)| *function == name);
+        let enabled = |extension: &CStr| lock(&ENABLED)[&key(device)].iter().any(|name| name.as_c_str() == extension);
+        if needed.is_some_and(|(_, extension)| !enabled(extension)) {
+            return None;
+        }
+        known(name, |name| below.find(name).is_some()).or_else(|| below.find(name))
     }
 
     fn vkGetInstanceProcAddr(instance: vk::Instance, name: *const c_char) -> vk::PFN_vkVoidFunction {
@@ -915,6 +973,25 @@ own! {
         let Some(below) = made else { return known(name, |_| true) };
         known(name, |name| below.find(name).is_some()).or_else(|| (below.find)(instance, name.as_ptr()))
     }
+}
+
+/// The functions that export, and their extensions.
+const EXPORTING: [(&CStr, &CStr); 2] = [
+    (c"vkGetMemoryFdKHR", ash::khr::external_memory_fd::NAME),
+    (c"vkGetSemaphoreFdKHR", ash::khr::external_semaphore_fd::NAME),
+];
+
+/// Notes an offence if the wait or the signal of a shared semaphore is at a narrower stage. None of these orders the ownership
+/// transfer that comes with it.
+fn check_stage(stage: vk::PipelineStageFlags2) {
+    if stage != vk::PipelineStageFlags2::ALL_COMMANDS {
+        script::offence(format!("a shared semaphore at {stage:?}, not ALL_COMMANDS"));
+    }
+}
+
+/// The array of a Vulkan structure, whose pointer may be null if it is empty.
+unsafe fn slice<'a, T>(first: *const T, count: u32) -> &'a [T] {
+    if count == 0 || first.is_null() { &[] } else { std::slice::from_raw_parts(first, count as usize) }
 }
 
 /// Imports memory that the CUDA half has exported. The file first gets the header that the driver below expects.

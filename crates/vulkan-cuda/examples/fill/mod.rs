@@ -1,7 +1,4 @@
 //! A kernel that writes a frame, launched by cudarc. [`07_your_cuda`](../07_your_cuda.rs) explains the launch.
-//!
-//! The examples use a kernel because CUDA's signal may overtake a memset: see
-//! [`ImportedSemaphore::signal`](vulkan_cuda::ImportedSemaphore::signal).
 
 #![allow(dead_code)] // Each example uses only some of these functions.
 

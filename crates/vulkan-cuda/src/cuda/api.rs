@@ -47,6 +47,15 @@ functions! {
     cuStreamDestroy(stream: CUstream) = ["cuStreamDestroy_v2"];
     cuStreamSynchronize(stream: CUstream) = ["cuStreamSynchronize"];
     cuStreamQuery(stream: CUstream) = ["cuStreamQuery"];
+    // The status is a `CUstreamCaptureStatus`, as a number: a newer driver may know more of them.
+    cuStreamIsCapturing(stream: CUstream, status: *mut c_uint) = ["cuStreamIsCapturing"];
+    // The `_v2` form needs no option of the driver's kernel module. An older driver has only the other.
+    cuStreamWriteValue32(
+        stream: CUstream,
+        pointer: CUdeviceptr,
+        value: u32,
+        flags: c_uint
+    ) = ["cuStreamWriteValue32_v2", "cuStreamWriteValue32"];
     cuEventCreate(event: *mut CUevent, flags: c_uint) = ["cuEventCreate"];
     cuEventDestroy(event: CUevent) = ["cuEventDestroy_v2"];
     cuEventRecord(event: CUevent, stream: CUstream) = ["cuEventRecord"];

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, sys};
 
@@ -55,6 +55,8 @@ struct Context {
     info: CudaInfo,
     /// Whether a kernel has faulted. After that, every call returns the same error.
     faulted: Arc<AtomicBool>,
+    /// The address of the word that [`Cuda::guard`] writes. 0 until it is allocated.
+    guard: Mutex<sys::CUdeviceptr>,
     keep: Keep,
 }
 
@@ -77,10 +79,19 @@ impl Cuda {
     /// current on this thread: see [`Cuda::bind`]. See the [example](Cuda#examples).
     ///
     /// # Errors
-    /// Fails if the driver reports an error: 2 (`OUT_OF_MEMORY`), for example.
+    /// Fails if `info` is not what the driver reports of this device, or if the driver reports an error: 2
+    /// (`OUT_OF_MEMORY`), for example.
     ///
     /// [`cuDevicePrimaryCtxRetain`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
+        // The fields are public: only the driver knows which device has this ordinal.
+        let found = CudaInfo::query(info.ordinal)?;
+        if found != *info {
+            return Err(Error::Rule(format!(
+                "CUDA's device {} is {} ({}), not {} ({}) as described: pass what Driver::devices returned",
+                info.ordinal, found.name, found.uuid, info.name, info.uuid
+            )));
+        }
         let device = CudaInfo::device(info.ordinal, &info.name)?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle.
@@ -89,7 +100,7 @@ impl Cuda {
         })?;
         let faulted = fault_of(info.ordinal);
         let keep = Keep::Retained(device);
-        let cuda = Self(Arc::new(Context { raw, info: info.clone(), faulted, keep }));
+        let cuda = Self(Arc::new(Context { raw, info: found, faulted, guard: Mutex::default(), keep }));
         cuda.bind()?;
         Ok(cuda)
     }
@@ -116,8 +127,8 @@ impl Cuda {
         check("cuCtxGetDevice", whose, unsafe { api::cuCtxGetDevice(&mut device) })?;
         for info in driver.devices()? {
             if CudaInfo::device(info.ordinal, &info.name)? == device {
-                let keep = Keep::Theirs { _keep: keep };
-                return Ok(Self(Arc::new(Context { raw: context, info, faulted: Arc::default(), keep })));
+                let (faulted, guard, keep) = (Arc::default(), Mutex::default(), Keep::Theirs { _keep: keep });
+                return Ok(Self(Arc::new(Context { raw: context, info, faulted, guard, keep })));
             }
         }
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
@@ -215,6 +226,51 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
+    /// Checks that a semaphore's wait or signal may be enqueued on this stream.
+    ///
+    /// # Errors
+    /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens at each
+    /// launch of the graph: Vulkan would wait forever for the first, and a second would repeat its value.
+    pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
+        self.require_stream(stream, call)?;
+        let mut status = 0;
+        self.bind()?;
+        // SAFETY: a live stream of the current context; writes one number.
+        self.check("cuStreamIsCapturing", unsafe { api::cuStreamIsCapturing(stream.raw(), &mut status) })?;
+        match status {
+            NOT_CAPTURED => Ok(()),
+            _ => Err(Error::Rule(format!(
+                "{call} was given a stream that is being captured into a graph: end the capture first"
+            ))),
+        }
+    }
+
+    /// Allocates the word for [`Cuda::guard`], once. The context must be current.
+    pub(crate) fn prepare_guard(&self) -> Result<()> {
+        match &mut *self.guard_word() {
+            // SAFETY: writes one address; the context is current.
+            word @ 0 => self.check("cuMemAlloc", unsafe { api::cuMemAlloc(word, 4) }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Enqueues a write to a word of the context's own. The work before it is done before anything that comes after it:
+    /// [`cuStreamWriteValue32`] puts a memory barrier before its write.
+    ///
+    /// # Safety
+    /// The stream must be alive and of this context, which is current. [`Cuda::prepare_guard`] was called.
+    ///
+    /// [`cuStreamWriteValue32`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html
+    pub(crate) unsafe fn guard(&self, stream: &dyn Stream) -> Result<()> {
+        let word = *self.guard_word();
+        // SAFETY: the caller's promise; the word lives as long as the context.
+        self.check("cuStreamWriteValue32", unsafe { api::cuStreamWriteValue32(stream.raw(), word, 0, 0) })
+    }
+
+    fn guard_word(&self) -> MutexGuard<'_, sys::CUdeviceptr> {
+        self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails,
     /// and the context cannot be used any more. The faults are the errors that leave a process "in an inconsistent
     /// state": see [`CUresult`].
@@ -250,15 +306,32 @@ impl Cuda {
 }
 
 const CU_STREAM_PER_THREAD: usize = 2;
+/// `CU_STREAM_CAPTURE_STATUS_NONE`.
+const NOT_CAPTURED: u32 = 0;
 
 impl Drop for Context {
     fn drop(&mut self) {
-        let Keep::Retained(device) = self.keep else { return };
         let known = self.faulted.load(Ordering::Relaxed);
-        // SAFETY: retained once, released once; every object of the context holds a clone of it.
-        let code = unsafe { api::cuDevicePrimaryCtxRelease(device) };
-        if let (Err(error), false) = (check("cuDevicePrimaryCtxRelease", &self.info.name, code), known) {
-            cleanup_error(&error);
+        let report = |call, code| {
+            if let (Err(error), false) = (check(call, &self.info.name, code), known) {
+                cleanup_error(&error);
+            }
+        };
+        let word = *self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if word != 0 {
+            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled promised to keep
+            // the semaphore, and with it this context, until then.
+            let code = unsafe {
+                match api::cuCtxSetCurrent(self.raw) {
+                    Code::SUCCESS => api::cuMemFree(word),
+                    code => code,
+                }
+            };
+            report("cuMemFree", code);
+        }
+        if let Keep::Retained(device) = self.keep {
+            // SAFETY: retained once, released once; every object of the context holds a clone of it.
+            report("cuDevicePrimaryCtxRelease", unsafe { api::cuDevicePrimaryCtxRelease(device) });
         }
     }
 }
@@ -329,7 +402,8 @@ pub(crate) mod tests {
         let info = cuda_device(number.into(), number);
         let raw = std::ptr::without_provenance_mut(usize::from(number));
         let keep = Keep::Theirs { _keep: Arc::new(()) };
-        let cuda = Cuda(Arc::new(Context { raw, info, faulted: Arc::default(), keep }));
+        let (faulted, guard) = (Arc::default(), Mutex::default());
+        let cuda = Cuda(Arc::new(Context { raw, info, faulted, guard, keep }));
         ManuallyDrop::new((cuda, UnrealStream { raw: 0, context: raw }))
     }
 

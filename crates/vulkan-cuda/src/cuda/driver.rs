@@ -110,7 +110,7 @@ impl Driver {
 }
 
 impl CudaInfo {
-    fn query(ordinal: i32) -> Result<Self> {
+    pub(super) fn query(ordinal: i32) -> Result<Self> {
         let label = format!("CUDA device {ordinal}");
         let device = Self::device(ordinal, &label)?;
         let mut name = [0 as c_char; 256];
