@@ -12,7 +12,7 @@ tables=(essentials)
 setup "${tables[@]}"
 
 first_build release/wavefield 8 '0.7 GB'
-cargo build --release --locked --manifest-path "$root/Cargo.toml"
+aloud 'the build' cargo build --release --locked --manifest-path "$root/Cargo.toml"
 run=(cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" --)
 # A software device needs about a second for a frame of the default field.
 if (($# == 0)) && "${run[@]}" devices | grep -q '^>.*(software)'; then

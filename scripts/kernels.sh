@@ -28,7 +28,10 @@ sources=(wave ripples ocean pond swarm frame_stamp image texture)
 # The test kernels are a few lines each, so one old and one new architecture are enough.
 test_archs=(50 90)
 
-ptxas_package='nvidia-cuda-nvcc-cu12==12.9.86'
+# With the hashes of its wheels.
+ptxas_package='nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:44e1eca4d08926193a558d2434b1bf83d57b4d5743e0c431c0c83d51da1df62b \
+    --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0 \
+    --hash=sha256:8ed7f0b17dea662755395be029376db3b94fed5cbb17c2d35cc866c5b1b84099'
 fetched=target/tools/ptxas
 
 failed() { echo "kernels.sh: $1" >&2; exit 1; }
@@ -160,7 +163,7 @@ tools() {
     python3 -m pip --version >/dev/null 2>&1 ||
         missing 'no pip. Install Python 3 with pip (Debian and Ubuntu: the package python3-pip).'
     scratch
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$tmp" "$ptxas_package"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$tmp" --require-hashes -r <(echo "$ptxas_package")
     python3 -m zipfile -e "$tmp"/*.whl "$tmp/wheel"
     mkdir -p "$(dirname "$fetched")"
     # The wheel's zip does not keep the permission to execute. The rename comes last, so

@@ -11,10 +11,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=$PWD/target/python
-packages=(ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel)
+packages=(-r python/requirements/checks.txt)
 if [[ ${WAVEFIELD_PYTHON_NUMBA:-} == 1 ]]; then
-    # Makes PTX without a GPU. This version needs a NumPy before 2.5.
-    venv+=-numba packages+=('numpy<2.5' 'numba-cuda[cu13]==0.30.4')
+    # Makes PTX without a GPU.
+    venv+=-numba packages+=(-r python/requirements/numba.txt)
 fi
 
 skip() {
@@ -34,11 +34,11 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
 # The environment is made again when its contents must change.
-wanted=$(echo "$PWD"; cat scripts/python.sh; "$python" --version)
+wanted=$(echo "$PWD"; cat scripts/python.sh python/requirements/{checks,numba}.txt; "$python" --version)
 if [[ ! -x $venv/bin/pytest || $(cat "$venv/wanted" 2>/dev/null) != "$wanted" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}" ||
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes "${packages[@]}" ||
         skip 'pip could not fetch what the checks need'
     # The package itself, from its sources: an installation would build the renderer, which scripts/wheel.sh does.
     echo "$PWD/python/src" >"$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wavefield.pth"

@@ -50,6 +50,7 @@ has_program xdotool  | xdotool                 | xdotool                  | xdot
 has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
 has_library libEGL.so.1      | libegl1                         | libglvnd-egl                  | libglvnd
 has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa
+has_program c++      | g++                     | gcc-c++                  | gcc
 has_program clang-14 | clang-14                |                          |
 has_pip              | python3 python3-pip     | python3-pip              | python-pip
 has_venv             | python3-venv            | python3                  | python
@@ -229,6 +230,24 @@ setup() {
         has_all essentials || die "cannot go on: without some of that nothing runs"
         has_all "$@" || say 'going on: only what needs them is left out'
     fi
+}
+
+# aloud NAME COMMAND...: runs the command, and says every minute that it still runs.
+aloud() {
+    local name=$1 status=0 clock
+    shift
+    (
+        SECONDS=0
+        trap 'kill $! 2>/dev/null; exit' TERM
+        # Ends with this script, even if that is killed.
+        while sleep 60 >/dev/null 2>&1 & wait $! && kill -0 $$ 2>/dev/null; do
+            say "$name: still running after $((SECONDS / 60)) min"
+        done
+    ) &
+    clock=$!
+    "$@" || status=$?
+    kill "$clock" 2>/dev/null && wait "$clock" 2>/dev/null || true
+    return "$status"
 }
 
 # first_build FILE MINUTES SPACE: if FILE was not built yet, prints how long that takes and how much disk it needs.

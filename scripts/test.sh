@@ -22,7 +22,7 @@ step() {
     local name=$1
     shift
     say "$name"
-    "$@" || die "FAILED: $name"
+    aloud "$name" "$@" || die "FAILED: $name"
     passed+="${passed:+, }$name"
 }
 
@@ -51,12 +51,28 @@ tools() {
     fi
 }
 
+# known_programs FOLDER: links the programs that a fresh machine has after `setup`: those of Debian's required packages, git,
+# Rust, and what the tables name.
+known_programs() {
+    local name path
+    rm -rf "$1" && mkdir -p "$1"
+    {
+        { dpkg-query -W -f '${Priority} ${Package}\n' | sed -n 's/^required //p'; echo apt; } |
+            xargs dpkg -L | grep -E '^(/usr)?/s?bin/.'
+        # `has_pip` looks for python3, and `can_link` for cc, which starts as and ld. awk belongs to no package.
+        for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk \
+            $({ essentials; x11_window; test_tools; } | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
+            command -v "$name" || true
+        done
+    } | while read -r path; do ln -sf "$path" "$1"; done
+}
+
 # skippable_step NAME COMMAND...: runs a script that exits with 77 if it is skipped, after printing the reason.
 skippable_step() {
     local name=$1 status=0
     shift
     say "$name"
-    "$@" || status=$?
+    aloud "$name" "$@" || status=$?
     case $status in
         0) passed+=", $name" ;;
         77) skipped+=("$name: see above") ;;
@@ -69,7 +85,8 @@ kept() { "$@" 2>&1 | tee -a "$log"; }
 
 # sum WORD: adds up the numbers before WORD in the results of cargo and pytest.
 sum() {
-    awk -v word="^$1[;,]?\$" '/^test result: |^=+ .* in [0-9.]+s/ {
+    # With -q, pytest's line is not framed by `=`.
+    awk -v word="^$1[;,]?\$" '/^test result: |^(=+ )?[0-9]+ [a-z]+.* in [0-9.]+s/ {
         for (at = 2; at <= NF; at++) if ($at ~ word) sum += $(at - 1)
     } END { print sum + 0 }' "$log"
 }
@@ -91,6 +108,11 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 setup essentials x11_window test_tools
 fetch_swiftshader
+# A program that a test or a script starts and that no table names is then missing here, as it is on a fresh machine.
+if [[ ${CI:-} == true ]] && has_program dpkg-query; then
+    known_programs "$root/target/programs"
+    export PATH=$root/target/programs
+fi
 first_build debug/wavefield 15 '5 GB'
 tools
 component_step formatting fmt --all --check

@@ -4,7 +4,8 @@
 #
 #     scripts/wheel.sh [PROFILE]      # cargo's profile: dev by default, release as users get it
 #
-# Writes the wheel and the picture to target/wheel/. Fetches maturin, NumPy and cuda-bindings from PyPI.
+# Writes the wheel and the picture to target/wheel/. A release is linked with zig, for glibc 2.28 (Debian 10, RHEL 8); other
+# profiles are linked as `cargo build` does, for this machine. Fetches maturin, zig, NumPy and cuda-bindings from PyPI.
 #
 # Exit codes: 0 clean, 1 errors, 77 skipped, with the reason.
 set -euo pipefail
@@ -28,18 +29,33 @@ command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"
 
 pip=(-m pip --quiet --disable-pip-version-check)
-if [[ ! -x $target/wheel-tools/bin/maturin ]]; then
-    "$python" -m venv "$target/wheel-tools"
-    "$target/wheel-tools/bin/python" "${pip[@]}" install 'maturin>=1.9.4,<2' || skip 'pip could not fetch maturin'
+tools=$target/wheel-tools
+if ! cmp --quiet python/requirements/wheel.txt "$tools/wheel.txt"; then
+    rm -rf "$tools"
+    "$python" -m venv "$tools"
+    "$tools/bin/python" "${pip[@]}" install --require-hashes -r python/requirements/wheel.txt ||
+        skip 'pip could not fetch maturin and zig'
+    cp python/requirements/wheel.txt "$tools"
 fi
+# maturin refuses to build a program that needs a newer glibc than it is told.
+linked=()
+[[ $profile != release ]] || linked=(--zig --compatibility manylinux_2_28)
 rm -rf "$out"
-# The wheel's tag names the oldest glibc that this program runs with.
-(cd python && "$target/wheel-tools/bin/maturin" build --quiet --profile "$profile" --target-dir "$target" --out "$out")
+(
+    cd python
+    # maturin looks for zig on PATH, as `python -m ziglang`.
+    PATH=$tools/bin:$PATH maturin build --quiet --profile "$profile" --target-dir "$target" --out "$out" ${linked[@]+"${linked[@]}"}
+)
 wheel=$(echo "$out"/*.whl)
 [[ -f $wheel ]] || die "$out does not contain exactly one wheel"
 
 "$python" -m venv "$out/venv"
-"$out/venv/bin/python" "${pip[@]}" install "$wheel" || skip 'pip could not fetch what the wheel needs'
+# What it needs, with hashes. `check` says whether that is all.
+needed=$(grep -E '^(numpy|cuda-bindings|cuda-pathfinder)==' python/requirements/checks.txt)
+"$out/venv/bin/python" "${pip[@]}" install --require-hashes -r <(echo "$needed") ||
+    skip 'pip could not fetch what the wheel needs'
+"$out/venv/bin/python" "${pip[@]}" install --no-index --no-deps "$wheel"
+"$out/venv/bin/python" -m pip check
 cat >"$out/three_lines.py" <<'END'
 import numpy as np, wavefield
 y, x = np.mgrid[-3:3:240j, -4:4:320j].astype(np.float32)

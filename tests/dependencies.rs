@@ -82,3 +82,30 @@ fn no_dependency_needs_a_newer_rust() {
         newer.map(|package| format!("{}: {}", name(package), package["rust_version"])).collect();
     assert!(newer.is_empty(), "they need a newer Rust than {ours:?}:\n{}", newer.join("\n"));
 }
+
+/// The code that a tag or an index serves under a name can change; a commit and a hash cannot.
+#[test]
+fn what_workflows_and_scripts_fetch_is_pinned() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut actions, mut downloads) = (0, 0);
+    // The published package lacks the workflows.
+    let folders = ["scripts", ".github/workflows"].map(|folder| root.join(folder));
+    for entry in folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten() {
+        let path = entry.unwrap().path();
+        for line in std::fs::read_to_string(&path).unwrap().lines() {
+            let place = format!("{}: {line}", path.display());
+            if let Some((_, action)) = line.split_once("uses: ") {
+                let commit = action.split_once('@').expect(&place).1.split(' ').next().unwrap();
+                assert!(commit.len() == 40 && commit.chars().all(|c| c.is_ascii_hexdigit()), "{place}");
+                actions += 1;
+            }
+            let fetches =
+                line.contains("pip") && [" install ", " download "].iter().any(|word| line.contains(word));
+            if fetches && !line.trim_start().starts_with('#') {
+                assert!(line.contains("--require-hashes") || line.contains("--no-index"), "{place}");
+                downloads += 1;
+            }
+        }
+    }
+    assert!((actions == 0 || actions > 10) && downloads > 3, "{actions} actions, {downloads} downloads");
+}

@@ -37,8 +37,8 @@ impl Machine {
         }
         fs::copy(Path::new(ROOT).join("Cargo.toml"), machine.path("root/Cargo.toml")).unwrap();
         let real = [
-            "awk", "bash", "cat", "dirname", "env", "grep", "mkdir", "mktemp", "nproc", "rm", "sed", "sort",
-            "tail", "tee", "timeout", "uname", "wc",
+            "awk", "bash", "cat", "dirname", "env", "grep", "mkdir", "mktemp", "nproc", "rm", "sed", "sleep",
+            "sort", "tail", "tee", "timeout", "uname", "wc",
         ];
         for name in real {
             let paths = std::env::var_os("PATH").unwrap();
@@ -125,6 +125,18 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
 }
 
 #[test]
+fn pytests_results_are_counted() {
+    let machine = Machine::new();
+    let script = "echo '.s [100%]'; echo 'SKIPPED [4] tests/test_kernel.py:7: skipped: no Numba'
+        echo '523 passed, 4 skipped in 71.03s (0:01:11)'";
+    fs::write(machine.path("root/scripts/python.sh"), script).unwrap();
+    fs::set_permissions(machine.path("root/scripts/python.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let text = stderr(&machine.run("test.sh", &[]));
+    let last = text.lines().last().unwrap();
+    assert!(last.contains(" 523 tests passed") && last.contains(" 4 tests"), "{text}");
+}
+
+#[test]
 fn without_the_essentials_it_ends_before_cargo_runs() {
     let machine = Machine::new();
     machine.program("ldconfig", "");
@@ -166,6 +178,20 @@ fn the_demo_runs_where_only_a_windows_libraries_are_missing() {
     assert!(machine.log().contains("cargo build --release"), "{}", machine.log());
     // Before the build it prints how long a first build takes.
     assert!(text.contains("first build") && text.contains("min") && text.contains("GB"), "{text}");
+}
+
+#[test]
+fn a_long_build_says_that_it_still_runs() {
+    let machine = Machine::new();
+    // A minute takes no time. The build lasts until the second one begins: by then, the first one was told.
+    machine.program("sleep", "[ ! -e \"$TMPDIR/1\" ] || : >\"$TMPDIR/2\"; : >\"$TMPDIR/1\"");
+    let until = "[ -e \"$TMPDIR/2\" ] || [ $tries = 1000000 ]";
+    machine.program(
+        "cargo",
+        &format!("tries=0; case $1 in build) until {until}; do tries=$((tries + 1)); done; esac"),
+    );
+    let text = stderr(&machine.run("demo.sh", &[]));
+    assert!(text.contains("demo.sh: the build: still running after "), "{text}");
 }
 
 #[test]

@@ -43,15 +43,7 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     let depth = run.engine().producer().profile().slots.len() as u64;
     let mut worst: f64 = 0.0;
     for frame in FRAMES - depth.min(FRAMES)..FRAMES {
-        let slot = (frame % depth) as usize;
-        let time = frame as f64 * STEP;
-        worst = worst.max(match config.scene {
-            Scene::Field => {
-                let shape = Shape::of(run.engine().parameters());
-                wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
-            }
-            Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
-        });
+        worst = worst.max(error_in(&mut run, config, (frame % depth) as usize, frame as f64 * STEP)?);
     }
     drop((run, choice));
     log.verdict()?;
@@ -164,6 +156,51 @@ fn runs_inline_are_made_beside_each_other() {
 fn every_handoff_of_images_agrees_with_the_reference() {
     for handoff in &Handoff::ALL[1..] {
         check_textures(ProducerKind::Cuda, *handoff);
+    }
+}
+
+/// The largest error in a slot that was filled for this time.
+fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Result<f64, Error> {
+    Ok(match config.scene {
+        Scene::Field => {
+            let shape = Shape::of(run.engine().parameters());
+            wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
+        }
+        Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
+    })
+}
+
+/// Hand-offs draw the slots of their ring in turn, so the draw alone does too.
+#[test]
+fn the_draw_alone_has_a_whole_ring_to_draw() {
+    for (scene, producer) in [Scene::Field, Scene::Texture]
+        .into_iter()
+        .flat_map(|scene| [ProducerKind::Still, ProducerKind::StillShared].map(|kind| (scene, kind)))
+    {
+        let config = Config { scene, ..config(producer, Grid { cols: 32, rows: 32 }, 3) };
+        let choice = DeviceTable::headless(config.validation).unwrap().choose(None, producer).unwrap();
+        if producer == ProducerKind::StillShared && choice.adapter.info().sharing.exports.buffer.is_none() {
+            common::skip("the device exports no memory");
+            continue;
+        }
+        let mut run = Headless::new(&choice, &config).unwrap();
+        for _ in 0..FRAMES {
+            run.frame(STEP).unwrap();
+        }
+        run.engine().finish().unwrap();
+        let slots = run.engine().producer().profile().slots.clone();
+        assert!(slots.len() == 3 && slots[0] != slots[1], "{scene:?} {producer:?}: {slots:?}");
+        for slot in 0..slots.len() {
+            let error = error_in(&mut run, &config, slot, 0.0).unwrap();
+            assert!(
+                error < if scene == Scene::Field { 1e-5 } else { 2e-2 },
+                "{scene:?} {producer:?}, slot {slot}: {error:e}"
+            );
+        }
+        let log = choice.adapter.instance().validation_log().clone();
+        drop((run, choice));
+        log.verdict().unwrap();
+        assert_eq!(log.warnings(), 0, "validation warnings");
     }
 }
 

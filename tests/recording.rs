@@ -127,14 +127,15 @@ fn a_reader_that_leaves_ends_the_film_and_not_the_run() {
     assert!(said.contains("frames        200") && said.contains("Broken pipe"), "{said}");
 }
 
-/// The film of a window has the pictures without the overlay.
+/// Without the panel, the film of a window shows what a headless one shows.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_window_is_recorded() {
     let Some(display) = display::Display::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("window.gif");
-    let arguments = ["--grid=32x32", "--size=96x60", "--speed=0", "--frames=200", validation()];
+    let arguments =
+        ["--grid=32x32", "--size=96x60", "--speed=0", "--frames=200", "--overlay=off", validation()];
     let mut command = common::wavefield();
     display.show(&mut command).args(arguments).arg("--record").arg(&path);
     let output = command.output().expect("the program starts");
@@ -153,7 +154,7 @@ fn a_window_is_recorded() {
 
     let mut command = common::wavefield();
     display.show(&mut command).args(arguments.map(|argument| match argument {
-        "--headless" => "--speed=0",
+        "--headless" => "--overlay=off",
         "--frames=1" => "--frames=30",
         other => other,
     }));

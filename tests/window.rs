@@ -79,6 +79,10 @@ impl<'a> Shown<'a> {
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
+        // Most tests compare the picture itself.
+        if !arguments.iter().any(|argument| argument.starts_with("--overlay")) {
+            command.arg("--overlay=off");
+        }
         let command = display.show(&mut command).envs(variables.iter().copied());
         let program = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
         Self { display, program: program.expect("the program starts"), outputs }
@@ -723,8 +727,9 @@ fn f_asks_for_the_whole_screen_and_back() {
     let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
     connection.change_window_attributes(root, &listen).expect("the display exists").check().unwrap();
     let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
-    for wanted in [1, 0] {
-        shown.key("f");
+    // Escape leaves full screen before it leaves the program.
+    for (key, wanted) in [("f", 1), ("f", 0), ("f", 1), ("Escape", 0)] {
+        shown.key(key);
         shown.poll("a message to the window manager", |_| {
             match connection.poll_for_event().expect("the display exists")? {
                 Event::ClientMessage(message) => {
@@ -748,10 +753,10 @@ fn f1_shows_the_keys() {
     let first = headless.picture(SIZE, ColorMap::default());
     shown.assert_shows(&first);
     let still = shown.picture();
-    for key in ["F1", "question"] {
+    for (key, back) in [("F1", "F1"), ("question", "question"), ("F1", "Escape")] {
         shown.key(key);
         shown.assert_differs(&still);
-        shown.key(key);
+        shown.key(back);
         shown.assert_shows(&first);
     }
     shown.key("Escape");
@@ -860,6 +865,109 @@ fn the_panel_switches_what_is_drawn() {
     assert!(shown.assert_ends_well() > 0);
 }
 
+/// Escape closes a list of the panel, not the window.
+#[test]
+fn escape_closes_a_list_first() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--size=640x480", "--speed=0", "--samples=1", "--overlay=on"]);
+    shown.assert_frames_go_on();
+    // The list of grids is over the rows below it, which do not change.
+    let rows = |shown: &mut Shown| {
+        let part = vk::Rect2D {
+            offset: vk::Offset2D { x: 80, y: 230 },
+            extent: vk::Extent2D { width: 140, height: 70 },
+        };
+        shown.picture().crop(part)
+    };
+    let closed = rows(&mut shown);
+    display.xdotool(&["mousemove", "150", "204", "click", "1"]);
+    shown.poll("the list", |shown| (rows(shown) != closed).then_some(()));
+    shown.key("Escape");
+    shown.poll("no list", |shown| (rows(shown) == closed).then_some(()));
+    shown.assert_frames_go_on();
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
+#[test]
+fn a_key_starts_and_stops_a_recording() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let mut command = common::wavefield();
+    command.current_dir(&folder);
+    let mut shown = Shown::start_command(&display, command, &[], &[]);
+    for film in ["wavefield-1.gif", "wavefield-2.gif"] {
+        shown.assert_frames_go_on();
+        let recording = |shown: &mut Shown| shown.title().contains(", recording");
+        assert!(!recording(&mut shown));
+        shown.key("v");
+        shown.poll("a title with `recording`", |shown| recording(shown).then_some(()));
+        shown.assert_frames_go_on();
+        shown.key("v");
+        shown.poll("a title without it", |shown| (!recording(shown)).then_some(()));
+        let mut options = gif::DecodeOptions::new();
+        options.set_color_output(gif::ColorOutput::RGBA);
+        let film = File::open(folder.path().join(film)).expect("a film");
+        let mut film = options.read_info(film).expect("a GIF");
+        assert_eq!((film.width(), film.height()), (SIZE.width as u16, SIZE.height as u16));
+        assert!(film.read_next_frame().expect("a whole GIF").is_some());
+    }
+    shown.key("Escape");
+    let output = shown.end();
+    assert_exit(&output, 0);
+    let notes = stderr(&output);
+    assert!(notes.contains("note: recording wavefield-1.gif, with the panel if it is shown"), "{notes}");
+    assert!(notes.contains("note: saved wavefield-2.gif ("), "{notes}");
+}
+
+/// A client's image, as `show` in Python sends it: one frame, which stays.
+#[test]
+fn a_still_image_has_its_own_title_and_costs_nothing() {
+    let Some(display) = Display::start() else { return };
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let socket = folder.path().join("socket");
+    let socket_text = format!("--socket={}", socket.display());
+    let mut shown = Shown::start(&display, &["serve", &socket_text, "--overlay=legend"]);
+    shown.assert_frames_go_on();
+
+    let client = Connection::connect(&socket).expect("it listens");
+    let hello: FromClient = serde_json::from_value(serde_json::json!({
+        "type": "hello", "protocol": 2, "client": "my picture", "memory": "host",
+        "array": { "kind": "image", "shape": [2, 2], "dtype": "|u1" },
+    }))
+    .expect("a message");
+    client.send(&hello, &[]).expect("it is connected");
+    let welcome = match client.receive_within(PATIENCE) {
+        Received::Packet(packet, descriptors) => {
+            assert!(matches!(serde_json::from_slice(&packet), Ok(FromServer::Welcome(_))));
+            descriptors
+        }
+        other => panic!("no welcome, but {other:?}"),
+    };
+    let memory = File::from(welcome.into_iter().next().expect("memory"));
+    std::os::unix::fs::FileExt::write_all_at(&memory, &[10, 20, 30, 213], 0).expect("it is writable");
+    client.send(&FromClient::Ready { frame: 0 }, &[]).expect("it is connected");
+    shown.poll("the image's title", |shown| {
+        shown.title().starts_with("wavefield: my picture, an image of [2, 2]").then_some(())
+    });
+    // With nothing new to draw, it rests, and so it has no rate.
+    shown.poll("a title without a rate", |shown| (!shown.title().contains("frames/s")).then_some(()));
+    let ticks = |shown: &mut Shown| {
+        let before = shown.ticks();
+        std::thread::sleep(Duration::from_secs(1));
+        shown.ticks() - before
+    };
+    shown.poll("a second of rest", |shown| (ticks(shown) <= 5).then_some(()));
+
+    // A pointer over the image wakes it up, and shows the value there.
+    let was = shown.picture();
+    let window = shown.window().to_string();
+    display.xdotool(&["mousemove", "--window", &window, "200", "160"]);
+    shown.assert_differs(&was);
+    shown.signal("TERM");
+    assert_exit(&shown.end(), 0);
+}
+
 /// The run itself measures a frame without a hand-off. For that, the field stands still for a moment.
 #[test]
 fn the_summary_has_the_parts_of_a_frame() {
@@ -867,6 +975,8 @@ fn the_summary_has_the_parts_of_a_frame() {
     let parts = |command: Command, frames: u64, more: &[&str]| {
         let frames_text = format!("--frames={frames}");
         let arguments = [&["--present=immediate", "--samples=1", &*frames_text], more].concat();
+        let on = if more.contains(&"--overlay=off") { &[][..] } else { &["--overlay=on"] };
+        let arguments = [&arguments[..], on].concat();
         let output = Shown::start_command(&display, command, &arguments, &[]).end();
         assert_exit(&output, 0);
         let summary = stdout(&output);

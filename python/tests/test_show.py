@@ -36,7 +36,34 @@ def test_one_line(started: list[Started], renderer: FakeRenderer, capsys: pytest
     np.testing.assert_array_equal(renderer.frames[1], IMAGE + 1)
     said = capsys.readouterr().err
     assert said.count("no CUDA driver here") == 1, said
-    assert said.count('field.save("picture.png")') == 1, said
+    assert said.count("there is no display") == 1, said
+
+
+SAVE = 'field.save("picture.png")'
+
+
+def test_only_a_program_that_saves_nothing_is_told_to_save(
+    started: list[Started], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    wavefield.show(IMAGE, memory="host")
+    assert SAVE not in capsys.readouterr().err, "it may save later"
+    _show._before_the_end()
+    assert capsys.readouterr().err.count(SAVE) == 1
+    _show._said.discard(next(words for words in _show._said if SAVE in words))
+    wavefield.show(IMAGE, memory="host").save(tmp_path / "picture.png")
+    wavefield.show(IMAGE[:3], memory="host")
+    _show._before_the_end()
+    assert SAVE not in capsys.readouterr().err
+
+
+def test_an_interactive_session_is_told_at_once(
+    started: list[Started], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    wavefield.show(IMAGE, memory="host")
+    wavefield.show(IMAGE, memory="host")
+    _show._before_the_end()
+    assert capsys.readouterr().err.count(SAVE) == 1
 
 
 def limits_set(renderer: FakeRenderer) -> list[Any]:
@@ -151,7 +178,7 @@ def test_a_field_that_was_closed_is_opened_anew(started: list[Started]) -> None:
 
 def test_a_window_that_was_closed_is_said_once(started: list[Started], renderer: FakeRenderer) -> None:
     field = wavefield.show(IMAGE, memory="host", window=True)
-    assert started[0].arguments == ["--grid", "256x256"]
+    assert started[0].arguments == ["--grid", "256x256", "--overlay", "legend"]
     renderer.session.send({"type": "error", "code": "ended", "reason": "the window was closed"})  # type: ignore[union-attr]
     with pytest.raises(wavefield.RendererGone, match=r"the window was closed, .*show\(\) opens another"):
         for _ in range(10):
@@ -176,7 +203,7 @@ def test_where_there_is_a_window(
 
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
     wavefield.show(IMAGE, memory="host")
-    assert "--headless" not in started[-1].arguments
+    assert started[-1].arguments == ["--grid", "256x256", "--overlay", "legend"], "nothing is over the data"
     wavefield.show(IMAGE, memory="host", window=False)
     assert "--headless" in started[-1].arguments
     assert started[0].ended

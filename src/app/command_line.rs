@@ -86,7 +86,7 @@ impl Config {
         }
         if !headless {
             line.choice("present", self.present, usual.present);
-            line.option("overlay", "off", !self.overlay);
+            line.choice("overlay", self.overlay, usual.overlay);
         }
         line.choice("wait", self.wait, usual.wait);
         line.option("timeout", self.timeout.as_secs_f64(), self.timeout != usual.timeout);
@@ -200,7 +200,7 @@ mod tests {
         let config = Config {
             device: Some("NVIDIA's best".into()),
             speed: -0.5,
-            overlay: false,
+            overlay: crate::app::OverlayMode::Off,
             output: Some("my wave.png".into()),
             producer: ProducerKind::Compute,
             handoff: Handoff::Binary,

@@ -53,6 +53,15 @@ pub(crate) trait Companion {
     /// Whether a frame may begin. If not, call [`Companion::before_frame`] and ask again.
     fn is_ready(&self) -> bool;
 
+    /// The name of the client whose frames are drawn.
+    fn shown_client(&self) -> Option<&str>;
+
+    /// Whether a client's frames are drawn, and another draw would show the same.
+    fn is_still(&self) -> bool;
+
+    /// Says that nothing is drawn until [`Companion::is_still`] returns false.
+    fn rest(&mut self);
+
     /// Whether a client waits for the last picture.
     fn wants_picture(&self) -> bool;
 

@@ -91,6 +91,18 @@ pub struct Reload {
     pub try_with: Option<PathBuf>,
 }
 
+/// What a window shows over the picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OverlayMode {
+    /// Figures and settings.
+    #[default]
+    On,
+    /// Only the scale of the colours, and the value under the pointer. With `serve`, clients show arrays that do not move.
+    Legend,
+    /// Nothing.
+    Off,
+}
+
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -134,8 +146,8 @@ pub struct Config {
     pub trace: Option<PathBuf>,
     /// How frames reach the screen.
     pub present: PresentMode,
-    /// Whether a window starts with figures and settings over the picture.
-    pub overlay: bool,
+    /// What a window shows over the picture at first.
+    pub overlay: OverlayMode,
     /// How the field is drawn. The texture has only one style.
     pub style: Style,
     /// The colours.
@@ -181,7 +193,7 @@ impl Default for Config {
             camera: None,
             trace: None,
             present: PresentMode::Fifo,
-            overlay: true,
+            overlay: OverlayMode::On,
             style: Style::default(),
             color_map: ColorMap::default(),
             speed: 1.0,

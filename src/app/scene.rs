@@ -12,7 +12,7 @@ use crate::gallery::{self, Twin};
 use crate::handoff::Handoff;
 use crate::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
-    TextureHostProducer,
+    TextureHostProducer, check_grid, check_texture,
 };
 use crate::render::{Camera, Style, View};
 use crate::scene::Scene;
@@ -102,6 +102,19 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
+    /// Refuses settings that do not fit this device: a kernel that cannot run, or frames that are too large.
+    ///
+    /// # Errors
+    /// Says what does not fit, and what does.
+    pub(super) fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
+        let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
+        self.check_kernel(&Choice { cuda, ..choice.clone() })?;
+        match self.scene {
+            Scene::Field => check_grid(device, self.grid),
+            Scene::Texture => check_texture(device, self.grid),
+        }
+    }
+
     /// Refuses a kernel that neither CUDA nor a compute shader can run.
     ///
     /// # Errors
@@ -187,7 +200,7 @@ pub(crate) fn make_producer(
             ));
         }
         (ProducerKind::Still, _) => {
-            let filled_by = compute(&device, &ProducerDesc { ring: Ring::ONE, ..desc }, Twin::wave())?;
+            let filled_by = compute(&device, &desc, Twin::wave())?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
         (ProducerKind::StillShared, _) => {
@@ -223,7 +236,36 @@ fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::{DeviceTable, Headless};
+    use crate::vulkan::Validation;
     use crate::wave::Grid;
+
+    /// The window offers only what fits.
+    #[test]
+    fn what_does_not_fit_this_device_is_refused() {
+        let table = DeviceTable::headless(Validation::IfInstalled).unwrap();
+        let choice = table.choose(None, ProducerKind::Compute).unwrap();
+        let choice = Choice { twin: None, cuda: None, ..choice };
+        let small = Config {
+            grid: Grid { cols: 8, rows: 8 },
+            size: ash::vk::Extent2D { width: 8, height: 8 },
+            producer: ProducerKind::Compute,
+            ..Config::default()
+        };
+        let mut run = Headless::new(&choice, &small).unwrap();
+        let mut refusal = |kernel: &str, producer, side| {
+            let kernel = gallery::named(kernel).unwrap().filter(|one| one.name != "wave");
+            let kernel = kernel.map(gallery::Entry::source);
+            let config = Config { kernel, producer, grid: Grid { cols: side, rows: side }, ..small.clone() };
+            config.check_on(&choice, run.engine().device()).err().map(|error| error.to_string())
+        };
+        let (auto, compute, host) = (ProducerKind::Auto, ProducerKind::Compute, ProducerKind::Host);
+        assert_eq!([auto, compute, host].map(|producer| refusal("wave", producer, 64)), [None, None, None]);
+        assert_eq!(refusal("ocean", compute, 64), None);
+        assert!(refusal("pond", auto, 64).unwrap().contains("needs CUDA"));
+        assert!(refusal("ocean", host, 64).unwrap().contains("does not run with the producer host"));
+        assert!(refusal("wave", compute, 1 << 20).unwrap().contains("the largest square --grid"));
+    }
 
     #[test]
     fn a_ring_whose_depth_was_not_given_has_room_for_batches() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::latency::Latency;
-use super::record::{Cell, Report, SCHEMA};
+use super::record::{Cell, Report, SCHEMA, with_overhead};
 use super::startup::Startup;
 use crate::{Error, Result, plain_file, whole_file};
 
@@ -49,6 +49,9 @@ pub fn read_json(path: &Path) -> Result<Report> {
     parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
+/// The schema before [`SCHEMA`]: the overhead was against the draw between its two timestamps, and `render-only` drew one slot.
+const SCHEMA_1: &str = "wavefield-bench/1";
+
 /// The schema alone. It is read first, because in another version everything else may differ.
 #[derive(Deserialize)]
 struct Head {
@@ -69,7 +72,7 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
         Category::Data => format!("{FOREIGN} ({error})"),
         _ => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
     })?;
-    if head.schema != SCHEMA {
+    if ![SCHEMA, SCHEMA_1].contains(&&*head.schema) {
         let found = head.schema.escape_debug();
         let family = SCHEMA.split('/').next().unwrap_or(SCHEMA);
         return Err(match head.schema.split_once('/') {
@@ -80,8 +83,15 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
             _ => format!("its schema is \"{found}\"; {FOREIGN}"),
         });
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
+    let report: Report = serde_json::from_slice(bytes).map_err(|error| {
+        format!(
+            "its schema is {}, but it does not match that ({error}); run the benchmark again",
+            head.schema
+        )
+    })?;
+    Ok(match &*head.schema {
+        SCHEMA_1 => Report { schema: SCHEMA.into(), cells: with_overhead(report.cells), ..report },
+        _ => report,
     })
 }
 
@@ -265,6 +275,22 @@ mod tests {
         assert!(read_json(&path).unwrap() == report);
     }
 
+    /// What they say of the overhead has another meaning, so it is computed anew.
+    #[test]
+    fn the_overhead_of_an_older_schema_is_computed_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        let mut report = Report { schema: SCHEMA_1.into(), ..sample::small() };
+        let mut alone = Cell { strategy: "render-only".into(), kernel_us: None, ..report.cells[0].clone() };
+        alone.frame_us.mean = 40.0;
+        report.cells.push(alone);
+        write_json(&path, &report).unwrap();
+        let read = read_json(&path).unwrap();
+        let cell = &read.cells[0];
+        assert_eq!(cell.overhead_us, Some(cell.frame_us.mean - cell.kernel_us.unwrap() - 40.0));
+        assert_eq!(read.schema, SCHEMA);
+    }
+
     #[test]
     fn a_figure_that_json_lacks_is_refused_and_the_old_file_stays() {
         let folder = tempfile::tempdir().unwrap();
@@ -296,9 +322,9 @@ mod tests {
         for foreign in ["{}", "[]", "[1, 2]", "7", "{\"schema\": 3}", "{\"schema\": \"other/1\"}"] {
             assert!(problem(foreign.as_bytes()).contains("not a result of wavefield bench"), "{foreign}");
         }
-        let text = problem(b"{\"schema\": \"wavefield-bench/2\", \"cells\": 5}");
+        let text = problem(b"{\"schema\": \"wavefield-bench/3\", \"cells\": 5}");
         assert!(
-            text.contains("wavefield-bench/2") && text.contains(SCHEMA) && text.contains("again"),
+            text.contains("wavefield-bench/3") && text.contains(SCHEMA) && text.contains("again"),
             "{text}"
         );
         let text = problem(format!("{{\"schema\": \"{SCHEMA}\"}}").as_bytes());

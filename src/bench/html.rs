@@ -169,7 +169,7 @@ impl<'a> View<'a> {
         html! {
             h2 { "Hand-off overhead against ring depth" }
             p.soft {
-                "Mean frame time minus the kernel and the draw alone. Below zero, kernel and draw overlap by more than the hand-off "
+                "Mean frame time minus the kernel and the frame of render-only. Below zero, kernel and draw overlap by more than the hand-off "
                 "costs. Thin level lines: one ring only. Dashed: batches. Vertical strokes show the range of the rounds, hollow marks "
                 "are noisy. Each panel has its own scale."
             }
@@ -325,7 +325,7 @@ impl<'a> View<'a> {
         html! {
             h2 { "All cells" }
             p.soft {
-                "Overhead: frame - kernel - the draw of render-only. CPU: to produce, record and submit, without waits. Bold: the "
+                "Overhead: frame - kernel - the frame of render-only with the same ring. CPU: to produce, record and submit, without waits. Bold: the "
                 "fastest of its grid; render-only, render-shared and produce-only do only a part of the work, for comparison. "
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."

@@ -5,10 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::strategy::Strategy;
 pub use crate::machine::Machine;
 
 /// The schema's name and version.
-pub const SCHEMA: &str = "wavefield-bench/1";
+pub const SCHEMA: &str = "wavefield-bench/2";
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,8 +102,7 @@ pub struct Cell {
     pub bytes: u64,
     /// From the start of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// Hand-off overhead: frame - kernel - draw, from the means. The draw is that of `render-only` on the same grid, because a
-    /// cell's own draw includes its waits for CUDA. Absent if one of the three is.
+    /// Hand-off overhead: see [`with_overhead`].
     pub overhead_us: Option<f64>,
     /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,
@@ -122,6 +122,27 @@ impl Cell {
     pub fn gigabytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.frame_us.mean * 1e-3
     }
+}
+
+/// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the same grid with the
+/// same ring. Older files have `render-only` with one ring only; then that one counts. Absent if one of the three is missing, and
+/// for a cell that does not draw.
+///
+/// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
+/// timestamps, and the overhead would seem to vanish.
+pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
+    let alone: Vec<_> = cells
+        .iter()
+        .filter(|cell| cell.strategy == Strategy::RenderOnly.name())
+        .map(|cell| (cell.grid, cell.ring, cell.frame_us.mean))
+        .collect();
+    for cell in &mut cells {
+        let same_grid = alone.iter().filter(|(grid, ..)| *grid == cell.grid);
+        let draw = same_grid.min_by_key(|(_, ring, _)| ring.abs_diff(cell.ring)).map(|&(.., frame)| frame);
+        let parts = cell.draw_us.and(draw).zip(cell.kernel_us);
+        cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
+    }
+    cells
 }
 
 /// The default of `complete` for files that omit it.
@@ -151,4 +172,32 @@ pub struct Skipped {
     pub strategy: String,
     /// Why it could not run.
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn an_overhead_is_against_the_frame_of_the_draw_alone_with_the_same_ring() {
+        let template = sample::small().cells[0].clone();
+        let cell = |strategy: Strategy, ring, frame, kernel_us, draw_us| {
+            let frame_us = Distribution { mean: frame, ..template.frame_us };
+            let strategy = strategy.name().to_owned();
+            Cell { strategy, ring, frame_us, kernel_us, draw_us, overhead_us: Some(7.0), ..template.clone() }
+        };
+        let cells = with_overhead(vec![
+            cell(Strategy::RenderOnly, 1, 100.0, None, Some(90.0)),
+            cell(Strategy::RenderOnly, 8, 130.0, None, Some(120.0)),
+            cell(Strategy::Timeline, 1, 300.0, Some(10.0), Some(280.0)),
+            cell(Strategy::Timeline, 8, 200.0, Some(10.0), Some(180.0)),
+            // Older files have `render-only` with one ring.
+            cell(Strategy::Timeline, 16, 200.0, Some(10.0), Some(180.0)),
+            cell(Strategy::ProduceOnly, 1, 10.0, Some(10.0), None),
+        ]);
+        let found: Vec<_> = cells.iter().map(|cell| cell.overhead_us).collect();
+        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None]);
+        assert!(with_overhead(cells[2..].to_vec()).iter().all(|cell| cell.overhead_us.is_none()));
+    }
 }

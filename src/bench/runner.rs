@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use ash::vk;
 
 use super::produce_only;
-use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped};
+use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
@@ -104,6 +104,13 @@ pub fn run(
             }
         }
     }
+    // A ring that only skipped cells have needs no draw alone.
+    let has = |ring| move |cell: &CellPlan| cell.ring == ring && cell.strategy != Strategy::RenderOnly;
+    let running: Vec<CellPlan> = cells.iter().map(|(cell, _)| *cell).collect();
+    cells.retain(|(cell, _)| {
+        let needed = running.iter().any(has(cell.ring)) || !plan.cells.iter().any(has(cell.ring));
+        cell.strategy != Strategy::RenderOnly || needed
+    });
 
     let total = cells.len() * plan.rounds as usize;
     let mut done = 0;
@@ -260,24 +267,6 @@ impl Samples {
         self.cpu_us.push(microseconds(timing.cpu));
         self.latency_us.push(microseconds(timing.latency));
     }
-}
-
-/// Fills in the overhead: frame - kernel - the draw *alone*, which `render-only` measured on the same grid.
-///
-/// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
-/// timestamps, and the overhead would seem to vanish.
-fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
-    let alone: Vec<_> = cells
-        .iter()
-        .filter(|cell| cell.strategy == Strategy::RenderOnly.name())
-        .filter_map(|cell| Some((cell.grid, cell.draw_us?)))
-        .collect();
-    for cell in &mut cells {
-        let draw = alone.iter().find(|(grid, _)| *grid == cell.grid).map(|&(_, draw)| draw);
-        let parts = cell.draw_us.and(draw).zip(cell.kernel_us);
-        cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
-    }
-    cells
 }
 
 fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {

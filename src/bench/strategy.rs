@@ -27,7 +27,7 @@ pub enum Strategy {
     HostCopy,
     /// A Vulkan compute shader on the same device, without interop.
     Compute,
-    /// The draw alone, from ordinary device memory that was filled once.
+    /// The draw alone, from ordinary device memory that was filled once: a ring's slots in turn.
     RenderOnly,
     /// The draw alone, from memory that could be shared with CUDA but is not.
     RenderShared,
@@ -109,7 +109,7 @@ impl Strategy {
 
     /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
-        matches!(self, Self::Timeline | Self::DeviceCopy)
+        matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)
     }
 
     /// Whether it is measured with different batches.
@@ -167,6 +167,7 @@ impl CellPlan {
 }
 
 /// The cells of a run: every ring and batch for `timeline`, every ring for `device-copy`, one cell for each other strategy.
+/// `render-only` has the rings of all the others, because an overhead is a cell's frame less the draw alone with its ring.
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],
@@ -175,22 +176,38 @@ pub fn plan(
     batches: &[u32],
 ) -> Vec<CellPlan> {
     let mut cells = Vec::new();
+    let asked: Vec<Ring> = rings.iter().filter_map(|&depth| Ring::new(depth)).collect();
     for &grid in grids {
-        for &strategy in strategies {
+        let of = |strategy: Strategy| -> Vec<CellPlan> {
+            let cell = |ring, batch| CellPlan { strategy, ring, batch, grid };
             if strategy == Strategy::Auto {
                 let (ring, _) = Config { scene, grid, ..Config::default() }.ring_of(Handoff::Timeline);
-                cells.push(CellPlan { strategy, ring, batch: ring.depth() as u32, grid });
-                continue;
+                return vec![cell(ring, ring.depth() as u32)];
             }
             if !strategy.has_ring() {
                 let ring = if strategy.handoff().has_one_slot() { Ring::ONE } else { Ring::default() };
-                cells.push(CellPlan { strategy, ring, batch: 1, grid });
-                continue;
+                return vec![cell(ring, 1)];
             }
             let batches = if strategy.has_batch() { batches } else { &[1] };
-            for ring in rings.iter().filter_map(|&depth| Ring::new(depth)) {
-                let fitting = batches.iter().filter(|&&batch| batch as usize <= ring.depth());
-                cells.extend(fitting.map(|&batch| CellPlan { strategy, ring, batch, grid }));
+            let fitting = |&ring: &Ring| {
+                let fitting = batches.iter().filter(move |&&batch| batch as usize <= ring.depth());
+                fitting.map(move |&batch| cell(ring, batch))
+            };
+            asked.iter().flat_map(fitting).collect()
+        };
+        let others = strategies.iter().filter(|&&strategy| strategy != Strategy::RenderOnly);
+        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(|cell| cell.ring).collect();
+        if used.is_empty() {
+            used.clone_from(&asked);
+        }
+        used.sort_by_key(|ring| ring.depth());
+        used.dedup_by_key(|ring| ring.depth());
+        for &strategy in strategies {
+            match strategy {
+                Strategy::RenderOnly => {
+                    cells.extend(used.iter().map(|&ring| CellPlan { strategy, ring, batch: 1, grid }));
+                }
+                _ => cells.extend(of(strategy)),
             }
         }
     }
@@ -211,7 +228,21 @@ mod tests {
         assert_eq!(count(Strategy::Timeline), 4);
         assert_eq!(count(Strategy::DeviceCopy), 3);
         assert_eq!(count(Strategy::Binary), 1);
-        assert_eq!(cells.len(), 4 + 3 + (Strategy::ALL.len() - 2));
+        // Rings of 1, 3 and 8, and the one that `auto` chooses.
+        assert_eq!(count(Strategy::RenderOnly), 4);
+        assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::ALL.len() - 3));
+    }
+
+    #[test]
+    fn the_draw_alone_is_measured_with_every_ring_that_is_measured() {
+        let rings = |strategies: &[Strategy]| -> Vec<usize> {
+            let cells = plan(Scene::Field, strategies, &[GRID], &[1, 8], &[1]);
+            let alone = cells.iter().filter(|cell| cell.strategy == Strategy::RenderOnly);
+            alone.map(|cell| cell.ring.depth()).collect()
+        };
+        assert_eq!(rings(&[Strategy::RenderOnly, Strategy::Timeline, Strategy::Compute]), [1, 3, 8]);
+        assert_eq!(rings(&[Strategy::Binary, Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::RenderOnly]), [1, 8], "on its own, those that were asked for");
     }
 
     #[test]

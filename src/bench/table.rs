@@ -88,7 +88,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Res
     )?;
     writeln!(
         f,
-        "overhead: frame - kernel - the draw of render-only. draw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
+        "overhead: frame - kernel - the frame of render-only with the same ring. draw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {
@@ -114,13 +114,11 @@ fn baselines(cells: &[Cell]) -> Vec<String> {
                 figure(memset)
             ));
         }
-        let alone = |name: &str| {
-            cells
-                .iter()
-                .find(|other| other.grid == cell.grid && other.strategy == name)
-                .map(|cell| cell.frame_us.mean)
+        let only = |other: &&Cell| {
+            (other.grid, other.ring) == (cell.grid, cell.ring) && other.strategy == "render-only"
         };
-        if let (true, Some(only)) = (cell.strategy == "render-shared", alone("render-only")) {
+        if let (true, Some(only)) = (cell.strategy == "render-shared", cells.iter().find(only)) {
+            let only = only.frame_us.mean;
             let shared = cell.frame_us.mean;
             lines.push(format!(
                 "{at}: drawing from memory that could be shared takes {:.3} times as long as from ordinary memory; these baselines \

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ash::vk;
 use clap::{Args, ValueEnum};
 use vulkan_cuda::Ring;
-use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
+use wavefield::app::{Batching, Config, OverlayMode, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::film::FilmDesc;
 use wavefield::gallery;
@@ -91,9 +91,9 @@ pub struct RunArgs {
     /// fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
-    /// Show figures and settings over the picture in a window; Tab hides and shows them [default: on].
+    /// What a window shows over the picture until Tab is pressed; F1 lists the keys [default: on].
     #[arg(long, value_enum, help_heading = help::HOW)]
-    overlay: Option<OnOff>,
+    overlay: Option<OverlayMode>,
     /// How the CPU waits for the GPU.
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
     wait: Wait,
@@ -307,7 +307,7 @@ impl RunArgs {
             camera: self.camera,
             trace: self.trace,
             present: self.present.unwrap_or_default(),
-            overlay: self.overlay != Some(OnOff::Off),
+            overlay: self.overlay.unwrap_or_default(),
             color_map: self.colormap,
             speed: self.speed,
             wait: self.wait,

@@ -7,7 +7,7 @@ use clap::Parser;
 use proptest::prelude::*;
 use proptest::sample::select;
 use vulkan_cuda::Ring;
-use wavefield::app::{Batching, Config, ProducerKind, Scene};
+use wavefield::app::{Batching, Config, OverlayMode, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::film::FilmDesc;
 use wavefield::gallery::gallery;
@@ -97,7 +97,7 @@ prop_compose! {
         batch in prop::option::of(1u32..=32), latency in prop_oneof![Just(33.0), 0.0..60_000.0],
         frames in prop::option::of(1u64..),
         present in select(vec![PresentMode::Fifo, PresentMode::Mailbox, PresentMode::Immediate]),
-        overlay in any::<bool>(),
+        overlay in select(vec![OverlayMode::On, OverlayMode::Legend, OverlayMode::Off]),
         wait in select(vec![Wait::Hybrid, Wait::Sleep, Wait::Poll]),
         seconds in prop_oneof![Just(10.0), 0.1..86_400.0],
         validation in select(vec![usual_validation(), Validation::Required, Validation::Off]),
@@ -132,7 +132,7 @@ prop_compose! {
             frames,
             output: shown.output.clone().filter(|_| headless),
             present: if headless { PresentMode::Fifo } else { present },
-            overlay: headless || overlay,
+            overlay: if headless { OverlayMode::On } else { overlay },
             wait,
             timeout: Duration::from_secs_f64(seconds),
             validation,

@@ -4,7 +4,9 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ExportedBuffer;
 
-use super::{Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, own_slots};
+use super::{
+    Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
+};
 use crate::Result;
 use crate::gallery::Twin;
 use crate::stamp;
@@ -28,7 +30,7 @@ pub struct ComputeProducer {
 
 enum Memory {
     Own { _buffers: Vec<Buffer> },
-    Exported { _buffer: ExportedBuffer },
+    Exported { _buffers: Vec<ExportedBuffer> },
 }
 
 impl ComputeProducer {
@@ -41,12 +43,16 @@ impl ComputeProducer {
         Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
     }
 
-    /// Makes a producer of the wave with one slot in exported memory that nobody imports, to measure what exporting
-    /// costs a draw.
+    /// Makes a producer of the wave with slots in exported memory that nobody imports, to measure what exporting costs a
+    /// draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_grid(device, desc.grid)?;
-        let buffer = ExportedBuffer::new(device.sharing()?, desc.grid.bytes(), SLOT_USAGE)?;
-        Self::with(device, desc, Twin::wave(), &[buffer.raw()], Memory::Exported { _buffer: buffer })
+        let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
+        let buffers = each_slot(device, None, desc.grid, depth, || {
+            Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?)
+        })?;
+        let slots: Vec<_> = buffers.iter().map(ExportedBuffer::raw).collect();
+        Self::with(device, desc, Twin::wave(), &slots, Memory::Exported { _buffers: buffers })
     }
 
     fn with(

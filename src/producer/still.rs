@@ -1,6 +1,4 @@
-//! Fills its slot only once, to measure the draw alone.
-
-use vulkan_cuda::Ring;
+//! Fills its slots only once, to measure the draw alone.
 
 use super::{Frame, Producer, Profile, reads};
 use crate::Result;
@@ -8,14 +6,15 @@ use crate::cuda::KernelValues;
 use crate::scene::Scene;
 use crate::vulkan::{Queue, one_shot};
 
-/// One slot, filled once by another producer whose work runs in Vulkan's queue.
+/// Slots that another producer, whose work runs in Vulkan's queue, has filled once. They are drawn in turn, as a hand-off's
+/// slots are: a single slot may stay in the GPU's cache, and its draw then takes less time.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,
 }
 
 impl StillProducer {
-    /// Shows frame 0 of `filled_by` in every frame. Waits for the queue.
+    /// Shows the same picture from every slot of `filled_by`. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,
@@ -23,12 +22,11 @@ impl StillProducer {
         filled_by: Box<dyn Producer>,
     ) -> Result<Self> {
         let slots = filled_by.profile().slots.clone();
-        let first = Frame { index: 0, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
-        one_shot(queue, |commands| filled_by.record_before_draw(commands, &first, slots[0]))?;
-        // As many frames in flight as with the default ring: nothing is ever overwritten.
-        let max_in_flight = Ring::default().depth();
-        let profile = Profile { max_in_flight, ..Profile::of_queue("still", slots) };
-        Ok(Self { _filled_by: filled_by, profile })
+        for (index, &slot) in (0..).zip(&slots) {
+            let frame = Frame { index, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
+            one_shot(queue, |commands| filled_by.record_before_draw(commands, &frame, slot))?;
+        }
+        Ok(Self { _filled_by: filled_by, profile: Profile::of_queue("still", slots) })
     }
 }
 

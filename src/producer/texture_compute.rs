@@ -8,7 +8,9 @@ use vulkan_cuda::ownership::whole_image;
 use vulkan_cuda::{ExportedImage, image::picture};
 
 use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
-use super::{Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture};
+use super::{
+    Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture, each_slot,
+};
 use crate::Result;
 use crate::stamp::{self, texel};
 use crate::texture;
@@ -27,7 +29,7 @@ pub struct TextureComputeProducer {
     // The views of a level go before its image.
     levels: Vec<Vec<View>>,
     profile: Profile,
-    _view: Option<View>,
+    _views: Vec<View>,
     _memory: Memory,
     size: Grid,
     stamped: bool,
@@ -36,7 +38,7 @@ pub struct TextureComputeProducer {
 
 enum Memory {
     Own { _images: Vec<Image> },
-    Exported { _image: Arc<ExportedImage> },
+    Exported { _images: Vec<Arc<ExportedImage>> },
 }
 
 impl TextureComputeProducer {
@@ -45,25 +47,32 @@ impl TextureComputeProducer {
         check_texture(device, desc.grid)?;
         let images = own_images(device, desc.grid, desc.ring.depth(), vk::ImageUsageFlags::STORAGE)?;
         let slots: Vec<_> = images.iter().map(own_slot).collect();
-        Self::with(device, desc, &slots, None, Memory::Own { _images: images })
+        Self::with(device, desc, &slots, Vec::new(), Memory::Own { _images: images })
     }
 
-    /// Makes a producer with one slot in exported memory that nobody imports, to measure what exporting costs a draw.
+    /// Makes a producer with slots in exported memory that nobody imports, to measure what exporting costs a draw.
     pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         let size = desc.grid;
         check_texture(device, size)?;
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
-        let image = Arc::new(ExportedImage::new(device.sharing()?, &request)?);
-        let view = View::shared(device, &image)?;
-        let slot = ImageSlot { image: image.raw(), view: view.raw(), layout: LAYOUT };
-        Self::with(device, desc, &[slot], Some(view), Memory::Exported { _image: image })
+        let sharing = device.sharing()?;
+        let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
+        let images = each_slot(device, None, size, desc.ring.depth(), image)?;
+        let views = images.iter().map(|image| View::shared(device, image)).collect::<Result<Vec<_>>>()?;
+        let slot = |(image, view): (&Arc<ExportedImage>, &View)| ImageSlot {
+            image: image.raw(),
+            view: view.raw(),
+            layout: LAYOUT,
+        };
+        let slots: Vec<_> = images.iter().zip(&views).map(slot).collect();
+        Self::with(device, desc, &slots, views, Memory::Exported { _images: images })
     }
 
     fn with(
         device: &Device,
         desc: &ProducerDesc,
         slots: &[ImageSlot],
-        view: Option<View>,
+        views: Vec<View>,
         memory: Memory,
     ) -> Result<Self> {
         let (size, stamped) = (desc.grid, desc.stamped);
@@ -73,7 +82,7 @@ impl TextureComputeProducer {
         let slots = slots.iter().copied().map(Source::Texture).collect();
         let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
         let device = device.clone();
-        Ok(Self { pipelines, levels, profile, _view: view, _memory: memory, size, stamped, device })
+        Ok(Self { pipelines, levels, profile, _views: views, _memory: memory, size, stamped, device })
     }
 }
 

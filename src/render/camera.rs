@@ -88,6 +88,17 @@ impl Camera {
         }
     }
 
+    /// The camera with four decimals, which move nothing by more than a tenth of a pixel.
+    pub fn rounded(&self) -> Self {
+        let round = |number: f32| (number * 1e4).round() / 1e4;
+        Self {
+            azimuth: round(self.azimuth),
+            elevation: round(self.elevation),
+            distance: round(self.distance),
+            target: self.target.map(round),
+        }
+    }
+
     /// Where the eye is.
     pub fn eye(&self) -> Vec3 {
         let (sin_a, cos_a) = self.azimuth.sin_cos();

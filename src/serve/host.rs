@@ -330,6 +330,23 @@ impl Companion for Host {
         self.exchange.is_ready()
     }
 
+    fn shown_client(&self) -> Option<&str> {
+        self.exchange.has_ring().then_some(&self.exchange.ring_of)
+    }
+
+    fn is_still(&self) -> bool {
+        let waits = |client: &Client| client.busy || client.leaving.is_some();
+        self.exchange.has_ring()
+            && self.is_ready()
+            && self.client.as_ref().is_some_and(|client| !waits(client))
+            && !self.has_new()
+            && !self.wants_picture()
+    }
+
+    fn rest(&mut self) {
+        self.report.watch.rest();
+    }
+
     fn wants_picture(&self) -> bool {
         self.client.as_ref().is_some_and(|client| takes_picture(client, self.exchange.has_ring()))
     }

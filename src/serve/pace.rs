@@ -109,6 +109,11 @@ impl Watch {
         }
     }
 
+    /// Nothing is drawn for a while, because nothing changes: that gap is not late.
+    pub(super) fn rest(&mut self) {
+        (self.draws.last, self.frames.last) = (None, None);
+    }
+
     pub(super) fn seconds(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
     }

@@ -1,6 +1,7 @@
 //! CUDA's half of [`crate::cuda_memory`].
 
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
@@ -284,7 +285,7 @@ impl Chunk {
 
     /// Imports a descriptor from another process, whose memory should have `size` bytes.
     fn import(cuda: &Cuda, fd: &Fd, size: u64, like: &sys::CUmemAllocationProp) -> Result<Self> {
-        let (mut handle, mut props) = (0, *like);
+        let (mut handle, mut props) = (0, MaybeUninit::new(*like));
         cuda.bind()?;
         // SAFETY: writes one handle. The descriptor is passed by value, as a pointer, and only read.
         let code = unsafe {
@@ -294,12 +295,22 @@ impl Chunk {
         // From here on Drop releases the handle.
         let chunk = Self { handle, size, cuda: cuda.clone() };
         // SAFETY: a live handle; writes one description.
-        let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(&mut props, handle) };
+        let code = unsafe { api::cuMemGetAllocationPropertiesFromHandle(props.as_mut_ptr(), handle) };
         cuda.check("cuMemGetAllocationPropertiesFromHandle", code)?;
-        if (props.location.type_, props.location.id) != (like.location.type_, like.location.id) {
+        // Read field by field: a newer driver may write a value that the Rust enums of the structure lack.
+        let props = props.as_ptr();
+        // SAFETY: (all three) written above, or by `like`; any number is valid.
+        let (place, id, compression) = unsafe {
+            (
+                (&raw const (*props).location.type_).cast::<u32>().read(),
+                (&raw const (*props).location.id).read(),
+                (&raw const (*props).allocFlags.compressionType).read(),
+            )
+        };
+        if (place, id) != (like.location.type_ as u32, like.location.id) {
             return Err(Error::Rule(format!("its memory is not on {}", cuda.info().name)));
         }
-        match props.allocFlags.compressionType {
+        match compression {
             0 => Ok(chunk),
             _ => Err(Error::Rule(
                 "its memory is compressed, which Vulkan would not know: allocate it without compression"

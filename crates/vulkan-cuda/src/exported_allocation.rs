@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-use crate::export::{MemoryExport, export_memory};
+use crate::export::{MemoryExport, export_memory, requirements};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::layout::{self, Needs, Range};
 use crate::vulkan::Vk;
@@ -75,7 +75,7 @@ impl ExportedAllocation {
             let buffer = export.create_buffer(vk, size, usage)?;
             made.buffers.push(buffer);
             // SAFETY: made above.
-            let requirements = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+            let requirements = unsafe { requirements(vk, buffer, size) }?;
             // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and flags allow the
             // same types ("Resource Memory Association").
             memory_types &= requirements.memory_type_bits;

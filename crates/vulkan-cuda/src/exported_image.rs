@@ -38,6 +38,9 @@ pub struct ExportedImage {
     pub(crate) vk: Vk,
 }
 
+/// The image usages that need neither a feature nor an extension. Vulkan cannot tell which ones a device was created with.
+const USAGES_OF_1_0: u32 = 0xff;
+
 impl ExportedImage {
     /// Creates the image, with [`vkCreateImage`]. Its layout is `UNDEFINED`, as Vulkan requires of an external image.
     /// Before CUDA's first write it must be released to CUDA: see [`first_release`](crate::ownership::first_release).
@@ -51,6 +54,12 @@ impl ExportedImage {
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
+        if request.usage.as_raw() & !USAGES_OF_1_0 != 0 {
+            return Err(Error::Unsupported(format!(
+                "an image with the usage {:?} cannot be shared: some of it needs a feature or an extension",
+                request.usage
+            )));
+        }
         // SAFETY: the adopted device's own.
         let support = unsafe {
             exportable::image(vk.instance(), vk.physical(), request.format, shape.view(), request.usage)

@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::{check_size, flags_for};
+use crate::export::{check_buffer, flags_for, requirements};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -198,7 +198,7 @@ impl ImportedBuffer {
     /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
-        check_size(size)?;
+        check_buffer(vk, size, usage)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
         unsafe { exportable::imported_buffer(vk.instance(), vk.physical(), name, (usage, flags), fd) }
@@ -209,10 +209,13 @@ impl ImportedBuffer {
         // SAFETY: a live device and a plain description.
         let buffer =
             unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
-        // SAFETY: made above.
-        let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        let required = vk::MemoryRequirements::default();
         // From here on Drop cleans up.
-        Ok(Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None })
+        let mut made =
+            Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None };
+        // SAFETY: made above.
+        made.required = unsafe { requirements(vk, buffer, size) }?;
+        Ok(made)
     }
 
     /// Finds the pieces of the allocation that the buffer shows, and keeps the allocation alive.
@@ -237,7 +240,7 @@ impl ImportedBuffer {
                 "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
-        pieces(chunks, Range { size: self.required.size.max(range.size), ..range })
+        pieces(chunks, Range { size: self.required.size, ..range })
     }
 
     /// Imports an allocation of `size` bytes, for this buffer.

@@ -28,7 +28,7 @@ use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory, memory_type};
+use crate::export::{MemoryExport, export_memory, memory_type, requirements};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
@@ -95,7 +95,7 @@ impl ExportedBuffer {
             vk: vk.clone(),
         };
         // SAFETY: made above.
-        let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+        let required = unsafe { requirements(vk, buffer, size) }?;
         (exported.allocation_size, exported.memory_type) = (required.size, memory_type(vk, &required));
         let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
         // SAFETY: the buffer's own requirements; it was made above.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ash::vk;
 
@@ -61,6 +61,8 @@ struct Shared {
     info: VkInfo,
     memory_handles: Option<MemoryFns>,
     semaphore_handles: Option<SemaphoreFns>,
+    /// Buffer usages for which the program promised what they need.
+    usages: AtomicU32,
     abandoned: AtomicBool,
     keep: ManuallyDrop<Arc<dyn Any + Send + Sync>>,
 }
@@ -74,12 +76,15 @@ impl Drop for Shared {
     }
 }
 
+/// The buffer usages that need neither a feature nor an extension.
+const USAGES_OF_1_0: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(0x1ff);
+
 impl Vk {
     /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last. See the
     /// [example](Vk#examples).
     ///
     /// # Errors
-    /// Fails if [`VkInfo::query`] does. A device that lacks an extension is still adopted. Functions that need the
+    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device that lacks an extension is still adopted. Functions that need the
     /// extension then fail, and name it.
     ///
     /// # Safety
@@ -95,13 +100,21 @@ impl Vk {
         device: ash::Device,
         keep: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self> {
-        // SAFETY: the caller's promise.
-        let info = unsafe { VkInfo::query(&instance, physical) }?;
-        // `vkGetDeviceProcAddr` returns null for a function of an extension that was not enabled.
+        // `vkGetDeviceProcAddr` returns null for a function of an extension that was not enabled, and for one of a later
+        // version than the instance's. ash aborts when such a function is called.
         let enabled = |function: &CStr| {
             // SAFETY: a live device and a terminated name.
             unsafe { instance.get_device_proc_addr(device.handle(), function.as_ptr()) }.is_some()
         };
+        if !enabled(c"vkGetSemaphoreCounterValue") {
+            return Err(Error::Unsupported(
+                "the device has no timeline semaphores of Vulkan 1.2: create the instance with the apiVersion 1.2 or later \
+                 (VkApplicationInfo), and choose a device that has it"
+                    .into(),
+            ));
+        }
+        // SAFETY: the caller's promise.
+        let info = unsafe { VkInfo::query(&instance, physical) }?;
         let memory_handles = enabled(MEMORY_FUNCTION).then(|| MemoryFns::new(&instance, &device));
         let semaphore_handles = enabled(SEMAPHORE_FUNCTION).then(|| SemaphoreFns::new(&instance, &device));
         Ok(Self(Arc::new(Shared {
@@ -111,6 +124,7 @@ impl Vk {
             info,
             memory_handles,
             semaphore_handles,
+            usages: AtomicU32::new(USAGES_OF_1_0.as_raw()),
             abandoned: AtomicBool::new(false),
             keep: ManuallyDrop::new(keep),
         })))
@@ -141,6 +155,33 @@ impl Vk {
     /// Returns what the physical device reports: see [`VkInfo`].
     pub fn info(&self) -> &VkInfo {
         &self.0.info
+    }
+
+    /// Allows buffers with these usages. Without it, only those of Vulkan 1.0 are allowed: each other one, such as
+    /// `SHADER_DEVICE_ADDRESS`, needs a feature or an extension of the device, and Vulkan cannot tell whether it has it.
+    ///
+    /// # Safety
+    /// The device must have been created with the features and extensions that these usages need: see
+    /// [`VkBufferUsageFlagBits`].
+    ///
+    /// [`VkBufferUsageFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkBufferUsageFlagBits.html
+    pub unsafe fn allow_usages(&self, usages: vk::BufferUsageFlags) {
+        self.0.usages.fetch_or(usages.as_raw(), Ordering::Relaxed);
+    }
+
+    /// Checks that buffers may have this usage.
+    ///
+    /// # Errors
+    /// Fails if it was not allowed: see [`Vk::allow_usages`].
+    pub(crate) fn require_usage(&self, usage: vk::BufferUsageFlags) -> Result<()> {
+        let allowed = vk::BufferUsageFlags::from_raw(self.0.usages.load(Ordering::Relaxed));
+        match allowed.contains(usage) {
+            true => Ok(()),
+            false => Err(Error::Rule(format!(
+                "a buffer with the usage {:?} needs a device with a feature or an extension for it: promise that with Vk::allow_usages",
+                usage & !allowed
+            ))),
+        }
     }
 
     /// From now on, destroys no Vulkan object that was made from this device, and leaks `keep` with the device.

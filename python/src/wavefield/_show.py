@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ._status import Camera
     from .field import Field
 
+SAVE = 'field.save("picture.png") writes the picture'
+NO_DISPLAY = "there is no display, so no window opens"
+
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""
 
@@ -37,11 +40,14 @@ class _Shower:
         """The camera of the last connection, for the next one."""
         # Whether nothing was shown on this connection yet.
         self.new = True
+        # Whether a picture of an earlier connection was taken.
+        self.pictured = False
         # The parameters and the camera that were last set.
         self.asked: dict[str, Any] = {}
         # The addresses of arrays that were written while the renderer drew them. From then on they are copied.
         self.rewritten: set[int] = set()
-        arguments = ["--grid", GRID, *([] if window else ["--headless"])]
+        # Only the colours' scale is over the data. Tab brings the rest.
+        arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
         self.renderer = _start(arguments, array)
 
     @property
@@ -67,6 +73,7 @@ class _Shower:
                 return
             # The renderer stays. Each connection starts with the default camera.
             self.camera = self.field.camera
+            self.pictured |= self.field._pictured
             self.field._on_close = None
             self.field.close()
             self.field = None
@@ -123,10 +130,11 @@ def show(
     to 255 as bytes.
     `colormap`, `size` (of points, in pixels): as in `field.parameters`.
     `camera`: as in `field.camera`. The camera stays until the kind changes.
-    `title`: a name for the renderer to show.
+    `title`: the window's title; by default the program's name.
     `memory`: "cuda" draws arrays on the GPU in place, or copies them once on the GPU. "host" goes through the CPU's
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
-    `window`: whether to open a window. By default only outside notebooks, and if there is a display.
+    `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
+    and the scale of its colours. Tab shows more, and F1 lists the keys.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
@@ -259,8 +267,14 @@ def _wants_window() -> bool:
         return False
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         return True
-    _say_once('there is no display, so no window opens: field.save("picture.png") writes the picture')
+    _say_once(NO_DISPLAY)
+    if _is_interactive():
+        _say_once(SAVE)
     return False
+
+
+def _is_interactive() -> bool:
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def _in_a_notebook() -> bool:
@@ -279,15 +293,19 @@ def _say_once(words: str) -> None:
 
 
 def _keep_window_open() -> None:
-    if _wait_until_the_window_is_closed not in _open.before_closing:
-        _open.before_closing.append(_wait_until_the_window_is_closed)
+    if _before_the_end not in _open.before_closing:
+        _open.before_closing.append(_before_the_end)
 
 
-def _wait_until_the_window_is_closed() -> None:
-    """Wait at the end of a script, but not in an interactive session or after an exception."""
-    if _shower is None or not _shower.window or not _shower.usable or _shower.field is None:
+def _before_the_end() -> None:
+    """Wait until the window is closed, but not in an interactive session or after an exception."""
+    if _shower is None or not _shower.usable or _shower.field is None:
         return
-    if hasattr(sys, "ps1") or sys.flags.interactive or hasattr(sys, "last_value"):
+    if _is_interactive() or hasattr(sys, "last_value"):
+        return
+    if not _shower.window:
+        if NO_DISPLAY in _said and not (_shower.pictured or _shower.field._pictured):
+            _say_once(f"what was shown was not seen: {SAVE}")
         return
     print("wavefield: the program ends when its window is closed, or by Ctrl-C", file=sys.stderr, flush=True)
     with contextlib.suppress(WavefieldError, KeyboardInterrupt):

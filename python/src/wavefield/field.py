@@ -83,6 +83,8 @@ class Field:
         # Whether the last frame lies in an array outside the ring.
         self._shown_before = False
         self._shown: Shown | None = None
+        # Whether a picture was taken.
+        self._pictured = False
         if memory == "cuda":
             _cuda.driver()  # fails early, before the renderer is asked
         elif memory != "host":
@@ -458,6 +460,7 @@ class Field:
             raise WavefieldError(
                 f"frame {after} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden?"
             ) from None
+        self._pictured = True
         return _picture.read(message, files, after)
 
     def save(self, path: str | os.PathLike[str]) -> None:

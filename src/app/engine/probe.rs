@@ -1,53 +1,128 @@
-//! Finds the vertex under the pointer and its contents. The GPU reads it after the draw; the result is known once the frame is
-//! done.
+//! Finds what is under the pointer: a vertex of a mesh, or a pixel of an image. The GPU reads it after the draw; the result is known
+//! once the frame is done.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
+use half::f16;
 
 use crate::Result;
+use crate::array::{Array, Kind, Number};
 use crate::observer::{At, Finished, Observer};
-use crate::producer::{Produced, Source, Vertices};
-use crate::render::Trail;
+use crate::producer::{Produced, Source};
+use crate::render::{Camera, Placement, Trail};
 use crate::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
     pipeline_barrier,
 };
-use crate::wave::{Grid, Vertex};
+use crate::wave::Vertex;
 
-/// A vertex that was found.
+/// An element that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     /// Its column and row.
     pub(crate) at: (u32, u32),
-    /// Its contents.
-    pub(crate) vertex: Vertex,
+    /// Its numbers, as many as there are names.
+    pub(crate) numbers: [f32; 4],
+    pub(crate) names: &'static [&'static str],
 }
 
-/// Reads the vertices of a [`Trail`] in every frame.
+/// Where to look.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Aim {
+    Mesh(Trail),
+    /// A pixel's column and row.
+    Image(u32, u32),
+}
+
+impl Aim {
+    /// What may be under a point of a picture, both in pixels; `None` if that is nothing.
+    pub(super) fn new(array: &Array, camera: &Camera, at: (f32, f32), picture: (u32, u32)) -> Option<Self> {
+        let grid = array.grid();
+        match array.kind() {
+            Kind::Mesh => Trail::new(camera.ray(at, picture), grid).map(Self::Mesh),
+            Kind::Image => {
+                let Placement { corner: [left, top], size: [width, height] } =
+                    Placement::new(grid, camera, picture);
+                let (x, y) = ((at.0 - left) / width, (at.1 - top) / height);
+                let is_inside = (0.0..1.0).contains(&x) && (0.0..1.0).contains(&y);
+                let part = |part: f32, all: u32| ((part * all as f32) as u32).min(all - 1);
+                is_inside.then(|| Self::Image(part(x, grid.cols), part(y, grid.rows)))
+            }
+            Kind::Surface | Kind::Points => None,
+        }
+    }
+
+    /// The columns and rows to read.
+    fn places(&self) -> impl Iterator<Item = (u32, u32)> {
+        let (trail, pixel) = match *self {
+            Self::Mesh(trail) => (Some(trail), None),
+            Self::Image(col, row) => (None, Some((col, row))),
+        };
+        trail.into_iter().flat_map(|trail| trail.vertices().collect::<Vec<_>>()).chain(pixel)
+    }
+
+    /// The element that was hit. `bytes` are those of [`Aim::places`], 16 for each.
+    fn found(&self, array: &Array, bytes: &[u8]) -> Option<Found> {
+        match *self {
+            Self::Mesh(trail) => {
+                let values: Vec<Vertex> = bytemuck::pod_collect_to_vec(bytes);
+                let hit = trail.hit(&values)?;
+                let Vertex { x, y, z, w } = values[hit];
+                let at = trail.vertices().nth(hit)?;
+                Some(Found { at, numbers: [x, y, z, w], names: &["x", "y", "z", "w"] })
+            }
+            Self::Image(col, row) => {
+                let (count, size) = (array.components() as usize, array.number().bytes() as usize);
+                // The first word may begin before the pixel.
+                let from = (first_byte(array, (col, row)) % 4) as usize;
+                let mut numbers = [0.0; 4];
+                for (number, bytes) in
+                    numbers.iter_mut().zip(bytes.get(from..)?.chunks_exact(size)).take(count)
+                {
+                    *number = match array.number() {
+                        Number::F32 => bytemuck::pod_read_unaligned(bytes),
+                        Number::F16 => bytemuck::pod_read_unaligned::<f16>(bytes).to_f32(),
+                        Number::U8 => bytes[0].into(),
+                    };
+                }
+                let names: &[&str] = if count == 1 { &["value"] } else { &["r", "g", "b", "a"][..count] };
+                Some(Found { at: (col, row), numbers, names })
+            }
+        }
+    }
+}
+
+/// The offset of an element.
+fn first_byte(array: &Array, (col, row): (u32, u32)) -> u64 {
+    let index = u64::from(row) * u64::from(array.grid().cols) + u64::from(col);
+    index * u64::from(array.components()) * array.number().bytes()
+}
+
+/// Reads the elements of an [`Aim`] in every frame.
 pub(super) struct Probe {
     pipeline: ComputePipeline,
-    /// For each flight, the indices of the vertices to read.
+    /// For each flight, the first words of the elements to read.
     indices: Vec<Buffer>,
-    /// For each flight, the vertices that were read.
+    /// For each flight, four words of each.
     values: Vec<Buffer>,
-    /// For each flight, the trail that the GPU reads.
-    asked: Vec<Option<Trail>>,
-    trail: Option<Trail>,
+    /// For each flight, what the GPU reads.
+    asked: Vec<Option<Aim>>,
+    aim: Option<Aim>,
     found: Option<Found>,
-    grid: Grid,
+    array: Array,
     device: Device,
 }
 
 impl Probe {
-    /// Makes a probe for `flights` frames in flight. Their slots are storage buffers with the vertices of `grid`.
-    pub(super) fn new(device: &Device, grid: Grid, flights: usize) -> Result<Self> {
+    /// Makes a probe for `flights` frames in flight. Their slots are storage buffers with this array.
+    pub(super) fn new(device: &Device, array: Array, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {
             let desc = BufferDesc { label, size: (each * Trail::MOST) as u64, usage, location };
             (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
         };
         let indices = make("the probe's indices", size_of::<u32>(), MemoryLocation::CpuToGpu)?;
-        let values = make("the probe's vertices", size_of::<Vertex>(), MemoryLocation::GpuToCpu)?;
+        let values = make("the probe's elements", size_of::<Vertex>(), MemoryLocation::GpuToCpu)?;
         let bound =
             |buffers: &[Buffer]| buffers.iter().map(|buffer| Bound::from(buffer.raw())).collect::<Vec<_>>();
         let pipeline = ComputePipeline::new(
@@ -64,18 +139,18 @@ impl Probe {
             },
         )?;
         let asked = vec![None; flights];
-        Ok(Self { pipeline, indices, values, asked, trail: None, found: None, grid, device: device.clone() })
+        Ok(Self { pipeline, indices, values, asked, aim: None, found: None, array, device: device.clone() })
     }
 
-    /// Reads this trail from the next frame on, or none.
-    pub(super) fn aim(&mut self, trail: Option<Trail>) {
-        self.trail = trail;
-        if self.trail.is_none() {
+    /// Reads this from the next frame on, or nothing.
+    pub(super) fn aim(&mut self, aim: Option<Aim>) {
+        self.aim = aim;
+        if self.aim.is_none() {
             self.found = None;
         }
     }
 
-    /// The last vertex that was found.
+    /// The last element that was found.
     pub(super) fn found(&self) -> Option<Found> {
         self.found
     }
@@ -83,19 +158,19 @@ impl Probe {
 
 impl Observer for Probe {
     fn produced(&mut self, flight: usize, _produced: &Produced) -> Result<()> {
-        self.asked[flight] = self.trail;
-        let Some(trail) = &self.trail else { return Ok(()) };
+        self.asked[flight] = self.aim;
+        let Some(aim) = &self.aim else { return Ok(()) };
         let bytes = self.indices[flight].bytes_mut()?;
-        for (place, (col, row)) in bytes.chunks_exact_mut(size_of::<u32>()).zip(trail.vertices()) {
-            place.copy_from_slice(&(row * self.grid.cols + col).to_ne_bytes());
+        for (place, at) in bytes.chunks_exact_mut(size_of::<u32>()).zip(aim.places()) {
+            // An array has less than 2^31 words.
+            place.copy_from_slice(&((first_byte(&self.array, at) / 4) as u32).to_ne_bytes());
         }
         Ok(())
     }
 
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
-        let (At::AfterDraw, Source::Vertices(Vertices { buffer, offset })) = (at, source) else { return };
-        let range = self.grid.bytes();
-        let bound = Bound::Buffer(vk::DescriptorBufferInfo { buffer, offset, range });
+        let (At::AfterDraw, Source::Vertices(slot)) = (at, source) else { return };
+        let bound = Bound::Buffer(slot.whole(&self.array));
         let written = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let values = buffer_barrier(self.values[flight].raw(), written, on_host);
@@ -109,14 +184,11 @@ impl Observer for Probe {
     }
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
-        let Some(trail) = self.asked[frame.flight].take().filter(|_| self.trail.is_some()) else {
+        let Some(aim) = self.asked[frame.flight].take().filter(|_| self.aim.is_some()) else {
             return Ok(());
         };
         let bytes = self.values[frame.flight].bytes()?;
-        let values: Vec<Vertex> =
-            bytemuck::pod_collect_to_vec(&bytes[..trail.vertices().count() * size_of::<Vertex>()]);
-        let hit = trail.hit(&values);
-        self.found = hit.and_then(|hit| Some(Found { at: trail.vertices().nth(hit)?, vertex: values[hit] }));
+        self.found = aim.found(&self.array, &bytes[..aim.places().count() * size_of::<Vertex>()]);
         Ok(())
     }
 }

@@ -1,10 +1,8 @@
 //! Watching a running engine: times of the last frames, states of the slots, the vertex under the pointer.
 
 use super::Engine;
-use super::probe::{Found, Probe};
+use super::probe::{Aim, Found, Probe};
 use crate::Result;
-use crate::array::Kind;
-use crate::render::{Ray, Trail};
 use crate::scene::Scene;
 use crate::trace::Recorder;
 
@@ -59,18 +57,19 @@ impl Engine {
         Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect())
     }
 
-    /// From now on, finds the vertex that this ray hits, in every frame. With `None`, looks for none. Returns true if
-    /// the call brought both APIs to rest.
-    pub(crate) fn point(&mut self, ray: Option<Ray>) -> Result<bool> {
-        let (array, scene) = (*self.array(), self.scene);
-        let ray = ray.filter(|_| scene == Scene::Field && array.kind() == Kind::Mesh);
-        let begins = ray.is_some() && self.observers.probe.is_none();
+    /// From now on, finds what is at this point of the picture, in every frame. Both are in pixels. With `None`, looks for nothing.
+    /// Returns true if the call brought both APIs to rest.
+    pub(crate) fn point(&mut self, at: Option<(f32, f32)>, picture: (u32, u32)) -> Result<bool> {
+        let array = *self.array();
+        let at = at.filter(|_| self.scene == Scene::Field);
+        let aim = at.and_then(|at| Aim::new(&array, &self.view.camera, at, picture));
+        let begins = aim.is_some() && self.observers.probe.is_none();
         if begins {
-            let probe = Probe::new(self.queue.device(), array.grid(), self.pacer.depth())?;
+            let probe = Probe::new(self.queue.device(), array, self.pacer.depth())?;
             self.set_probe(Some(probe))?;
         }
         if let Some(probe) = &mut self.observers.probe {
-            probe.aim(ray.and_then(|ray| Trail::new(ray, array.grid())));
+            probe.aim(aim);
         }
         Ok(begins)
     }
@@ -92,8 +91,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The vertex that [`Engine::point`] found last.
-    pub(crate) fn found_vertex(&self) -> Option<Found> {
+    /// What [`Engine::point`] found last.
+    pub(crate) fn under_pointer(&self) -> Option<Found> {
         self.observers.probe.as_ref()?.found()
     }
 }

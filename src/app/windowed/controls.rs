@@ -85,12 +85,7 @@ impl Controls {
             Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
             Action::Reset => self.rotating = false,
             Action::Rotate => self.rotating = !self.rotating,
-            Action::Step
-            | Action::Picture
-            | Action::FullScreen
-            | Action::Overlay
-            | Action::Help
-            | Action::Leave => {}
+            _ => {}
         }
     }
 

@@ -9,11 +9,13 @@ pub(super) enum Action {
     Step,
     Colors,
     Picture,
+    Record,
     Reset,
     Rotate,
     FullScreen,
     Overlay,
     Help,
+    Close,
     Leave,
 }
 
@@ -21,7 +23,7 @@ pub(super) enum Action {
 type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
 
 /// Every key. docs/guide/src/program.md lists them too.
-const KEYS: [Row; 10] = [
+const KEYS: [Row; 12] = [
     ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses or resumes"),
     (
         ".",
@@ -30,13 +32,30 @@ const KEYS: [Row; 10] = [
         "advances by one step while paused (or N)",
     ),
     ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
-    ("S", &[Key::Character("s")], Action::Picture, "saves the picture as a PNG file in the current folder"),
+    (
+        "S",
+        &[Key::Character("s")],
+        Action::Picture,
+        "saves the picture, without the panel, as wavefield-1.png in the current folder",
+    ),
+    (
+        "V",
+        &[Key::Character("v")],
+        Action::Record,
+        "starts or stops a recording, with the panel if it is shown, as wavefield-1.gif",
+    ),
     ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
     ("A", &[Key::Character("a")], Action::Rotate, "starts or stops the camera's rotation"),
     ("F", &[Key::Character("f")], Action::FullScreen, "enters or leaves full screen"),
-    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides or shows the figures and settings"),
+    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides or shows the panel: figures and settings"),
     ("F1", &[Key::Named(NamedKey::F1), Key::Character("?")], Action::Help, "shows or hides this list (or ?)"),
-    ("Escape", &[Key::Named(NamedKey::Escape), Key::Character("q")], Action::Leave, "leaves (or Q)"),
+    (
+        "Escape",
+        &[Key::Named(NamedKey::Escape)],
+        Action::Close,
+        "closes a list, this one, then full screen; leaves if none is open",
+    ),
+    ("Q", &[Key::Character("q")], Action::Leave, "leaves"),
 ];
 
 impl Action {
@@ -50,12 +69,30 @@ impl Action {
     }
 }
 
-/// What the mouse and the keys do, one line each.
-pub(super) fn help() -> String {
-    let mouse = [("drag", "turns the camera; with the right button, moves it"), ("wheel", "zooms")];
-    let keys = KEYS.map(|(key, _, _, does)| (key, does));
-    let lines = mouse.iter().chain(&keys).map(|(what, does)| format!("  {what:<7}{does}"));
-    lines.collect::<Vec<_>>().join("\n")
+/// What the mouse and the keys do.
+pub(super) fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let mouse = [
+        ("drag", "turns the camera; with the right button, moves it"),
+        ("wheel", "zooms; over the lanes of a pause, zooms the time"),
+    ];
+    mouse.into_iter().chain(KEYS.map(|(key, _, _, does)| (key, does)))
+}
+
+/// What is open, the innermost first. Escape closes the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Open {
+    /// A list of the panel.
+    List,
+    /// The list of keys.
+    Keys,
+    FullScreen,
+}
+
+impl Open {
+    pub(super) fn innermost(list: bool, keys: bool, full_screen: bool) -> Option<Self> {
+        let all = [(list, Self::List), (keys, Self::Keys), (full_screen, Self::FullScreen)];
+        all.into_iter().find_map(|(is_open, open)| is_open.then_some(open))
+    }
 }
 
 #[cfg(test)]
@@ -69,8 +106,16 @@ mod tests {
             (key("q"), key("Q"), key("N")),
             (Some(Action::Leave), Some(Action::Leave), Some(Action::Step))
         );
-        assert_eq!(Action::of(&Key::Named(NamedKey::Escape)), Some(Action::Leave));
+        assert_eq!(Action::of(&Key::Named(NamedKey::Escape)), Some(Action::Close));
         assert_eq!((key("x"), Action::of(&Key::Named(NamedKey::Enter))), (None, None));
+    }
+
+    #[test]
+    fn escape_closes_the_innermost_first() {
+        use Open::*;
+        let order = [[true; 3], [false, true, true], [false, false, true], [false; 3]];
+        let closes = order.map(|[list, keys, full]| Open::innermost(list, keys, full));
+        assert_eq!(closes, [Some(List), Some(Keys), Some(FullScreen), None]);
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{Error, Result};
 
 pub use self::event_loop::EventLoop;
 
-/// Opens a window and draws in it until it is closed, Escape or Q is pressed, `stop` is requested, or `config.frames` are drawn.
+/// Opens a window and draws in it until the user closes or leaves it, `stop` is requested, or `config.frames` are drawn.
 ///
 /// # Errors
 /// Any failure of the run, an error of the validation layer included.
@@ -142,8 +142,13 @@ impl ApplicationHandler for App<'_> {
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
-        if self.state.as_mut().is_some_and(|state| state.overlay_takes(&event)) {
-            return;
+        if let Some(state) = &mut self.state {
+            if !matches!(event, WindowEvent::RedrawRequested) {
+                state.stir();
+            }
+            if state.overlay_takes(&event) {
+                return;
+            }
         }
         match event {
             WindowEvent::CloseRequested => self.leave(event_loop),
@@ -153,6 +158,9 @@ impl ApplicationHandler for App<'_> {
                 let is_pressed = event.state == ElementState::Pressed && !event.repeat;
                 match Action::of(&event.logical_key).filter(|_| is_pressed) {
                     Some(Action::Leave) => self.leave(event_loop),
+                    Some(Action::Close) if !self.state.as_mut().is_some_and(State::close_innermost) => {
+                        self.leave(event_loop);
+                    }
                     Some(action) => self.attempt_shown(event_loop, |state| state.press(action)),
                     None => {}
                 }
@@ -171,9 +179,9 @@ impl ApplicationHandler for App<'_> {
         self.attempt_shown(event_loop, |state| {
             state.look(Instant::now());
             state.reload()?;
-            state.serve_hidden()
+            state.serve_resting(Instant::now())
         });
-        let Some(state) = &self.state else { return };
+        let Some(state) = &mut self.state else { return };
         match state.rests_until(Instant::now()) {
             Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
             None => {

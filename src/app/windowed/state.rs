@@ -14,11 +14,11 @@ use winit::window::{Fullscreen, Window};
 
 use super::clock::Clock;
 use super::controls::Controls;
-use super::keys::Action;
+use super::keys::{Action, Open};
 use super::overlay::{self, Draft, Overlay, View};
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
-use super::title::Title;
+use super::title::{self, Title};
 use super::visibility::Visibility;
 use crate::app::command_line::picture_texts;
 use crate::app::engine::{Behind, PresentSync};
@@ -27,7 +27,7 @@ use crate::app::headless::{STEP, announce};
 use crate::app::write_png;
 use crate::app::{
     Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
-    Moment, Parameters,
+    Moment, OverlayMode, Parameters,
 };
 use crate::array::Array;
 use crate::cuda::KernelSource;
@@ -42,6 +42,11 @@ use crate::{Error, Result};
 
 /// How often to try again if there is no image to draw on. Nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);
+
+/// How long nothing may change before a window that shows a client's frames rests. Tooltips appear within this time.
+const STILL: Duration = Duration::from_secs(1);
+/// How often such a window looks for a new frame.
+const CALM: Duration = Duration::from_millis(10);
 
 /// The engine, the window that it draws in, and what changes from frame to frame.
 pub(super) struct State {
@@ -67,6 +72,8 @@ pub(super) struct State {
     clock: Clock,
     pub(super) times: FrameTimes,
     title: Title,
+    /// When the picture last changed, and what it was drawn with: see [`State::is_still`].
+    changed: (Instant, Option<(crate::render::View, Parameters)>),
     visibility: Visibility,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
@@ -89,10 +96,16 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
 /// The settings that would show the current picture.
 fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     Config {
-        camera: Some(camera).filter(|camera| *camera != config.scene.camera()),
+        camera: Some(camera.rounded()).filter(|camera| *camera != config.scene.camera().rounded()),
         speed: controls.parameters.speed,
         ..config.clone()
     }
+}
+
+/// A file in the current folder that does not exist yet.
+fn unused(ending: &str) -> PathBuf {
+    let mut paths = (1u64..).map(|number| PathBuf::from(format!("wavefield-{number}.{ending}")));
+    paths.find(|path| !path.exists()).unwrap_or_default()
 }
 
 /// The kernel, if it is the user's own.
@@ -147,7 +160,8 @@ impl State {
         let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
         let film = filmed::film(&device, config, swapchain.format(), false)?;
         Ok(Self {
-            title: Title::new(&engine, config),
+            title: Title::new(),
+            changed: (Instant::now(), None),
             companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
             snapshot: Snapshot::default(),
             paced: swapchain.mode() == PresentMode::Fifo,
@@ -231,7 +245,8 @@ impl State {
         }
         self.window.pre_present_notify();
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
-        self.title.frame(&self.window, now, self.controls.parameters.paused);
+        let (text, states) = self.title_words();
+        self.title.frame(&self.window, now, &text, &states);
         self.hand_out_picture()
     }
 
@@ -300,6 +315,50 @@ impl State {
         Ok(())
     }
 
+    /// What the title says besides the rate.
+    fn title_words(&self) -> (String, Vec<&'static str>) {
+        let client = self.companion.as_ref().and_then(|companion| companion.shown_client());
+        let states = [(self.controls.parameters.paused, "paused"), (self.film.is_some(), "recording")];
+        let states = states.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
+        (title::text(&self.engine, &self.config, client), states)
+    }
+
+    /// Starts a recording under an unused name, or ends the current one.
+    fn record(&mut self) -> Result<()> {
+        if self.film.is_some() {
+            self.settle_film()?;
+            let ended = self.film.take().map(|mut film| film.end(true));
+            self.overlay.show_recording(false);
+            return self.announce(ended.map_or(Ok(String::new()), |ended| {
+                ended.map(|recorded| format!("saved {recorded}, with the panel if it was shown"))
+            }));
+        }
+        let path = unused("gif");
+        let config = Config { record: Some(path.clone()), ..self.config.clone() };
+        let begun = self
+            .swapchain
+            .make_readable()
+            .and_then(|()| filmed::film(self.engine.device(), &config, self.swapchain.format(), false));
+        let begun = begun.map(|film| {
+            self.film = film;
+            self.overlay.show_recording(true);
+            format!("recording {}, with the panel if it is shown", path.display())
+        });
+        self.announce(begun)
+    }
+
+    /// Says how a recording or a picture went.
+    fn announce(&mut self, outcome: Result<String>) -> Result<()> {
+        let words = match outcome {
+            Err(error) if self.engine.has_failed() => return Err(error),
+            Ok(words) => words,
+            Err(error) => error.to_string(),
+        };
+        crate::note!("note: {words}");
+        self.overlay.notify(words);
+        Ok(())
+    }
+
     /// Ends the film, if there is one.
     pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
         self.film.as_ref()?;
@@ -312,7 +371,7 @@ impl State {
         if !self.overlay.is_due() {
             return Ok(());
         }
-        let Self { engine, config, choice, controls, own, .. } = self;
+        let Self { engine, config, choice, controls, own, companion, .. } = self;
         let no_cuda = match &choice.twin {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
@@ -324,10 +383,13 @@ impl State {
             config,
             own: own.as_ref(),
             modes: self.swapchain.modes(),
+            choice,
             no_cuda,
             command: &command,
             extent: self.swapchain.extent(),
-            serves: self.companion.is_some(),
+            serves: companion.is_some(),
+            still: config.overlay == OverlayMode::Legend
+                && companion.as_ref().is_some_and(|companion| companion.shown_client().is_some()),
         };
         match self.overlay.lay_out(&self.window, &mut view, &controls.parameters)? {
             Some(wish) => self.follow(wish),
@@ -446,7 +508,6 @@ impl State {
                 }
                 self.config = config;
                 self.switched(before);
-                self.title.renew(&self.engine, &self.config);
                 Ok(None)
             }
             Err(error) if !self.engine.has_failed() => Ok(Some(error)),
@@ -544,13 +605,12 @@ impl State {
         self.overlay.rest();
     }
 
-    /// Saves the picture without the overlay, under an unused name.
+    /// Saves the picture without the panel, under an unused name.
     fn save_picture(&mut self) -> Result<()> {
-        let Some(path) =
-            (1..).map(|number| PathBuf::from(format!("wavefield-{number}.png"))).find(|path| !path.exists())
-        else {
-            return Ok(());
-        };
+        let path = unused("png");
+        // The file has a command that draws it again.
+        let view = self.engine.view_mut();
+        view.camera = view.camera.rounded();
         self.settle_film()?;
         self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
@@ -564,14 +624,7 @@ impl State {
             let serves = self.companion.is_some();
             write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames, serves))
         });
-        let words = match saved {
-            Ok(()) => format!("saved {}", path.display()),
-            Err(error) if self.engine.has_failed() => return Err(error),
-            Err(error) => error.to_string(),
-        };
-        crate::note!("note: {words}");
-        self.overlay.notify(words);
-        Ok(())
+        self.announce(saved.map(|()| format!("saved {}, without the panel", path.display())))
     }
 
     /// Applies an event to the window's visibility.
@@ -589,18 +642,47 @@ impl State {
         }
     }
 
-    /// Serves the companion while the window is hidden. Nothing is drawn in the window then.
-    pub(super) fn serve_hidden(&mut self) -> Result<()> {
-        if !self.visibility.is_hidden() {
-            return Ok(());
+    /// Serves the companion while the window rests. Nothing is drawn in the window then.
+    pub(super) fn serve_resting(&mut self, now: Instant) -> Result<()> {
+        if self.visibility.is_hidden() {
+            self.consult()?;
+            return self.hand_out_picture();
         }
-        self.consult()?;
-        self.hand_out_picture()
+        if self.is_still(now) {
+            self.rest();
+            let (text, states) = self.title_words();
+            self.title.rest(&self.window, &text, &states);
+            if let Some(companion) = &mut self.companion {
+                companion.rest();
+                companion.before_frame(&mut self.engine, &mut self.controls.parameters)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a client's frames are shown, and nothing has changed for [`STILL`].
+    fn is_still(&mut self, now: Instant) -> bool {
+        let Some(companion) = &self.companion else { return false };
+        let seen = Some((*self.engine.view(), self.controls.parameters));
+        let busy = self.film.is_some() || self.overlay.has_notice() || !companion.is_still();
+        if busy || self.changed.1 != seen {
+            self.changed = (now, seen);
+        }
+        now - self.changed.0 >= STILL
+    }
+
+    /// To be called if the next picture may differ.
+    pub(super) fn stir(&mut self) {
+        self.changed.0 = Instant::now();
     }
 
     /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.
-    pub(super) fn rests_until(&self, now: Instant) -> Option<Instant> {
-        if self.visibility.is_hidden() { Some(now + IDLE) } else { self.retry.filter(|&at| at > now) }
+    pub(super) fn rests_until(&mut self, now: Instant) -> Option<Instant> {
+        match () {
+            () if self.visibility.is_hidden() => Some(now + IDLE),
+            () if self.is_still(now) => Some(now + CALM),
+            () => self.retry.filter(|&at| at > now),
+        }
     }
 
     /// Handles an event.
@@ -636,6 +718,7 @@ impl State {
             Action::Step => self.step()?,
             Action::Colors => self.recolor()?,
             Action::Picture => self.save_picture()?,
+            Action::Record => self.record()?,
             Action::FullScreen => {
                 let is_full = self.window.fullscreen().is_some();
                 self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
@@ -646,9 +729,22 @@ impl State {
             }
             Action::Help => self.overlay.toggle_help(),
             Action::Reset => self.engine.view_mut().camera = self.home(),
-            Action::Pause | Action::Rotate | Action::Leave => {}
+            Action::Pause | Action::Rotate | Action::Close | Action::Leave => {}
         }
         Ok(())
+    }
+
+    /// Closes the innermost thing that is open. False if nothing is.
+    pub(super) fn close_innermost(&mut self) -> bool {
+        let full_screen = self.window.fullscreen().is_some();
+        let open = Open::innermost(self.overlay.has_list(), self.overlay.has_keys(), full_screen);
+        match open {
+            Some(Open::List) => self.overlay.close_list(),
+            Some(Open::Keys) => self.overlay.toggle_help(),
+            Some(Open::FullScreen) => self.window.set_fullscreen(None),
+            None => {}
+        }
+        open.is_some()
     }
 }
 

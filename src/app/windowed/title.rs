@@ -6,51 +6,58 @@ use winit::window::Window;
 
 use crate::app::{Config, Engine};
 
-/// The title's text, and the frames since its last change.
+/// The title's words, and the frames since the last rate.
 pub(super) struct Title {
-    text: String,
     since: Instant,
     frames: u32,
     rate: Option<String>,
-    paused: bool,
+    words: String,
 }
 
 impl Title {
-    pub(super) fn new(engine: &Engine, config: &Config) -> Self {
-        Self { text: text(engine, config), since: Instant::now(), frames: 0, rate: None, paused: false }
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), frames: 0, rate: None, words: String::new() }
     }
 
-    /// Describes other settings from now on.
-    pub(super) fn renew(&mut self, engine: &Engine, config: &Config) {
-        self.text = text(engine, config);
-    }
-
-    /// Counts a frame. Updates the title once a second, and at once on a pause or its end.
-    pub(super) fn frame(&mut self, window: &Window, now: Instant, paused: bool) {
+    /// Counts a frame. Updates the rate once a second, and everything else at once.
+    pub(super) fn frame(&mut self, window: &Window, now: Instant, text: &str, states: &[&str]) {
         self.frames += 1;
         let elapsed = now - self.since;
-        let is_due = elapsed >= Duration::from_secs(1);
-        if !is_due && paused == self.paused {
-            return;
-        }
-        if is_due {
+        if elapsed >= Duration::from_secs(1) {
             self.rate = Some(rate(self.frames, elapsed));
             (self.since, self.frames) = (now, 0);
         }
-        self.paused = paused;
-        window.set_title(&words(&self.text, paused, self.rate.as_deref()));
+        self.show(window, text, states);
+    }
+
+    /// Says that no frame follows at once, so that there is no rate.
+    pub(super) fn rest(&mut self, window: &Window, text: &str, states: &[&str]) {
+        (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
+        self.show(window, text, states);
+    }
+
+    fn show(&mut self, window: &Window, text: &str, states: &[&str]) {
+        let words = words(text, states, self.rate.as_deref());
+        if words != self.words {
+            window.set_title(&words);
+            self.words = words;
+        }
     }
 }
 
-fn text(engine: &Engine, config: &Config) -> String {
+/// What is shown: a client's array, or the renderer's own field.
+pub(super) fn text(engine: &Engine, config: &Config, client: Option<&str>) -> String {
+    if let Some(client) = client {
+        return format!("wavefield: {client}, {}", engine.array());
+    }
     let (cols, rows) = (config.grid.cols, config.grid.rows);
     let (producer, device) = (engine.producer().profile().name, &engine.device().info().name);
     format!("wavefield: {producer} on {device}, {cols}x{rows}")
 }
 
-fn words(text: &str, paused: bool, rate: Option<&str>) -> String {
-    let parts = [Some(text), paused.then_some("paused"), rate];
-    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+fn words(text: &str, states: &[&str], rate: Option<&str>) -> String {
+    let all: Vec<_> = [text].iter().chain(states).copied().chain(rate).collect();
+    all.join(", ")
 }
 
 /// Frames per second, as text. A slow device gets more decimals, so that its rate is not shown as 0.
@@ -79,8 +86,9 @@ mod tests {
 
     #[test]
     fn a_pause_is_in_the_title_before_any_rate_is_known() {
-        assert_eq!(words("wavefield", true, None), "wavefield, paused");
-        assert_eq!(words("wavefield", true, Some("60 frames/s")), "wavefield, paused, 60 frames/s");
-        assert_eq!(words("wavefield", false, Some("60 frames/s")), "wavefield, 60 frames/s");
+        assert_eq!(words("wavefield", &["paused"], None), "wavefield, paused");
+        let both = words("wavefield", &["paused", "recording"], Some("60 frames/s"));
+        assert_eq!(both, "wavefield, paused, recording, 60 frames/s");
+        assert_eq!(words("wavefield", &[], Some("60 frames/s")), "wavefield, 60 frames/s");
     }
 }

@@ -69,14 +69,14 @@ impl MemoryExport {
     /// Creates a buffer whose memory can be exported. The caller binds and destroys it.
     ///
     /// # Errors
-    /// Fails if the size is 0, or if the driver reports an error.
+    /// Fails as [`check_buffer`] does, or if the driver reports an error.
     pub(crate) fn create_buffer(
         &self,
         vk: &Vk,
         size: u64,
         usage: vk::BufferUsageFlags,
     ) -> Result<vk::Buffer> {
-        check_size(size)?;
+        check_buffer(vk, size, usage)?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(self.kind.memory());
         let info = vk::BufferCreateInfo::default()
             .size(size)
@@ -130,14 +130,34 @@ pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
-/// Checks the size of a buffer: Vulkan's rule, which no driver has to check (VUID-VkBufferCreateInfo-size-00912).
+/// Checks what no driver has to check of a buffer (VUID-VkBufferCreateInfo-size-00912).
 ///
 /// # Errors
-/// Fails if the size is 0.
-pub(crate) fn check_size(size: u64) -> Result<()> {
+/// Fails if the size is 0, or if the usage is not allowed.
+pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<()> {
     match size {
         0 => Err(Error::Rule("a buffer cannot have 0 bytes".into())),
-        _ => Ok(()),
+        _ => vk.require_usage(usage),
+    }
+}
+
+/// Returns what memory a buffer of `size` bytes needs.
+///
+/// # Errors
+/// Fails if that is less than `size`. CUDA maps `size` bytes, and a driver may wrap around for an absurd size.
+///
+/// # Safety
+/// `buffer` must be a live buffer of the device.
+pub(crate) unsafe fn requirements(vk: &Vk, buffer: vk::Buffer, size: u64) -> Result<vk::MemoryRequirements> {
+    // SAFETY: the caller's promise.
+    let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
+    match required.size >= size {
+        true => Ok(required),
+        false => Err(Error::Unsupported(format!(
+            "{} would give a buffer of {size} bytes only {} bytes of memory",
+            vk.info().name,
+            required.size
+        ))),
     }
 }
 

@@ -7,8 +7,6 @@ use crate::trace::{FrameSpans, GpuClock};
 
 /// The number of frames to keep.
 pub(super) const FRAMES: usize = 240;
-/// The number of frames after which the figures of new settings are reliable.
-const SETTLED: u64 = 60;
 /// The number of frames after which caches are warm.
 const WARM: u64 = 8;
 /// The first held frames are discarded, one in this many, because the GPU has to settle.
@@ -24,8 +22,11 @@ pub(super) struct Figures {
     seen: Option<u64>,
     /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
-    /// The number of frames with the current settings.
+    /// The number of frames with the current settings and batch.
     count: u64,
+    batch: usize,
+    /// Whether CUDA fills the frames, so that they are handed off.
+    uses_cuda: bool,
     /// The cost of the settings before the last switch.
     before: Option<Cost>,
     /// The held frames: see [`crate::app::Engine::hold`].
@@ -76,33 +77,40 @@ pub(super) struct Mean {
     /// The work after the draw: the overlay and a film's copy. With held frames it also includes presenting.
     pub(super) behind: f64,
     pub(super) cpu: f64,
-    /// Twice the standard error of the hand-off; `None` without held frames.
+    /// Twice the standard error of [`Mean::other`]; `None` without held frames.
     pub(super) error: Option<f64>,
+    /// Whether that is a hand-off.
+    uses_cuda: bool,
 }
 
 impl Mean {
-    /// The hand-off's time, which is the rest of the frame.
-    pub(super) fn handoff(&self) -> f64 {
+    /// What is left of the frame: if CUDA fills it, the hand-off's time.
+    pub(super) fn other(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// The hand-off's time and its error, as text.
-    pub(super) fn handoff_text(&self) -> String {
-        let handoff = time(self.handoff());
-        match self.error {
-            Some(error) => format!("{handoff} ± {}", time(error)),
-            None => format!("about {handoff}"),
-        }
+    /// The name of what is left, and its time with its error.
+    pub(super) fn other_text(&self) -> (&'static str, String) {
+        let other = time(self.other());
+        let text = match self.error {
+            Some(error) => format!("{other} ± {}", time(error)),
+            None => format!("about {other}"),
+        };
+        (if self.uses_cuda { "hand-off" } else { "other" }, text)
+    }
+
+    fn handoff_text(&self) -> String {
+        if self.uses_cuda { self.other_text().1 } else { "none".into() }
     }
 
     /// All parts in a line.
     pub(super) fn text(&self) -> String {
         let behind = if self.error.is_some() { "overlay and presenting" } else { "overlay" };
+        let (name, other) = self.other_text();
         format!(
-            "kernel {}, draw {}, hand-off {}, {behind} {}, idle {}: together {}",
+            "kernel {}, draw {}, {name} {other}, {behind} {}, idle {}: together {}",
             self.kernel.map_or("–".into(), time),
             time(self.draw),
-            self.handoff_text(),
             time(self.behind),
             time(self.idle),
             time(self.frame)
@@ -119,6 +127,15 @@ pub(super) struct Cost {
 }
 
 impl Figures {
+    /// Says how the next frames are filled. The frames of another batch do not count any more.
+    pub(super) fn filled(&mut self, uses_cuda: bool, batch: usize) {
+        self.uses_cuda = uses_cuda;
+        if std::mem::replace(&mut self.batch, batch) != batch {
+            (self.end, self.count) = (None, 0);
+            self.frames.clear();
+        }
+    }
+
     /// Adds the frames that were not added before. `in_queue` says that their kernels are in Vulkan's queue. `behind` is the GPU's
     /// time for the work after the draw.
     pub(super) fn add<'a>(
@@ -167,9 +184,9 @@ impl Figures {
         self.end = None;
     }
 
-    /// To be called after a switch from these settings. Keeps their cost, and starts again.
-    pub(super) fn switched(&mut self, settings: Vec<String>) {
-        if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
+    /// To be called after a switch from these settings. Keeps their cost if it had settled, and starts again.
+    pub(super) fn switched(&mut self, settings: Vec<String>, settled: bool) {
+        if let Some(mean) = self.mean().filter(|_| settled) {
             self.before = Some(Cost { settings, mean });
         }
         (self.end, self.count) = (None, 0);
@@ -217,9 +234,9 @@ impl Figures {
         self.count >= WARM
     }
 
-    /// Whether the current settings have drawn [`SETTLED`] frames.
+    /// Whether all [`FRAMES`] are of the current settings and batch.
     pub(super) fn is_settled(&self) -> bool {
-        self.count >= SETTLED
+        self.count >= FRAMES as u64
     }
 
     /// The cost of the settings before the last switch.
@@ -250,6 +267,7 @@ impl Figures {
             },
             cpu: sum(|sample| sample.cpu),
             error: self.held_mean.map(|held| 2.0 * (squares / count.powi(2) + held.error.powi(2)).sqrt()),
+            uses_cuda: self.uses_cuda,
         })
     }
 
@@ -303,14 +321,18 @@ pub(super) fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Describes the effect of a switch in one line.
-pub(super) fn change(before: &Cost, now: &Cost) -> String {
+/// Describes the effect of a switch in one line. Before the new figures have `settled`, they say nothing.
+pub(super) fn change(before: &Cost, now: &Cost, settled: bool) -> String {
     let differ: Vec<_> =
         before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
     let words = |of: fn(&(&String, &String)) -> String| differ.iter().map(of).collect::<Vec<_>>().join(", ");
     let (was, is) = (words(|(before, _)| before.to_string()), words(|(_, now)| now.to_string()));
-    let (from, to) = (before.mean.handoff_text(), now.mean.handoff_text());
-    format!("{was} → {is}: hand-off {from} → {to}")
+    let (before, now) = (&before.mean, &now.mean);
+    match before.uses_cuda || now.uses_cuda {
+        _ if !settled => format!("{was} → {is}: settling…"),
+        true => format!("{was} → {is}: hand-off {} → {}", before.handoff_text(), now.handoff_text()),
+        false => format!("{was} → {is}: frame {} → {}", time(before.frame), time(now.frame)),
+    }
 }
 
 #[cfg(test)]
@@ -344,6 +366,7 @@ mod tests {
     fn after(count: u64, every: f64, ahead: f64) -> Figures {
         let base = Instant::now();
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        figures.filled(true, 1);
         let frames = frames(count, every, ahead, &clock, base);
         // Add some frames twice.
         figures.add(&frames[..frames.len() / 2], false, &clock, 0.0);
@@ -359,7 +382,7 @@ mod tests {
     fn the_handoff_is_what_is_left_of_a_busy_frame() {
         let figures = after(101, 1350.0, 500.0);
         let mean = figures.mean().unwrap();
-        assert!(near(mean.handoff(), 250.0) && near(mean.idle, 0.0), "{mean:?}");
+        assert!(near(mean.other(), 250.0) && near(mean.idle, 0.0), "{mean:?}");
         assert!(near(mean.kernel.unwrap(), 100.0) && near(mean.draw, 1000.0), "{mean:?}");
         let (p50, p99) = figures.quantiles().unwrap();
         assert!(near(p50, 1350.0) && near(p99, 1350.0));
@@ -370,25 +393,53 @@ mod tests {
     fn what_waits_for_the_display_is_not_the_handoffs() {
         // Submitted 15 ms after the end of the last frame. From then on everything takes as long as before.
         let mean = after(101, 16_350.0, -15_000.0).mean().unwrap();
-        assert!(near(mean.idle, 15_000.0) && near(mean.handoff(), 250.0), "{mean:?}");
+        assert!(near(mean.idle, 15_000.0) && near(mean.other(), 250.0), "{mean:?}");
         assert_eq!(Figures::default().mean(), None);
     }
 
     #[test]
     fn a_switch_shows_before_and_after() {
-        let mut figures = after(100, 1438.0, 500.0);
+        let mut figures = after(FRAMES as u64 + 1, 1438.0, 500.0);
+        assert!(figures.is_settled());
         let settings = |handoff: &str| vec![handoff.to_owned(), "64x64".to_owned()];
-        figures.switched(settings("binary"));
+        figures.switched(settings("binary"), true);
         assert!(!figures.is_settled() && figures.mean().is_none());
         let now = Cost {
             settings: settings("timeline ring 8 batch 8"),
             mean: after(100, 1170.0, 500.0).mean().unwrap(),
         };
-        let line = change(figures.before().unwrap(), &now);
-        assert_eq!(line, "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
-        // Another switch at once: settings with too few frames are not kept for comparison.
-        figures.switched(settings("timeline ring 8 batch 8"));
+        let line = |settled| change(figures.before().unwrap(), &now, settled);
+        assert_eq!(line(false), "binary → timeline ring 8 batch 8: settling…");
+        assert_eq!(line(true), "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
+        // Another switch at once: settings that have not settled are not kept for comparison.
+        figures.switched(settings("timeline ring 8 batch 8"), false);
         assert_eq!(figures.before().unwrap().settings[0], "binary");
+    }
+
+    #[test]
+    fn frames_of_another_batch_do_not_count() {
+        let mut figures = after(FRAMES as u64 + 1, 1438.0, 500.0);
+        figures.filled(true, 1);
+        assert!(figures.is_settled());
+        figures.filled(true, 7);
+        assert!(!figures.is_settled() && figures.mean().is_none());
+    }
+
+    #[test]
+    fn without_cuda_there_is_no_hand_off() {
+        let mut figures = after(100, 1438.0, 500.0);
+        figures.filled(false, 1);
+        let mean = figures.mean().unwrap();
+        assert_eq!(mean.other_text(), ("other", "about 338 µs".into()));
+        assert!(
+            mean.text().contains(", other about 338 µs, ") && !mean.text().contains("hand-off"),
+            "{mean:?}"
+        );
+        let cost = |settings: &str, mean| Cost { settings: vec![settings.into()], mean };
+        let (compute, host) = (cost("compute", mean), cost("host", mean));
+        assert_eq!(change(&compute, &host, true), "compute → host: frame 1.44 ms → 1.44 ms");
+        let cuda = cost("inline", after(100, 1170.0, 500.0).mean().unwrap());
+        assert_eq!(change(&compute, &cuda, true), "compute → inline: hand-off none → about 70.0 µs");
     }
 
     #[test]
@@ -401,7 +452,7 @@ mod tests {
         // The list still contains the old frames, which are not added twice.
         figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 8);
-        figures.switched(Vec::new());
+        figures.switched(Vec::new(), true);
         figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 0);
     }
@@ -418,7 +469,7 @@ mod tests {
         }
         figures.add(&frames, false, &clock, 0.0);
         let mean = figures.mean().unwrap();
-        assert!(mean.handoff() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
+        assert!(mean.other() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }
 
     /// Adds held frames with a draw of 1 ms. `every` has their times in µs; each is submitted `ahead` µs before the end of the last.
@@ -448,16 +499,13 @@ mod tests {
     fn presenting_and_switches_within_the_draw_are_told_from_the_hand_off() {
         // Presenting takes 150 µs of each frame, with and without a hand-off.
         let mut figures = after(101, 1500.0, 500.0);
-        assert!(near(figures.mean().unwrap().handoff(), 400.0), "nobody knows yet");
+        assert!(near(figures.mean().unwrap().other(), 400.0), "nobody knows yet");
         figures.begin_held();
         add_held(&mut figures, &[1150.0; 51], 500.0);
         assert_eq!(figures.held_frames(), 50);
         figures.end_held();
         let mean = figures.mean().unwrap();
-        assert!(
-            near(mean.handoff(), 250.0) && near(mean.behind, 150.0) && near(mean.draw, 1000.0),
-            "{mean:?}"
-        );
+        assert!(near(mean.other(), 250.0) && near(mean.behind, 150.0) && near(mean.draw, 1000.0), "{mean:?}");
         assert!(near(mean.error.unwrap(), 0.0) && near(mean.frame, 1500.0), "{mean:?}");
         assert_eq!(
             mean.text(),
@@ -465,7 +513,7 @@ mod tests {
         );
         // The frames with a hand-off are still there. A switch discards the held frames: the draw's time may differ.
         assert_eq!(figures.frame_times().len(), 100);
-        figures.switched(Vec::new());
+        figures.switched(Vec::new(), true);
         assert_eq!(figures.before().unwrap().mean, mean);
         assert_eq!((figures.held_mean, figures.held_frames()), (None, 0));
     }
@@ -487,12 +535,12 @@ mod tests {
         add_held(&mut paced, &[16_100.0; 12], -15_000.0);
         paced.end_held();
         let mean = paced.mean().unwrap();
-        assert!(near(mean.behind, 100.0) && near(mean.handoff(), 150.0), "{mean:?}");
+        assert!(near(mean.behind, 100.0) && near(mean.other(), 150.0), "{mean:?}");
         // Too few held frames count as none.
         let mut few = after(101, 1500.0, 500.0);
         add_held(&mut few, &[1150.0; 4], 500.0);
         few.end_held();
-        assert_eq!(few.mean().unwrap().handoff_text(), "about 400 µs");
+        assert_eq!(few.mean().unwrap().other_text().1, "about 400 µs");
     }
 
     #[test]

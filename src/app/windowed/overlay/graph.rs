@@ -1,19 +1,44 @@
 //! The figures and their graph, the legend of the colours, and the vertex under the pointer.
 
-use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
-use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
+use egui::{
+    Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, TextStyle, Ui, pos2, vec2,
+};
+use egui_plot::{AxisHints, Corner, HLine, Legend, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
 use super::{DRAW, KERNEL, NEITHER};
 use crate::app::Found;
 use crate::render::ColorMap;
-use crate::wave::Vertex;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
 
-/// Shows the times of the last frames.
-pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
+/// What each figure means.
+const MEANINGS: [(&str, &str); 10] = [
+    ("rate", "Frames in a second."),
+    (
+        "frame",
+        "From the end of one draw to the end of the next: the median and the 99th percentile of the last 240.",
+    ),
+    ("kernel", "How long the GPU works on the field's values."),
+    ("draw", "How long the GPU draws, without waits and switches."),
+    (
+        "hand-off",
+        "What is left of the frame: the GPU switches between CUDA and Vulkan, or one of them waits. The error is twice \
+         the standard error. \"about\": the draw was not measured alone yet, so this includes presenting.",
+    ),
+    (
+        "other",
+        "What is left of the frame, such as presenting. There is no hand-off: no CUDA kernel fills the field.",
+    ),
+    ("present", "How long the GPU works after the draw: on this panel, and to present."),
+    ("overlay", "How long the GPU works on this panel."),
+    ("idle", "How long the GPU has no work, because it waits for the display or the CPU."),
+    ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
+];
+
+/// Shows the times of the last frames. `cost` is the overlay's CPU time per frame.
+pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
     ui.label(RichText::new(name).strong());
     let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
         ui.label("no figures yet");
@@ -26,24 +51,22 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str) {
         line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
         line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
         line(ui, "draw", &time(mean.draw), Some(DRAW));
-        line(ui, "hand-off", &mean.handoff_text(), Some(NEITHER));
-        match (mean.error, time(mean.behind)) {
-            (Some(_), behind) => line(ui, "present", &format!("{behind}, with this overlay"), Some(BEHIND)),
-            (None, behind) => line(ui, "overlay", &behind, Some(BEHIND)),
-        }
-        line(ui, "idle", &format!("{}, for display or CPU", time(mean.idle)), Some(IDLE));
-        line(ui, "CPU", &time(mean.cpu), None);
+        let (name, other) = mean.other_text();
+        line(ui, name, &other, Some(NEITHER));
+        let name = if mean.error.is_some() { "present" } else { "overlay" };
+        line(ui, name, &time(mean.behind), Some(BEHIND));
+        line(ui, "idle", &time(mean.idle), Some(IDLE));
+        line(ui, "CPU", &format!("{} + {}", time(mean.cpu), time(cost)), None);
     });
     stack(ui, &mean);
     plot(ui, figures, p50, p99);
 }
 
 fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
-    match color {
-        Some(color) => ui.label(RichText::new(name).color(color)),
-        None => ui.label(name),
-    };
-    ui.label(value);
+    let text = RichText::new(name);
+    let label = ui.label(color.map_or(text.clone(), |color| text.color(color)));
+    let meaning = MEANINGS.iter().find(|(one, _)| *one == name).map_or("", |(_, meaning)| meaning);
+    (label | ui.label(value)).on_hover_text(meaning);
     ui.end_row();
 }
 
@@ -55,7 +78,7 @@ fn stack(ui: &mut Ui, mean: &Mean) {
     let parts = [
         (mean.kernel.unwrap_or(0.0), KERNEL),
         (mean.draw, DRAW),
-        (mean.handoff(), NEITHER),
+        (mean.other(), NEITHER),
         (mean.behind, BEHIND),
         (mean.idle, IDLE),
     ];
@@ -86,6 +109,7 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
         .allow_boxed_zoom(false)
         .allow_double_click_reset(false)
         .show_x(false)
+        .legend(Legend::default().text_style(TextStyle::Small).position(Corner::LeftTop))
         .show(ui, |plot| {
             plot.line(Line::new("frame", points).width(1.0).color(Color32::from_gray(210)));
             plot.hline(HLine::new("p50", p50 * 1e3).color(DRAW));
@@ -135,20 +159,56 @@ fn number(value: f32, width: f32) -> String {
     }
 }
 
-/// Shows the vertex under the pointer.
-pub(super) fn vertex(painter: &Painter, at: Pos2, found: &Found) {
-    let ((col, row), Vertex { x, y, z, w }) = (found.at, found.vertex);
-    let text = format!("({col}, {row})\nx {x:+.3}\ny {y:+.3}\nz {z:+.3}\nw {w:.3}");
+/// Shows what is under the pointer.
+pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
+    let text = words(found);
     let font = FontId::monospace(12.0);
     let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
     let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
+    // At the window's edges, on the other side of the pointer.
+    let outside = rect.max + vec2(6.0, 6.0) - painter.clip_rect().max;
+    let rect = rect.translate(-vec2(
+        if outside.x > 0.0 { galley.size().x + 36.0 } else { 0.0 },
+        if outside.y > 0.0 { galley.size().y + 28.0 } else { 0.0 },
+    ));
     painter.rect_filled(rect.expand(6.0), 4.0, super::PAPER);
     painter.galley(rect.min, galley, Color32::WHITE);
+}
+
+/// The column and row, and the numbers there.
+fn words(found: &Found) -> String {
+    let (col, row) = found.at;
+    let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {
+        let size = number.abs();
+        match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
+            true => format!("\n{name} {number}"),
+            false if (1e-3..1e6).contains(&size) => format!("\n{name} {number:+.4}"),
+            false => format!("\n{name} {number:+.4e}"),
+        }
+    });
+    format!("({col}, {row}){}", lines.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_found_is_said_with_the_digits_it_needs() {
+        let found = |numbers, names| words(&Found { at: (3, 4), numbers, names });
+        assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "(3, 4)\nr 213\ng 0\nb 7");
+        assert_eq!(
+            found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),
+            "(3, 4)\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
+        );
+    }
+
+    #[test]
+    fn every_figure_has_a_meaning() {
+        let names =
+            ["rate", "frame", "kernel", "draw", "hand-off", "other", "present", "overlay", "idle", "CPU"];
+        assert_eq!(MEANINGS.map(|(name, _)| name), names);
+    }
 
     #[test]
     fn a_scale_has_as_many_decimals_as_it_needs() {

@@ -29,13 +29,15 @@ pub(super) struct Holds {
     since: Instant,
     /// Whether a measurement was tried since.
     tried: bool,
+    /// Whether measurements are allowed.
+    allowed: bool,
     /// When the last hold began.
     began: Instant,
 }
 
 impl Holds {
     pub(super) fn new(now: Instant) -> Self {
-        Self { seen: None, since: now, tried: false, began: now }
+        Self { seen: None, since: now, tried: false, allowed: true, began: now }
     }
 
     /// Whether the camera or the size has changed since the last call.
@@ -46,6 +48,11 @@ impl Holds {
     /// Asks for a new measurement, because a frame's cost may have changed.
     fn renew(&mut self, now: Instant) {
         (self.since, self.tried) = (now, false);
+    }
+
+    /// Whether there is no measurement to wait for.
+    pub(super) fn is_done(&self) -> bool {
+        self.tried || !self.allowed
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -76,7 +83,8 @@ impl Overlay {
         if changed {
             self.measure_again();
         }
-        let allowed = allowed && self.shown && engine.watched().is_some();
+        let allowed = allowed && self.is_on() && engine.watched().is_some();
+        self.holds.allowed = allowed;
         if engine.is_held() {
             if let (Some(timing), Some(watched)) = (engine.finished(), engine.watched()) {
                 self.figures.add_held(&timing, watched.clock(), self.gpu_cost);

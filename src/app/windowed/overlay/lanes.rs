@@ -26,19 +26,46 @@ const HEIGHT: f32 = 20.0;
 pub(super) struct Moment {
     frames: Vec<FrameSpans>,
     clock: GpuClock,
+    axis: Axis,
+}
+
+/// A time axis that can be zoomed, in nanoseconds of the GPU's clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Axis {
+    whole: (f64, f64),
+    seen: (f64, f64),
+}
+
+/// The shortest visible part of an axis, in nanoseconds.
+const SHORTEST: f64 = 1e3;
+
+impl Axis {
+    /// Shows `factor` times as much. The time `at` stays where it is.
+    fn zoom(&mut self, at: f64, factor: f64) {
+        let (from, to) = self.seen;
+        let whole = self.whole.1 - self.whole.0;
+        let width = ((to - from) * factor).clamp(SHORTEST.min(whole), whole);
+        self.show(at - (at - from) / (to - from) * width, width);
+    }
+
+    /// Moves what is shown.
+    fn slide(&mut self, by: f64) {
+        self.show(self.seen.0 + by, self.seen.1 - self.seen.0);
+    }
+
+    fn show(&mut self, from: f64, width: f64) {
+        let from = from.min(self.whole.1 - width).max(self.whole.0);
+        self.seen = (from, from + width);
+    }
 }
 
 impl Moment {
     pub(super) fn of(recorder: &Recorder) -> Option<Self> {
         let frames: &VecDeque<_> = recorder.frames();
         let frames: Vec<_> = frames.iter().skip(frames.len().saturating_sub(SHOWN)).cloned().collect();
-        (frames.len() > 1).then(|| Self { frames, clock: *recorder.clock() })
-    }
-
-    /// The start and the end of the time axis, in nanoseconds of the GPU's clock.
-    fn window(&self) -> Option<(f64, f64)> {
-        let (first, last) = (self.frames.first()?, self.frames.last()?);
-        Some((first.vulkan[2], last.vulkan[2])).filter(|(from, to)| to > from)
+        let whole = (frames.first()?.vulkan[2], frames.last()?.vulkan[2]);
+        let axis = Axis { whole, seen: whole };
+        (whole.1 > whole.0).then(|| Self { frames, clock: *recorder.clock(), axis })
     }
 
     /// Start and end of the CPU's work on a frame, in nanoseconds of the GPU's clock.
@@ -49,19 +76,30 @@ impl Moment {
     }
 }
 
-/// Draws the lanes. True if they were clicked.
-pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool) -> bool {
-    let Some((from, to)) = moment.window() else { return false };
+/// Draws the lanes. While they are frozen, the wheel zooms them and a drag moves them. True if they were clicked.
+pub(super) fn show(ui: &mut Ui, moment: &mut Moment, in_queue: bool, is_frozen: bool) -> bool {
     let has_cuda = moment.frames.iter().any(|spans| spans.cuda.is_some());
     let mut names = vec!["CPU"];
     names.extend(has_cuda.then_some("CUDA"));
     names.push("Vulkan");
     names.push("neither");
     let size = vec2(ui.available_width(), HEIGHT * (names.len() as f32 + 1.0));
-    let (area, response) = ui.allocate_exact_size(size, Sense::click());
+    let sense = if is_frozen { Sense::click_and_drag() } else { Sense::click() };
+    let (area, response) = ui.allocate_exact_size(size, sense);
     let painter = ui.painter_at(area);
     let left = area.left() + NAMES;
-    let scale = (area.right() - left - 4.0) / (to - from) as f32;
+    let hover = response.hover_pos().filter(|at| at.x >= left);
+    let per_point = |axis: &Axis| (axis.seen.1 - axis.seen.0) / f64::from(area.right() - left - 4.0);
+    let time_at = |axis: &Axis, x: f32| axis.seen.0 + f64::from(x - left) * per_point(axis);
+    if let Some(hover) = hover.filter(|_| is_frozen) {
+        let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
+        let at = time_at(&moment.axis, hover.x);
+        moment.axis.zoom(at, f64::from((-0.005 * scroll).exp() / pinch));
+        moment.axis.slide(f64::from(-response.drag_delta().x) * per_point(&moment.axis));
+    }
+    let moment = &*moment;
+    let (from, to) = moment.axis.seen;
+    let scale = per_point(&moment.axis).recip() as f32;
     let x = |at: f64| left + (at - from) as f32 * scale;
     let row = |name: &str| {
         let index = names.iter().position(|one| *one == name).unwrap_or(0);
@@ -83,7 +121,6 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
             ROW,
         );
     }
-    let hover = response.hover_pos();
     let mut said = None;
     let mut bar = |name: &str, (begin, end): (f64, f64), color: Color32, words: &dyn Fn() -> String| {
         let (begin, end) = (begin.max(from), end.min(to));
@@ -113,27 +150,43 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
     for gap in neither(&moment.frames) {
         bar("neither", gap, NEITHER, &|| "the GPU switches, or waits".to_owned());
     }
-    axis(ui, &painter, (left, area.bottom() - HEIGHT), (to - from) * 1e-9, scale);
-    let words = if is_frozen { "frozen: click to resume" } else { "click to freeze" };
-    match said {
-        Some(said) => response.clone().on_hover_text_at_pointer(said),
-        None => response.clone().on_hover_text_at_pointer(words),
-    };
+    // Times below the lanes, in round steps.
+    let (first, color) = (moment.axis.whole.0, ui.visuals().weak_text_color());
+    let step = round_step((to - from) * 1e-9 / 6.0);
+    let top = area.bottom() - HEIGHT;
+    for number in ((from - first) * 1e-9 / step).ceil() as u64..=((to - first) * 1e-9 / step) as u64 {
+        let at = number as f64 * step;
+        let x = x(first + at * 1e9);
+        painter.line_segment([pos2(x, top), pos2(x, top + 4.0)], Stroke::new(1.0, color));
+        let words = painter.layout_no_wrap(on_axis(at, step), FontId::proportional(11.0), color);
+        // The last one may have no room.
+        if x + 3.0 + words.size().x <= area.right() {
+            painter.galley(pos2(x + 3.0, top + 3.0), words, color);
+        }
+    }
+    if let Some(hover) = hover {
+        painter.vline(hover.x, area.top()..=top, Stroke::new(1.0, color));
+        let at = (time_at(&moment.axis, hover.x) - first) * 1e-9;
+        let words = match is_frozen {
+            true => "frozen: the wheel zooms, a drag moves, a click resumes",
+            false => "a click or a pause freezes this",
+        };
+        let said = said.unwrap_or_else(|| words.to_owned());
+        response.clone().on_hover_text_at_pointer(format!("at {}\n{said}", on_axis(at, step * 0.01)));
+    }
     response.clicked()
 }
 
-/// Draws times below the lanes, in round steps.
-fn axis(ui: &Ui, painter: &egui::Painter, (left, top): (f32, f32), seconds: f64, scale: f32) {
-    let step = round_step(seconds / 6.0);
-    let color = ui.visuals().weak_text_color();
-    let mut at = 0.0;
-    while at < seconds {
-        let x = left + (at * 1e9) as f32 * scale;
-        painter.line_segment([pos2(x, top), pos2(x, top + 4.0)], Stroke::new(1.0, color));
-        let words = if at == 0.0 { "0".to_owned() } else { time(at) };
-        painter.text(pos2(x + 3.0, top + 3.0), Align2::LEFT_TOP, words, FontId::proportional(11.0), color);
-        at += step;
-    }
+/// A time with the digits that tell it from others `step` away. Both are in seconds.
+fn on_axis(at: f64, step: f64) -> String {
+    let (unit, name) = match step {
+        _ if at == 0.0 => return "0".to_owned(),
+        1.0.. => (1.0, "s"),
+        1e-6.. => (1e-3, "ms"),
+        _ => (1e-6, "µs"),
+    };
+    let decimals = (unit / step).log10().ceil().max(0.0) as usize;
+    format!("{:.decimals$} {name}", at / unit)
 }
 
 /// Draws the ring: a box for each slot, with its frame's number.
@@ -165,6 +218,41 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
         let response = ui.interact(rect, ui.id().with(("slot", index)), Sense::hover());
         if response.hovered() {
             response.on_hover_text(format!("slot {index}: {words}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zoom_keeps_the_time_under_the_pointer_and_stays_inside() {
+        let whole = (1e9, 1.01e9);
+        let mut axis = Axis { whole, seen: whole };
+        axis.zoom(1.002e9, 0.5);
+        assert_eq!(axis.seen, (1.001e9, 1.006e9));
+        axis.slide(-1e9);
+        assert_eq!(axis.seen, (1e9, 1.005e9));
+        axis.slide(1e9);
+        assert_eq!(axis.seen, (1.005e9, 1.01e9));
+        axis.zoom(1.007e9, 1e-9);
+        assert!((axis.seen.1 - axis.seen.0 - SHORTEST).abs() < 1.0, "{axis:?}");
+        axis.zoom(1.007e9, 1e9);
+        assert_eq!(axis.seen, whole);
+    }
+
+    #[test]
+    fn times_of_an_axis_differ() {
+        for (at, step, text) in [
+            (0.0, 0.1, "0"),
+            (0.3, 0.1, "300 ms"),
+            (2.0, 1.0, "2 s"),
+            (0.0125, 0.0005, "12.5 ms"),
+            (0.0125, 0.000_01, "12.50 ms"),
+            (0.000_012_5, 0.000_000_5, "12.5 µs"),
+        ] {
+            assert_eq!(on_axis(at, step), text);
         }
     }
 }

@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use egui::{
-    Align2, Color32, Context, Frame, Pos2, RawInput, Rect, RichText, SidePanel, TopBottomPanel, Ui,
-    ViewportId, vec2,
+    Align2, Color32, Context, FontId, Frame, Grid as Table, Painter as Paint, Popup, Pos2, RawInput, Rect,
+    RichText, SidePanel, TopBottomPanel, Ui, ViewportId, vec2,
 };
 use vulkan_cuda::ring::MAX_DEPTH;
 use winit::event::{ElementState, WindowEvent};
 use winit::window::Window;
 
-use self::figures::{Cost, Figures, change, time};
+use self::figures::{Cost, Figures, change};
 use self::holds::Holds;
 use super::keys;
 use crate::Result;
-use crate::app::{Config, Engine, Parameters, Scene};
+use crate::app::{Choice, Config, Engine, OverlayMode, Parameters, Scene};
 use crate::cuda::KernelSource;
 use crate::render::{Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
@@ -44,6 +44,7 @@ pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
     /// The current settings.
     pub(super) config: &'a Config,
+    pub(super) choice: &'a Choice,
     /// The user's own kernel, if the run began with one.
     pub(super) own: Option<&'a KernelSource>,
     /// The present modes that the window offers.
@@ -56,6 +57,8 @@ pub(super) struct View<'a> {
     pub(super) extent: vk::Extent2D,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
+    /// Whether that is a client's frames which do not move by themselves.
+    pub(super) still: bool,
 }
 
 /// The settings that the user wants.
@@ -77,14 +80,20 @@ pub(super) struct Overlay {
     input: egui_winit::State,
     painter: Painter,
     painting: Painting,
-    shown: bool,
+    mode: OverlayMode,
+    /// The mode while the panel is hidden.
+    hidden: OverlayMode,
     help: bool,
+    /// Whether a key has started a recording.
+    records: bool,
     /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
     holds: Holds,
     /// What the lanes show while they are frozen.
     frozen: Option<lanes::Moment>,
+    /// Whether the field was paused at the last layout.
+    paused: bool,
     /// When the clocks of the lanes were last tied.
     tied: Instant,
     /// A message, and when it disappears.
@@ -105,7 +114,12 @@ pub(super) struct Overlay {
 
 impl Overlay {
     /// Makes the overlay and uploads all its glyphs. An upload waits for the queue, so there should be no more of them later.
-    pub(super) fn new(window: &Window, queue: &mut Queue, format: vk::Format, shown: bool) -> Result<Self> {
+    pub(super) fn new(
+        window: &Window,
+        queue: &mut Queue,
+        format: vk::Format,
+        mode: OverlayMode,
+    ) -> Result<Self> {
         let egui = Context::default();
         egui.set_visuals(visuals());
         egui.set_fonts(fonts());
@@ -120,12 +134,15 @@ impl Overlay {
             input,
             painter,
             painting: Painting::default(),
-            shown,
+            mode,
+            hidden: if mode == OverlayMode::Legend { mode } else { OverlayMode::Off },
             help: false,
+            records: false,
             next: Instant::now(),
             figures: Figures::default(),
             holds: Holds::new(Instant::now()),
             frozen: None,
+            paused: false,
             tied: Instant::now(),
             notice: None,
             clipboard: None,
@@ -165,11 +182,17 @@ impl Overlay {
         heard.consumed && !both
     }
 
-    /// Hides or shows the overlay.
+    /// Whether the panel is shown.
+    fn is_on(&self) -> bool {
+        self.mode == OverlayMode::On
+    }
+
+    /// Hides or shows the panel.
     pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
-        self.shown = !self.shown;
+        self.mode = if self.is_on() { self.hidden } else { OverlayMode::On };
         self.next = Instant::now();
-        if !self.shown {
+        self.close_list();
+        if !self.is_on() {
             engine.unwatch();
             engine.unpoint()?;
         }
@@ -179,8 +202,33 @@ impl Overlay {
     /// Hides or shows the list of keys.
     pub(super) fn toggle_help(&mut self) {
         self.help = !self.help;
-        self.shown |= self.help;
         self.next = Instant::now();
+    }
+
+    /// Whether the list of keys is open.
+    pub(super) fn has_keys(&self) -> bool {
+        self.help
+    }
+
+    /// Whether a list of the panel is open.
+    pub(super) fn has_list(&self) -> bool {
+        self.is_on() && Popup::is_any_open(&self.egui)
+    }
+
+    pub(super) fn close_list(&mut self) {
+        Popup::close_all(&self.egui);
+        self.next = Instant::now();
+    }
+
+    /// Shows that a key has started a recording, or not any more.
+    pub(super) fn show_recording(&mut self, records: bool) {
+        self.records = records;
+        self.next = Instant::now();
+    }
+
+    /// Whether something in it changes with time, besides figures.
+    pub(super) fn has_notice(&self) -> bool {
+        self.notice.is_some()
     }
 
     /// Shows a message for [`NOTICE`].
@@ -199,7 +247,7 @@ impl Overlay {
 
     /// Whether there is something to lay out.
     fn has_something(&self) -> bool {
-        self.shown || self.problem.is_some()
+        self.mode != OverlayMode::Off || self.help || self.records || self.problem.is_some()
     }
 
     /// See [`Figures::rest`].
@@ -209,9 +257,15 @@ impl Overlay {
 
     /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
-        self.figures.switched(settings);
+        let settled = self.is_settled();
+        self.figures.switched(settings, settled);
         self.measure_again();
         self.frozen = None;
+    }
+
+    /// Whether the figures are those of the current settings alone, and the draw was measured alone if possible.
+    fn is_settled(&self) -> bool {
+        self.figures.is_settled() && self.holds.is_done()
     }
 
     /// How the time of the last frames divides into parts, if the overlay showed that.
@@ -233,12 +287,11 @@ impl Overlay {
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
         self.next = now + EVERY;
-        // A client's kernel may fault at any time, and only the frame loop can handle that. So do not wait for clients' frames here.
-        if self.shown && !view.serves {
+        if self.is_on() && !view.serves {
             self.watch(view.engine, now)?;
-            if !view.engine.is_held() {
-                self.point(view)?;
-            }
+        }
+        if self.mode != OverlayMode::Off && !view.engine.is_held() {
+            self.point(view)?;
         }
         let mut draft = Draft {
             config: view.config.clone(),
@@ -344,21 +397,22 @@ impl Overlay {
     /// Adds the engine's new frames to the figures.
     fn collect(&mut self, engine: &Engine) {
         if let Some(watched) = engine.watched() {
-            let in_queue = engine.producer().profile().in_queue;
+            let profile = engine.producer().profile();
+            let in_queue = profile.in_queue;
+            self.figures.filled(profile.uses_cuda, engine.batch());
             self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
         }
     }
 
-    /// Finds the vertex under the pointer, if the pointer is on the picture.
+    /// Finds what is under the pointer, if the pointer is on the picture.
     fn point(&mut self, view: &mut View<'_>) -> Result<()> {
-        let has_panels = is_large(self.egui.content_rect().size());
-        let on_picture = has_panels && !self.egui.is_pointer_over_area();
-        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let size = (view.extent.width, view.extent.height);
+        // A client's mesh may lie anywhere.
+        let may_find = !view.serves || view.engine.image_in(view.extent).is_some();
+        let on_picture = may_find && !self.egui.is_pointer_over_area();
+        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let scale = self.egui.pixels_per_point();
-        let camera = view.engine.view().camera;
-        let ray = pointer.map(|at| camera.ray((at.x * scale, at.y * scale), size));
-        if view.engine.point(ray)? {
+        if view.engine.point(pointer.map(|at| (at.x * scale, at.y * scale)), size)? {
             self.figures.rest();
             self.measure_again();
         }
@@ -367,37 +421,47 @@ impl Overlay {
 
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
-        // A small window shows only the picture.
-        if self.shown && is_large(egui.content_rect().size()) {
+        let has_room = is_large(egui.content_rect().size());
+        if self.is_on() && has_room {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
             let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
-            lanes.show(egui, |ui| self.bottom(ui, view));
-            // This is not a panel, so that the pointer there still belongs to the picture.
-            let left = egui.layer_painter(egui::LayerId::background());
+            lanes.show(egui, |ui| self.bottom(ui, view, draft.parameters.paused));
+        }
+        // This is not a panel, so that the pointer there still belongs to the picture.
+        let paint = egui.layer_painter(egui::LayerId::background());
+        let picture = egui.available_rect();
+        if self.mode != OverlayMode::Off {
             if let Some((name, limits)) = view.engine.legend() {
-                graph::legend(&left, egui.available_rect(), draft.parameters.colormap, name, limits);
+                graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
             }
-            if let (Some(found), Some(at)) = (view.engine.found_vertex(), egui.pointer_latest_pos()) {
-                graph::vertex(&left, at, &found);
+            if let (Some(found), Some(at)) = (view.engine.under_pointer(), egui.pointer_latest_pos()) {
+                graph::found(&paint, at, &found);
             }
+        }
+        if self.is_on() && !has_room {
+            let words = format!("the panel needs {}x{}", SMALLEST.x, SMALLEST.y);
+            caption(&paint, picture.left_bottom() + vec2(8.0, -8.0), Align2::LEFT_BOTTOM, &words, None);
+        }
+        if self.records {
+            let red = Some(Color32::from_rgb(235, 60, 50));
+            caption(
+                &paint,
+                picture.left_top() + vec2(8.0, 8.0),
+                Align2::LEFT_TOP,
+                "recording: V ends it",
+                red,
+            );
         }
         if let Some(problem) = &self.problem {
             show_problem(egui, problem);
         }
-        if self.shown {
+        if self.mode != OverlayMode::Off {
             self.notices(egui);
         }
-        if self.shown && self.help {
-            egui::Window::new("keys")
-                .anchor(Align2::CENTER_CENTER, [0.0, 0.0])
-                .collapsible(false)
-                .resizable(false)
-                .show(egui, |ui| {
-                    let keys = egui::Label::new(RichText::new(keys::help()).monospace());
-                    ui.add(keys.wrap_mode(egui::TextWrapMode::Extend))
-                });
+        if self.help {
+            show_keys(egui);
         }
     }
 
@@ -416,19 +480,13 @@ impl Overlay {
             return;
         }
         let settings = settings(view.config, view.engine);
-        if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean())
-            && self.figures.is_settled()
-        {
+        if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean()) {
             let now = Cost { settings: settings.clone(), mean };
-            ui.label(RichText::new(change(before, &now)).color(ACCENT));
+            let settled = self.is_settled() && !view.engine.is_held();
+            ui.label(RichText::new(change(before, &now, settled)).color(ACCENT));
         }
-        graph::figures(ui, &self.figures, &settings[0]);
-        let cost = format!(
-            "this overlay takes {} of the CPU and {} of the GPU per frame. Tab hides it, F1 lists the keys.",
-            time(self.cost),
-            time(self.gpu_cost)
-        );
-        ui.label(RichText::new(cost).weak().small());
+        graph::figures(ui, &self.figures, &settings[0], self.cost);
+        ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
     }
 
     fn copy(&mut self, text: &str) {
@@ -444,19 +502,24 @@ impl Overlay {
         self.clipboard = made.ok();
     }
 
-    fn bottom(&mut self, ui: &mut Ui, view: &View<'_>) {
+    fn bottom(&mut self, ui: &mut Ui, view: &View<'_>, paused: bool) {
         let in_queue = view.engine.producer().profile().in_queue;
-        let current = view.engine.watched().and_then(lanes::Moment::of);
-        let moment = self.frozen.as_ref().or(current.as_ref());
-        let clicked = match moment {
-            Some(moment) => lanes::show(ui, moment, in_queue, self.frozen.is_some()),
+        let mut current = view.engine.watched().and_then(lanes::Moment::of);
+        // A pause freezes the lanes too.
+        if std::mem::replace(&mut self.paused, paused) != paused {
+            self.frozen = current.clone().filter(|_| paused);
+        }
+        let is_frozen = self.frozen.is_some();
+        let clicked = match self.frozen.as_mut().or(current.as_mut()) {
+            Some(moment) => lanes::show(ui, moment, in_queue, is_frozen),
+            None if view.serves => false,
             None => {
                 ui.label("no frame times yet, or a device without timestamps");
                 false
             }
         };
         if clicked {
-            self.frozen = if self.frozen.is_some() { None } else { current };
+            self.frozen = if is_frozen { None } else { current };
         }
         if let Ok(slots) = view.engine.slots_now() {
             ui.horizontal(|ui| {
@@ -479,6 +542,33 @@ impl Overlay {
             });
         });
     }
+}
+
+/// Shows what the mouse and the keys do.
+fn show_keys(egui: &Context) {
+    let room = egui.content_rect().size() - vec2(40.0, 70.0);
+    let list = egui::Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
+    list.collapsible(false).resizable(false).max_size(room).vscroll(true).show(egui, |ui| {
+        Table::new("keys").num_columns(2).show(ui, |ui| {
+            for (key, does) in keys::help() {
+                ui.label(RichText::new(key).monospace().strong());
+                ui.add(egui::Label::new(does).wrap());
+                ui.end_row();
+            }
+        });
+    });
+}
+
+/// Writes a line on the picture, after a `dot`.
+fn caption(paint: &Paint, at: Pos2, anchor: Align2, words: &str, dot: Option<Color32>) {
+    let text = paint.layout_no_wrap(words.to_owned(), FontId::proportional(12.0), Color32::from_gray(225));
+    let room = vec2(if dot.is_some() { 16.0 } else { 0.0 }, 0.0);
+    let rect = anchor.anchor_size(at, text.size() + room + vec2(12.0, 8.0));
+    paint.rect_filled(rect, 4.0, PAPER);
+    if let Some(dot) = dot {
+        paint.circle_filled(rect.left_center() + vec2(13.0, 0.0), 5.0, dot);
+    }
+    paint.galley(rect.min + room + vec2(6.0, 4.0), text, Color32::WHITE);
 }
 
 /// Shows a kernel's problem in full, at the bottom of the picture. Notices are at its top.
@@ -509,12 +599,16 @@ const SMOOTH: f64 = 0.02;
 const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
 const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
-const PAPER: Color32 = Color32::from_rgba_premultiplied(16, 18, 22, 225);
+const PAPER: Color32 = Color32::from_rgb(22, 24, 29);
 const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
 
 fn visuals() -> egui::Visuals {
-    let opaque = Color32::from_rgb(22, 24, 29);
-    egui::Visuals { panel_fill: PAPER, window_fill: opaque, ..egui::Visuals::dark() }
+    egui::Visuals {
+        panel_fill: PAPER,
+        window_fill: PAPER,
+        weak_text_color: Some(Color32::from_gray(125)),
+        ..egui::Visuals::dark()
+    }
 }
 
 /// The default fonts. The code font supplies glyphs that the first font lacks, such as an arrow.

@@ -1,19 +1,42 @@
 //! The panel for settings that can be changed during the run.
 
-use egui::{ComboBox, Grid as Table, Slider, Ui};
+use egui::{Button, ComboBox, Context, Grid as Table, Id, Slider, Ui};
 use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
 use crate::app::{Batching, Config, ProducerKind, Scene};
-use crate::cuda::KernelSource;
+use crate::cuda::{KernelSource, KernelValues};
 use crate::gallery;
 use crate::handoff::Handoff;
 use crate::render::{ColorMap, Samples, Style};
+use crate::vulkan::PresentMode;
 use crate::wave::Grid;
 
 /// The grid sizes to choose from: vertices per side.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+
+/// What each row of the panel sets.
+const MEANINGS: [(&str, &str); 12] = [
+    ("scene", "What is drawn: a field of vertices, or a plane with a texture."),
+    ("kernel", "What computes the field."),
+    ("producer", "What runs the kernel: CUDA, a Vulkan compute shader, or the CPU."),
+    ("hand-off", "How a frame gets from CUDA to Vulkan. The guide measures each."),
+    ("ring", "Slots for frames. While Vulkan draws one, CUDA fills the next. More slots delay the picture."),
+    (
+        "batch",
+        "Frames that CUDA fills at once. Longer batches switch less between the APIs, and delay the picture.",
+    ),
+    ("grid", "Vertices of the field, or texels of the texture."),
+    ("samples", "Samples per pixel: 4 for smooth edges, 1 for speed."),
+    (
+        "present",
+        "fifo waits for the display; mailbox shows the newest frame; immediate waits for nothing, and may tear.",
+    ),
+    ("style", "How the vertices are drawn."),
+    ("colours", "The colour map."),
+    ("speed", "Seconds of the field per second."),
+];
 
 /// Shows the panel. The user's changes go to `draft`.
 pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
@@ -28,96 +51,119 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
 /// What is drawn, and how it is filled and handed off.
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
-    row(ui, "scene", |ui| {
-        // The user's own kernel fits only one scene.
-        ui.add_enabled_ui(!config.has_own_kernel(), |ui| {
-            let before = config.scene;
-            let name = |scene: &Scene| (scene.name().to_owned(), None);
-            choose(ui, "scene", &mut config.scene, &[Scene::Field, Scene::Texture], name);
-            if config.scene != before {
-                (config.kernel, config.parameters) = Default::default();
-            }
-        });
+    let refusal = |config: Config| refusal(&config, view);
+    let own = config.has_own_kernel().then(|| "your own kernel fits only this scene".to_owned());
+    row(ui, "scene", own, |ui| {
+        let egui = ui.ctx().clone();
+        let describe = |&scene: &Scene| (scene.name().to_owned(), refusal(in_scene(&egui, config, scene)));
+        if let Some(scene) = choose(ui, "scene", &config.scene, &[Scene::Field, Scene::Texture], describe) {
+            leave_scene(&egui, config);
+            *config = in_scene(&egui, config, scene);
+        }
     });
     if config.scene == Scene::Field {
-        row(ui, "kernel", |ui| kernel(ui, config, view.own));
-    }
-    row(ui, "producer", |ui| {
-        let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
-        choose(ui, "producer", &mut config.producer, &all, |&producer| {
-            let cuda = producer == ProducerKind::Cuda;
-            (producer_name(producer).to_owned(), view.no_cuda.filter(|_| cuda).map(str::to_owned))
-        });
-    });
-    let uses_cuda = config.producer.may_use_cuda() && view.no_cuda.is_none();
-    row(ui, "hand-off", |ui| {
-        ui.add_enabled_ui(uses_cuda, |ui| {
-            let mut chosen = config.handoff;
-            choose(ui, "handoff", &mut chosen, &Handoff::ALL, |&handoff| {
-                (handoff.name().to_owned(), obstacle(handoff, view, config))
-            });
-            config.handoff = chosen;
-        });
-    });
-    row(ui, "ring", |ui| {
-        let used = view.engine.producer().profile().slots.len() as u32;
-        let fixed = uses_cuda && config.handoff.has_one_slot();
-        ui.add_enabled_ui(!fixed, |ui| {
-            let depth = config.ring.map_or(used, |ring| ring.depth() as u32);
-            if let Some(depth) = whole(ui, "ring", depth, MAX_DEPTH) {
-                config.ring = Ring::new(depth);
-                if let Batching::Fixed(frames) = config.batch {
-                    config.batch = Batching::Fixed(frames.min(depth));
-                }
-            }
-            let mut auto = config.ring.is_none();
-            if ui.checkbox(&mut auto, "auto").changed() {
-                config.ring = if auto { None } else { Ring::new(used) };
-            }
-        });
-    });
-    row(ui, "batch", |ui| {
-        ui.add_enabled_ui(uses_cuda && config.handoff == Handoff::Timeline, |ui| {
-            let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
-            let now = view.engine.batch() as u32;
-            let frames = match config.batch {
-                Batching::Fixed(frames) => frames,
-                Batching::Auto { .. } => now.min(most),
+        row(ui, "kernel", None, |ui| {
+            let (names, abouts): (Vec<_>, Vec<_>) = kernels(view.own).into_iter().unzip();
+            let with = |kernel: &Option<KernelSource>| Config {
+                kernel: kernel.clone(),
+                parameters: Default::default(),
+                ..config.clone()
             };
-            if let Some(frames) = whole(ui, "batch", frames, most) {
-                config.batch = Batching::Fixed(frames);
-            }
-            let mut auto = matches!(config.batch, Batching::Auto { .. });
-            if ui.checkbox(&mut auto, "auto").changed() {
-                config.batch = if auto { Batching::default() } else { Batching::Fixed(frames) };
+            let describe = |kernel: &Option<KernelSource>| {
+                (kernel_name(kernel.as_ref()).to_owned(), refusal(with(kernel)))
+            };
+            if let Some(kernel) = choose_about(ui, "kernel", &config.kernel, &names, &abouts, describe) {
+                *config = with(&kernel);
+                config.style = config.usual_style();
             }
         });
+    }
+    row(ui, "producer", None, |ui| {
+        let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
+        let describe = |&producer: &ProducerKind| {
+            let no_cuda = view.no_cuda.filter(|_| producer == ProducerKind::Cuda).map(str::to_owned);
+            let refusal = || refusal(Config { producer, ..config.clone() });
+            (producer_name(producer).to_owned(), no_cuda.or_else(refusal))
+        };
+        if let Some(producer) = choose(ui, "producer", &config.producer, &all, describe) {
+            config.producer = producer;
+        }
     });
-    row(ui, "grid", |ui| {
-        let square = |side| Grid { cols: side, rows: side };
-        let all = SIDES.map(square);
-        choose(ui, "grid", &mut config.grid, &all, |grid| (format!("{}x{}", grid.cols, grid.rows), None));
+    let no_cuda = match config.producer.may_use_cuda() {
+        true => view.no_cuda.map(str::to_owned),
+        false => Some(format!("no hand-off: {} fills the field", producer_name(config.producer))),
+    };
+    row(ui, "hand-off", no_cuda.clone(), |ui| {
+        let describe =
+            |&handoff: &Handoff| (handoff.name().to_owned(), refusal(Config { handoff, ..config.clone() }));
+        if let Some(handoff) = choose(ui, "handoff", &config.handoff, &Handoff::ALL, describe) {
+            config.handoff = handoff;
+        }
     });
-    row(ui, "samples", |ui| {
+    let fixed = no_cuda.is_none() && config.handoff.has_one_slot();
+    row(ui, "ring", fixed.then(|| format!("{} has one slot", config.handoff.name())), |ui| {
+        let used = view.engine.producer().profile().slots.len() as u32;
+        let depth = config.ring.map_or(used, |ring| ring.depth() as u32);
+        if let Some(depth) = whole(ui, "ring", depth, MAX_DEPTH) {
+            config.ring = Ring::new(depth);
+            if let Batching::Fixed(frames) = config.batch {
+                config.batch = Batching::Fixed(frames.min(depth));
+            }
+        }
+        let mut auto = config.ring.is_none();
+        if ui.checkbox(&mut auto, "auto").changed() {
+            config.ring = if auto { None } else { Ring::new(used) };
+        }
+    });
+    let other = (config.handoff != Handoff::Timeline).then(|| "only timeline fills batches".to_owned());
+    row(ui, "batch", no_cuda.or(other), |ui| {
+        let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
+        let now = view.engine.batch() as u32;
+        let frames = match config.batch {
+            Batching::Fixed(frames) => frames,
+            Batching::Auto { .. } => now.min(most),
+        };
+        if let Some(frames) = whole(ui, "batch", frames, most) {
+            config.batch = Batching::Fixed(frames);
+        }
+        let mut auto = matches!(config.batch, Batching::Auto { .. });
+        if ui.checkbox(&mut auto, "auto").changed() {
+            config.batch = if auto { Batching::default() } else { Batching::Fixed(frames) };
+        }
+    });
+    row(ui, "grid", None, |ui| {
+        let all = SIDES.map(|side| Grid { cols: side, rows: side });
+        let describe = |&grid: &Grid| {
+            (format!("{}x{}", grid.cols, grid.rows), refusal(Config { grid, ..config.clone() }))
+        };
+        if let Some(grid) = choose(ui, "grid", &config.grid, &all, describe) {
+            config.grid = grid;
+        }
+    });
+    row(ui, "samples", None, |ui| {
         let name = |samples: &Samples| (samples.count().to_string(), None);
-        choose(ui, "samples", &mut config.samples, &[Samples::One, Samples::Four], name);
+        if let Some(samples) = choose(ui, "samples", &config.samples, &[Samples::One, Samples::Four], name) {
+            config.samples = samples;
+        }
     });
 }
 
-/// The kernels of the gallery, and the user's own.
-fn kernel(ui: &mut Ui, config: &mut Config, own: Option<&KernelSource>) {
-    let chosen = kernel_name(config.kernel.as_ref()).to_owned();
-    let list = ComboBox::from_id_salt("kernel").selected_text(chosen.as_str()).width(150.0);
-    list.show_ui(ui, |ui| {
-        for (kernel, about) in kernels(own) {
-            let name = kernel_name(kernel.as_ref()).to_owned();
-            let is_chosen = name == chosen;
-            if ui.selectable_label(is_chosen, name).on_hover_text(about).clicked() && !is_chosen {
-                (config.kernel, config.parameters) = (kernel, Default::default());
-                config.style = config.usual_style();
-            }
-        }
-    });
+type Kept = (Option<KernelSource>, KernelValues);
+
+fn kept_for(scene: Scene) -> Id {
+    Id::new(("the kernel of a scene", scene))
+}
+
+/// Keeps the kernel and its parameters for when this scene comes back.
+fn leave_scene(egui: &Context, config: &Config) {
+    let kept: Kept = (config.kernel.clone(), config.parameters);
+    egui.data_mut(|data| data.insert_temp(kept_for(config.scene), kept));
+}
+
+/// The settings in another scene, with its last kernel.
+fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
+    let (kernel, parameters) = egui.data(|data| data.get_temp::<Kept>(kept_for(scene))).unwrap_or_default();
+    Config { scene, kernel, parameters, ..config.clone() }
 }
 
 /// The kernels to choose from, each with a description.
@@ -137,7 +183,7 @@ fn kernel_name(kernel: Option<&KernelSource>) -> &str {
 fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     let parameters = &view.engine.producer().profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
-        row(ui, &parameter.name, |ui| {
+        row(ui, &parameter.name, None, |ui| {
             ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
         });
     }
@@ -151,30 +197,43 @@ fn unit(unit: &str) -> String {
 /// How the field is shown.
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
-    row(ui, "present", |ui| {
-        let name = |mode: &crate::vulkan::PresentMode| (mode.name().to_owned(), None);
-        choose(ui, "present", &mut config.present, view.modes, name);
+    row(ui, "present", None, |ui| {
+        let name = |mode: &PresentMode| (mode.name().to_owned(), None);
+        if let Some(mode) = choose(ui, "present", &config.present, view.modes, name) {
+            config.present = mode;
+        }
     });
     if config.scene == Scene::Field && !view.serves {
-        row(ui, "style", |ui| {
+        row(ui, "style", None, |ui| {
             let all = [Style::Surface, Style::Wireframe, Style::Points];
-            choose(ui, "style", &mut config.style, &all, |style| (style.name().to_owned(), None));
+            let name = |style: &Style| (style.name().to_owned(), None);
+            if let Some(style) = choose(ui, "style", &config.style, &all, name) {
+                config.style = style;
+            }
         });
     }
-    row(ui, "colours", |ui| {
-        choose(ui, "colours", &mut parameters.colormap, &ColorMap::ALL, |map| (map.name().to_owned(), None));
+    let has_colors = !view.serves || view.engine.legend().is_some();
+    row(ui, "colours", (!has_colors).then(|| "the image has colours of its own".to_owned()), |ui| {
+        let name = |map: &ColorMap| (map.name().to_owned(), None);
+        if let Some(map) = choose(ui, "colours", &parameters.colormap, &ColorMap::ALL, name) {
+            parameters.colormap = map;
+        }
     });
     values(ui, view, &mut draft.values);
+    if view.still {
+        return;
+    }
     let parameters = &mut draft.parameters;
-    row(ui, "speed", |ui| {
-        ui.add(Slider::new(&mut parameters.speed, 0.0..=4.0).suffix("×"));
+    row(ui, "speed", None, |ui| {
+        ui.add(Slider::new(&mut parameters.speed, 0.0..=4.0).suffix("x"));
     });
-    row(ui, "", |ui| {
+    row(ui, "", None, |ui| {
         let words = if parameters.paused { "resume" } else { "pause" };
-        if ui.button(words).clicked() {
+        if ui.button(words).on_hover_text("Stops the field and the lanes, or lets them go on.").clicked() {
             parameters.paused = !parameters.paused;
         }
-        if ui.add_enabled(parameters.paused, egui::Button::new("step")).clicked() {
+        let step = ui.add_enabled(parameters.paused, egui::Button::new("step"));
+        if step.on_hover_text("One step of the field.").on_disabled_hover_text("pause first").clicked() {
             draft.step = true;
         }
         if !view.serves
@@ -185,9 +244,18 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-fn row(ui: &mut Ui, name: &str, content: impl FnOnce(&mut Ui)) {
-    ui.label(name);
-    ui.horizontal(content);
+/// A row of the panel. With an `obstacle`, it is grey, and a tooltip has the reason.
+fn row(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui)) {
+    let meaning = MEANINGS.iter().find(|(one, _)| *one == name);
+    let meaning =
+        meaning.map_or("A parameter of the kernel: its source says what it does.", |(_, meaning)| meaning);
+    let label = ui.label(name);
+    if !name.is_empty() {
+        label.on_hover_text(meaning);
+    }
+    let content = |ui: &mut Ui| ui.horizontal(content);
+    let content = ui.add_enabled_ui(obstacle.is_none(), content).response;
+    content.on_disabled_hover_text(obstacle.unwrap_or_default());
     ui.end_row();
 }
 
@@ -205,48 +273,60 @@ fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     (wanted != value).then_some(wanted)
 }
 
-/// A list to choose from. `describe` returns a name, and the reason if the entry cannot be chosen.
+/// A list to choose from. `describe` returns a name, and the reason if the entry cannot be chosen. Returns another choice.
 fn choose<T: Clone + PartialEq>(
     ui: &mut Ui,
     id: &str,
-    chosen: &mut T,
+    chosen: &T,
     all: &[T],
     describe: impl Fn(&T) -> (String, Option<String>),
-) {
-    ComboBox::from_id_salt(id).selected_text(describe(chosen).0).width(150.0).height(400.0).show_ui(
-        ui,
-        |ui| {
-            for one in all {
-                let (name, obstacle) = describe(one);
-                let is_chosen = one == chosen;
-                ui.add_enabled_ui(obstacle.is_none(), |ui| {
-                    let label = ui.selectable_label(is_chosen, name);
-                    if label.clicked() {
-                        *chosen = one.clone();
-                    }
-                    if let Some(obstacle) = obstacle {
-                        label.on_disabled_hover_text(obstacle);
-                    }
-                });
-            }
-        },
-    );
+) -> Option<T> {
+    choose_about(ui, id, chosen, all, &[], describe)
 }
 
-/// Why a hand-off cannot be chosen; `None` if it can.
-fn obstacle(handoff: Handoff, view: &View<'_>, config: &Config) -> Option<String> {
+/// [`choose`] with descriptions.
+fn choose_about<T: Clone + PartialEq>(
+    ui: &mut Ui,
+    id: &str,
+    chosen: &T,
+    all: &[T],
+    abouts: &[&str],
+    describe: impl Fn(&T) -> (String, Option<String>),
+) -> Option<T> {
+    let list = ComboBox::from_id_salt(id).selected_text(describe(chosen).0).width(150.0).height(400.0);
+    let clicked = list.show_ui(ui, |ui| {
+        let mut clicked = None;
+        for (index, one) in all.iter().enumerate() {
+            let (name, obstacle) = describe(one);
+            let enabled = one == chosen || obstacle.is_none();
+            let label = ui.add_enabled(enabled, Button::selectable(one == chosen, name));
+            if label.clicked() {
+                clicked = Some(one);
+            }
+            let label = label.on_disabled_hover_text(obstacle.unwrap_or_default());
+            if let Some(about) = abouts.get(index) {
+                label.on_hover_text(*about);
+            }
+        }
+        clicked
+    });
+    clicked.inner.flatten().filter(|one| *one != chosen).cloned()
+}
+
+/// Why these settings cannot be chosen; `None` if they can.
+fn refusal(config: &Config, view: &View<'_>) -> Option<String> {
     let device = view.engine.device();
-    if handoff != Handoff::Inline {
-        return None;
+    if config.handoff == Handoff::Inline && config.producer.may_use_cuda() && view.no_cuda.is_none() {
+        if config.has_own_kernel() && !config.risk_the_gpu {
+            return Some(crate::app::RISK.to_owned());
+        }
+        let (_, note) = config.handoff.on(device.info(), config.scene);
+        let closed = "this window was opened without inline: start with --handoff inline";
+        if let Some(obstacle) = note.or_else(|| (!device.is_inline()).then(|| closed.to_owned())) {
+            return Some(obstacle);
+        }
     }
-    if config.has_own_kernel() && !config.risk_the_gpu {
-        return Some(crate::app::RISK.to_owned());
-    }
-    let (_, note) = handoff.on(device.info(), config.scene);
-    note.or_else(|| {
-        (!device.is_inline())
-            .then(|| "this window was opened without inline: start with --handoff inline".to_owned())
-    })
+    config.check_on(view.choice, device).err().map(|error| error.to_string())
 }
 
 fn producer_name(producer: ProducerKind) -> &'static str {
@@ -261,9 +341,7 @@ fn producer_name(producer: ProducerKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use egui::{
-        CentralPanel, Context, Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2,
-    };
+    use egui::{CentralPanel, Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
 
     use super::*;
 
@@ -309,6 +387,21 @@ mod tests {
             let (pos, modifiers) = (self.at(right), Modifiers::NONE);
             Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers }
         }
+    }
+
+    /// Otherwise the swarm becomes a wave that is drawn as points.
+    #[test]
+    fn a_scene_that_comes_back_has_its_kernel() {
+        let egui = Context::default();
+        let swarm = gallery::named("swarm").unwrap().map(gallery::Entry::source);
+        let swarm = Config { kernel: swarm, style: Style::Points, ..Config::default() };
+        let parameters = swarm.kernel().parameters().unwrap().values(&[0.5, 0.1]);
+        let swarm = Config { parameters, ..swarm };
+        leave_scene(&egui, &swarm);
+        let texture = in_scene(&egui, &swarm, Scene::Texture);
+        assert_eq!((texture.scene, &texture.kernel), (Scene::Texture, &None));
+        leave_scene(&egui, &texture);
+        assert_eq!(in_scene(&egui, &texture, Scene::Field), swarm);
     }
 
     #[test]
