@@ -30,7 +30,7 @@ use stand_in::{ALL, Run, StandIn, each, run};
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::shared_ring::{Reader, Resource};
-use vulkan_cuda::{CudaAllocation, ImportedBuffer, SharedRing, Slot};
+use vulkan_cuda::{CudaAllocation, CudaBuffer, SharedRing, Slot};
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
 const RANGE: Range = Range { offset: 0, size: 4096 };
@@ -52,7 +52,7 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
 }
 
 /// Its range is its own.
-struct Part(ImportedBuffer);
+struct Part(CudaBuffer);
 
 // SAFETY: it owns the buffer, and no other part overlaps it.
 unsafe impl Slot for Part {
@@ -71,7 +71,7 @@ fn a_ring_hands_over_memory_of_cuda() {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 3 * RANGE.size).unwrap();
     let slot = |index| {
         let range = Range { offset: index * RANGE.size, ..RANGE };
-        ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE).map(Part)
+        CudaBuffer::new(&gpu.pair, &allocation, range, USAGE).map(Part)
     };
     let slots = (0..3).map(slot).collect::<vulkan_cuda::Result<_>>().unwrap();
     drop(allocation);
@@ -122,7 +122,7 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
     let all = allocation.size();
     let refused = |range, part: &str| {
-        let error = ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE).err();
+        let error = CudaBuffer::new(&gpu.pair, &allocation, range, USAGE).err();
         let text = error.unwrap_or_else(|| panic!("{range} was taken")).to_string();
         assert!(text.contains(part), "{text}");
     };
@@ -132,8 +132,8 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     refused(Range { offset: 1, size: 64 }, "VkMemoryRequirements::alignment");
     assert!(allocation.export(2).unwrap_err().to_string().contains("no chunk 2 in memory of 2"));
     // None of these refusals prevents a later import.
-    ImportedBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
-    let view = ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
+    CudaBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
+    let view = CudaBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
     assert_eq!((view.cuda(), view.size()), (Some(allocation.pointer()), RANGE.size));
     // The view keeps the allocation alive.
     assert_eq!(Arc::strong_count(&allocation), 2);
@@ -162,7 +162,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     stream.synchronize().unwrap();
     let bound = |range| {
         // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and used by nobody else.
-        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
+        unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
     };
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
         let view = match bound(range) {
@@ -194,7 +194,7 @@ fn a_refused_import_costs_every_later_one() {
     let size = allocation.size();
     let import = |fd: Fd| {
         // SAFETY: the descriptor is memory of this size, or the stand-in refuses it.
-        unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
+        unsafe { CudaBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
     };
     drop(import(allocation.export(0).unwrap()).unwrap());
     let file = Fd::from(OwnedFd::from(File::open("/dev/null").unwrap()));
@@ -241,7 +241,7 @@ fn one_import() {
     let import = || {
         let gpu = match_devices::open()?;
         let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
-        ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE)?;
+        CudaBuffer::new(&gpu.pair, &allocation, RANGE, USAGE)?;
         Ok(())
     };
     end(import());
@@ -256,7 +256,7 @@ fn one_sparse_import() {
         let all = Range { offset: 0, size: allocation.size() };
         let queue = (gpu.queue, gpu.family);
         // SAFETY: the device has the feature; the queue is idle, and nobody else uses it.
-        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
+        unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
         Ok(())
     };
     end(import());

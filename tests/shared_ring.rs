@@ -28,8 +28,8 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    BinarySignal, Error, MappedImage, Reader, SharedBinary, SharedBuffer, SharedRing, SharedTimeline, Slot,
-    VulkanTurn, share_image,
+    BinarySignal, Error, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline, Slot,
+    VulkanTurn,
 };
 
 const WORDS: usize = 256;
@@ -461,7 +461,7 @@ fn a_ring_gives_its_slots_back() {
 }
 
 /// An image that Vulkan has not released has no layout yet.
-struct Image(Arc<MappedImage>);
+struct Image(Arc<SharedImage>);
 
 // SAFETY: it owns the image, and shares it with nobody.
 unsafe impl Slot for Image {
@@ -485,7 +485,7 @@ fn what_is_no_ring_is_refused() {
     assert!(text.contains("slot 0 of a ring is of another device"), "{text}");
 
     let request = picture(vk::Format::R16G16B16A16_SFLOAT, 8, 8, 1).unwrap();
-    let image = || Image(share_image(pair, &request).unwrap());
+    let image = || Image(SharedImage::new(pair, &request).unwrap());
     let mut ring = SharedRing::new(pair, stream, vec![image(), image()], reader(family)).unwrap();
     let text = ring.write().err().expect("they were not released").to_string();
     assert!(text.contains("record_first_release"), "{text}");

@@ -3,7 +3,7 @@
 
 use std::os::fd::OwnedFd;
 
-use vulkan_cuda::ImportedBuffer;
+use vulkan_cuda::CudaBuffer;
 use vulkan_cuda::layout::Range;
 
 use super::Setup;
@@ -95,7 +95,7 @@ pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
 }
 
 /// One buffer over all chunks, with the usage of a slot.
-fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
+fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<CudaBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
     let chunks = chunks.into_iter().map(|(fd, size)| (fd.into(), size)).collect();
     let device = engine.device().clone();
@@ -103,5 +103,5 @@ fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
     let place = (queue.raw(), queue.family());
     // SAFETY: as the trial has shown, memory of this GPU and of these sizes; the device was made with `sparseBinding` where it has
     // that. The queue is this thread's, and everything submitted is done.
-    Ok(unsafe { ImportedBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
+    Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

@@ -87,7 +87,7 @@
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
-//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `imported_buffer`, `cuda_memory`,
+//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
 //! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`
 
 #![deny(missing_docs)]
@@ -98,6 +98,7 @@ pub mod allocation;
 pub mod binary;
 pub mod cuda;
 mod cuda_allocation;
+mod cuda_buffer;
 pub mod cuda_memory;
 mod error;
 mod export;
@@ -109,7 +110,6 @@ mod hand_over;
 pub mod handle;
 mod identity;
 pub mod image;
-mod imported_buffer;
 pub mod layout;
 mod ledger;
 pub mod memory;
@@ -132,13 +132,13 @@ mod vulkan_turn;
 pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
-pub use cuda_memory::{CudaAllocation, ImportedBuffer};
+pub use cuda_memory::{CudaAllocation, CudaBuffer};
 pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use exported_allocation::ExportedAllocation;
 pub use exported_image::{ExportedImage, ImageRequest};
 pub use format::{ArrayFormat, FORMATS, Numeric};
 pub use identity::{DeviceUuid, Luid};
-pub use image::{MappedImage, share_image};
+pub use image::SharedImage;
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use pair::{Mismatch, Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};

@@ -4,8 +4,8 @@
 use ash::vk;
 use cudarc::driver::sys;
 
-use crate::image::MappedImage;
-use crate::imported_buffer::ImportedBuffer;
+use crate::cuda_buffer::CudaBuffer;
+use crate::image::SharedImage;
 use crate::memory::SharedBuffer;
 use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
 
@@ -16,7 +16,7 @@ use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image}
 ///
 /// # Safety
 /// - [`Slot::resource`] must always return the same resource, which must live as long as the slot.
-/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`ImportedBuffer`]s, which
+/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`CudaBuffer`]s, which
 ///   may overlap, are none by themselves.
 ///
 /// # Examples
@@ -91,7 +91,7 @@ unsafe impl Slot for SharedBuffer {
     }
 }
 
-impl ImportedBuffer {
+impl CudaBuffer {
     /// Returns the buffer as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
         let bytes = self.cuda().map(|address| (address, self.size()));
@@ -99,7 +99,7 @@ impl ImportedBuffer {
     }
 }
 
-impl MappedImage {
+impl SharedImage {
     /// Returns the image as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
         Resource::Image { raw: self.exported().raw(), device: self.exported().vk.device().handle() }

@@ -250,7 +250,7 @@ impl SharedTimeline {
 /// let timeline = ExportedTimeline::new(&vk)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
-///     let wait = timeline.vulkan(1); // for vkQueueSubmit2
+///     let wait = timeline.submit_info(1); // for vkQueueSubmit2
 /// #   let _ = wait;
 /// }
 /// # let _ = handle;
@@ -287,7 +287,7 @@ impl ExportedTimeline {
     /// checks that the values rise. See the [example](ExportedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+    pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.0.info(value)
     }
 
