@@ -541,7 +541,8 @@ impl State {
                 self.drain()?;
                 self.engine.forget_recorded();
             }
-            match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
+            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done.
+            match unsafe { self.swapchain.acquire(self.engine.queue(), flight.acquired) }? {
                 Acquired::Image(image) => return Ok(Some(image)),
                 Acquired::NotReady if self.swapchain.is_stale() => {}
                 Acquired::NotReady => break,
