@@ -423,6 +423,30 @@ fn a_batch_may_fail() {
     bench.check(&[5, 6]);
 }
 
+/// What the wait is for: without it CUDA overwrites a slot before Vulkan has read it.
+#[test]
+fn without_free_a_frame_is_overwritten() {
+    let Some(mut bench) = Bench::new(1) else { return };
+    let gate = SharedTimeline::new(&bench.gpu.pair).unwrap();
+    // SAFETY: this test is about the content.
+    unsafe { bench.ring.leave_out_free() };
+    let first = bench.write(1);
+    let commands = recorded(&bench.seen, &first, 0);
+    // SAFETY: waits for the gate too, which is opened below.
+    unsafe {
+        first.submit(|wait, signal| {
+            bench.seen.submit(&bench.gpu, commands, &[wait, gate.vulkan_wait(1)], &[signal])
+        })
+    }
+    .unwrap()
+    .unwrap();
+    drop(bench.write(2));
+    bench.stream.synchronize().unwrap();
+    // SAFETY: nobody else signals the gate.
+    unsafe { gate.signal_from_host(1) }.unwrap();
+    bench.check(&[2]);
+}
+
 /// cudarc's own copies take a slot.
 #[test]
 fn a_slot_is_viewed_as_elements() {
@@ -598,6 +622,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_slot_may_be_drawn_again", ""),
         ("a_batch_waits_once", ""),
         ("a_batch_may_fail", ""),
+        ("without_free_a_frame_is_overwritten", ""),
         ("a_slot_is_viewed_as_elements", ""),
         ("a_ring_gives_its_slots_back", ""),
         ("what_is_no_ring_is_refused", ""),

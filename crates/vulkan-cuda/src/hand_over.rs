@@ -3,16 +3,17 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use ash::vk;
 
 use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::Ledger;
 use crate::pair::Pair;
-use crate::slot::Reader;
+use crate::slot::{Reader, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Dropped when the GPU has finished. Leaked if it has not, because it may still use them.
 pub(crate) struct Parts<S, C: Stream> {
-    owned: ManuallyDrop<Owned<S, C>>,
+    pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// CUDA may have the slots: images must be released to it first.
     pub(crate) released: AtomicBool,
@@ -43,20 +44,6 @@ pub(crate) struct Owned<S, C> {
     pub(crate) pair: Pair,
 }
 
-impl<S, C: Stream> Deref for Parts<S, C> {
-    type Target = Owned<S, C>;
-
-    fn deref(&self) -> &Owned<S, C> {
-        &self.owned
-    }
-}
-
-impl<S, C: Stream> DerefMut for Parts<S, C> {
-    fn deref_mut(&mut self) -> &mut Owned<S, C> {
-        &mut self.owned
-    }
-}
-
 impl<S, C: Stream> Parts<S, C> {
     pub(crate) fn new(owned: Owned<S, C>, released: bool) -> Self {
         let ledger = Mutex::new(Ledger::new(owned.slots.len()));
@@ -73,15 +60,26 @@ impl<S, C: Stream> Parts<S, C> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// # Safety
+    /// As for [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
+    pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer)
+    where
+        S: Slot,
+    {
+        let (device, reader) = (self.owned.pair.vk().device(), self.owned.reader);
+        // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
+        unsafe { slot.resource().record(device, commands, reader, transfer) };
+    }
+
     /// CUDA's stream signals that everything on it so far is done. Returns the value. `guarded`: the signal overtakes
     /// nothing.
     pub(crate) fn signal_ready(&self, guarded: bool) -> Result<u64> {
-        let (ready, value) = (&self.ready, self.ready.promised() + 1);
+        let (ready, value) = (&self.owned.ready, self.owned.ready.promised() + 1);
         // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
         unsafe {
             match guarded {
-                true => ready.cuda_signal(&self.stream, value),
-                false => ready.cuda_signal_after_kernels(&self.stream, value),
+                true => ready.cuda_signal(&self.owned.stream, value),
+                false => ready.cuda_signal_after_kernels(&self.owned.stream, value),
             }
         }?;
         Ok(value)
@@ -89,12 +87,13 @@ impl<S, C: Stream> Parts<S, C> {
 
     /// Looks for a fault of CUDA. After one, Vulkan's waits are ended.
     pub(crate) fn check(&self) -> Result<()> {
-        let cuda = self.pair.cuda();
+        let cuda = self.owned.pair.cuda();
         // SAFETY: a live stream of this context.
-        let answer = cuda.bind().and_then(|()| match unsafe { api::cuStreamQuery(self.stream.raw()) } {
-            api::Code::NOT_READY => Ok(()),
-            code => cuda.check("cuStreamQuery", code),
-        });
+        let answer =
+            cuda.bind().and_then(|()| match unsafe { api::cuStreamQuery(self.owned.stream.raw()) } {
+                api::Code::NOT_READY => Ok(()),
+                code => cuda.check("cuStreamQuery", code),
+            });
         if cuda.has_faulted() {
             // SAFETY: after a fault a context executes nothing more.
             unsafe { self.abort() }?;
@@ -108,7 +107,7 @@ impl<S, C: Stream> Parts<S, C> {
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
-        unsafe { self.ready.signal_from_host(self.ready.promised()) }
+        unsafe { self.owned.ready.signal_from_host(self.owned.ready.promised()) }
     }
 
     /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
@@ -120,7 +119,7 @@ impl<S, C: Stream> Parts<S, C> {
             return Ok(());
         }
         let begin = Instant::now();
-        let cuda = self.pair.cuda();
+        let cuda = self.owned.pair.cuda();
         // An error is not this function's: it only matters whether CUDA still runs.
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {
@@ -135,8 +134,9 @@ impl<S, C: Stream> Parts<S, C> {
         let submitted = self.ledger().submitted;
         loop {
             let slice = LOOK.min(limit.saturating_sub(begin.elapsed()));
-            if self.free.wait_from_host(submitted, slice)?
-                && (cuda.has_faulted() || self.ready.wait_from_host(self.ready.promised(), slice)?)
+            if self.owned.free.wait_from_host(submitted, slice)?
+                && (cuda.has_faulted()
+                    || self.owned.ready.wait_from_host(self.owned.ready.promised(), slice)?)
             {
                 let mut ledger = self.ledger();
                 // Another thread may have submitted a turn meanwhile.
@@ -152,11 +152,11 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     pub(crate) fn progress(&self) -> Result<Progress> {
-        let (ready, free) = (self.ready.value()?, self.free.value()?);
+        let (ready, free) = (self.owned.ready.value()?, self.owned.free.value()?);
         let ledger = self.ledger();
         Ok(Progress {
             ready,
-            promised: self.ready.promised(),
+            promised: self.owned.ready.promised(),
             free,
             awaited: ledger.awaited(ready),
             submitted: ledger.submitted,

@@ -65,8 +65,8 @@
 //! # Your own device
 //!
 //! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano. [`Cuda::from_cudarc`] and [`Cuda::from_raw`] adopt a context.
-//! This crate never destroys what it adopts. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
-//! barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
+//! This crate never destroys what it adopts. Create the instance with `apiVersion` 1.2 or later, and the device with
+//! [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
 //!
 //! # Who keeps what alive
 //!

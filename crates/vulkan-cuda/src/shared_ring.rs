@@ -98,6 +98,7 @@ pub use crate::hand_over::Progress;
 use crate::hand_over::{Owned, Parts};
 use crate::pair::Pair;
 use crate::ring::MAX_DEPTH;
+use crate::slot::Transfer;
 pub use crate::slot::{Reader, Resource, Slot};
 use crate::timeline::SharedTimeline;
 pub use crate::view::SlotView;
@@ -148,7 +149,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
 
     /// Returns the slots. Index them with [`VulkanTurn::index`].
     pub fn slots(&self) -> &[S] {
-        &self.parts.slots
+        &self.parts.owned.slots
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
@@ -219,8 +220,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.ledger().begins();
         if value > 0 {
             // SAFETY: the parts live until the stream has passed this.
-            unsafe { self.parts.free.cuda_wait(&self.parts.stream, value) }?;
-            self.parts.ledger().waits(value, self.parts.ready.promised());
+            unsafe { self.parts.owned.free.cuda_wait(&self.parts.owned.stream, value) }?;
+            self.parts.ledger().waits(value, self.parts.owned.ready.promised());
         }
         Ok(true)
     }
@@ -233,10 +234,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
     /// - CUDA must not have written any slot yet, and must write none before the commands are done.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
-        for slot in self.slots() {
-            let device = self.parts.pair.vk().device();
-            // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `new`).
-            unsafe { slot.resource().record_first_release(device, commands, self.parts.reader) };
+        let images = self.slots().iter().filter(|slot| matches!(slot.resource(), Resource::Image { .. }));
+        for image in images {
+            for half in [Transfer::Layout, Transfer::Release] {
+                // SAFETY: the caller's promise.
+                unsafe { self.parts.record(image, commands, half) };
+            }
         }
         self.parts.released.store(true, Ordering::Relaxed);
     }
@@ -256,10 +259,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
-        let (resource, parts) = (self.resource(slot)?, &self.parts);
-        // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `new`).
-        unsafe { resource.record_acquire(parts.pair.vk().device(), commands, parts.reader) };
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
     /// Records the barrier with which Vulkan gives a slot back ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
@@ -272,16 +273,18 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_release(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
-        let (resource, parts) = (self.resource(slot)?, &self.parts);
-        // SAFETY: as in `record_acquire`.
-        unsafe { resource.record_release(parts.pair.vk().device(), commands, parts.reader) };
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { self.record(slot, commands, Transfer::Release) }
     }
 
-    fn resource(&self, slot: usize) -> Result<Resource> {
+    /// # Safety
+    /// As for [`SharedRing::record_acquire`].
+    unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer, transfer: Transfer) -> Result<()> {
         let depth = self.slots().len();
         let none = || Error::Rule(format!("a ring of {depth} has no slot {slot}"));
-        Ok(self.slots().get(slot).ok_or_else(none)?.resource())
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slots().get(slot).ok_or_else(none)?, commands, transfer) };
+        Ok(())
     }
 
     /// Looks whether CUDA has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has faulted,
@@ -333,7 +336,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
                 "the slots of a ring are in use: submit or drop the turns of frames {held:?} first"
             ))
         })?;
-        Ok(std::mem::take(&mut parts.slots))
+        Ok(std::mem::take(&mut parts.owned.slots))
     }
 
     /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals
@@ -390,7 +393,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
 
     /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
     pub fn stream(&self) -> &C {
-        &self.ring.parts.stream
+        &self.ring.parts.owned.stream
     }
 
     /// Returns the slot's elements, for cudarc's launches and copies.

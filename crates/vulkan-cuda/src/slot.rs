@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use crate::cuda_buffer::CudaBuffer;
 use crate::image::SharedImage;
 use crate::memory::SharedBuffer;
-use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
+use crate::ownership::{SHARED_LAYOUT, whole_image};
 
 /// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
 ///
@@ -129,106 +129,74 @@ impl Resource {
         }
     }
 
+    /// Records a transfer with `vkCmdPipelineBarrier`.
+    ///
     /// # Safety
     /// `commands` is being recorded, outside a render pass, for a queue of the family. The resource is of `device`.
-    pub(crate) unsafe fn record_acquire(
+    pub(crate) unsafe fn record(
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        reader: Reader,
+        Reader { family, stage, access }: Reader,
+        transfer: Transfer,
     ) {
-        let barrier = Owner::External.acquire(vk::Buffer::null(), reader.family, reader.access());
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reader.stage, reader.stage) }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`].
-    pub(crate) unsafe fn record_release(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        reader: Reader,
-    ) {
-        let barrier = Owner::External.release(vk::Buffer::null(), reader.family, reader.access());
-        let behind = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reader.stage, behind) }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`]. Also, the resource was not used before.
-    pub(crate) unsafe fn record_first_release(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        reader: Reader,
-    ) {
-        let Self::Image { raw: image, .. } = self else { return };
-        let (all, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
-        for barrier in first_release(image, reader.family) {
-            let older = vk::ImageMemoryBarrier::default()
-                .image(image)
-                .subresource_range(barrier.subresource_range)
-                .old_layout(barrier.old_layout)
-                .new_layout(barrier.new_layout)
-                .src_queue_family_index(barrier.src_queue_family_index)
-                .dst_queue_family_index(barrier.dst_queue_family_index);
-            // SAFETY: the caller's promise.
-            unsafe { device.cmd_pipeline_barrier(commands, all, all, none, &[], &[], &[older]) };
-        }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`].
-    unsafe fn record(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        barrier: &vk::BufferMemoryBarrier2<'_>,
-        from: vk::PipelineStageFlags,
-        to: vk::PipelineStageFlags,
-    ) {
-        // Both forms have the same low 32 bits, and these flags came from the older form.
-        let older = |access: vk::AccessFlags2| vk::AccessFlags::from_raw(access.as_raw() as u32);
-        let (src, dst) = (older(barrier.src_access_mask), older(barrier.dst_access_mask));
-        let (src_family, dst_family) = (barrier.src_queue_family_index, barrier.dst_queue_family_index);
-        let none = vk::DependencyFlags::empty();
-        match self {
-            Self::Buffer { raw: buffer, .. } => {
-                let barrier = vk::BufferMemoryBarrier::default()
-                    .buffer(buffer)
+        use vk::{AccessFlags as Access, PipelineStageFlags as Stage};
+        let (ignored, external) = (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_EXTERNAL);
+        let (layout, families, accesses, stages) = match transfer {
+            Transfer::Layout => {
+                let all = Stage::ALL_COMMANDS;
+                (
+                    vk::ImageLayout::UNDEFINED,
+                    (ignored, ignored),
+                    (Access::empty(), Access::empty()),
+                    (all, all),
+                )
+            }
+            Transfer::Acquire => {
+                (SHARED_LAYOUT, (external, family), (Access::empty(), access), (stage, stage))
+            }
+            Transfer::Release => {
+                (SHARED_LAYOUT, (family, external), (access, Access::empty()), (stage, Stage::BOTTOM_OF_PIPE))
+            }
+        };
+        let buffers = match self {
+            Self::Buffer { raw, .. } => Some(
+                vk::BufferMemoryBarrier::default()
+                    .buffer(raw)
                     .size(vk::WHOLE_SIZE)
-                    .src_access_mask(src)
-                    .dst_access_mask(dst)
-                    .src_queue_family_index(src_family)
-                    .dst_queue_family_index(dst_family);
-                // SAFETY: the caller's promise.
-                unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &[barrier], &[]) };
-            }
-            Self::Image { raw: image, .. } => {
-                let barrier = vk::ImageMemoryBarrier::default()
-                    .image(image)
+                    .src_access_mask(accesses.0)
+                    .dst_access_mask(accesses.1)
+                    .src_queue_family_index(families.0)
+                    .dst_queue_family_index(families.1),
+            ),
+            Self::Image { .. } => None,
+        };
+        let images = match self {
+            Self::Image { raw, .. } => Some(
+                vk::ImageMemoryBarrier::default()
+                    .image(raw)
                     .subresource_range(whole_image())
-                    .old_layout(SHARED_LAYOUT)
+                    .old_layout(layout)
                     .new_layout(SHARED_LAYOUT)
-                    .src_access_mask(src)
-                    .dst_access_mask(dst)
-                    .src_queue_family_index(src_family)
-                    .dst_queue_family_index(dst_family);
-                // SAFETY: the caller's promise.
-                unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &[], &[barrier]) };
-            }
-        }
+                    .src_access_mask(accesses.0)
+                    .dst_access_mask(accesses.1)
+                    .src_queue_family_index(families.0)
+                    .dst_queue_family_index(families.1),
+            ),
+            Self::Buffer { .. } => None,
+        };
+        let (flags, from, to) = (vk::DependencyFlags::empty(), stages.0, stages.1);
+        let (buffers, images) = (buffers.as_slice(), images.as_slice());
+        // SAFETY: the caller's promise.
+        unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], buffers, images) };
     }
 }
 
-impl Reader {
-    /// Returns the stages and the access in the newer flags. Their low bits are the older flags.
-    fn access(self) -> Access {
-        Access {
-            stage: vk::PipelineStageFlags2::from_raw(self.stage.as_raw().into()),
-            access: vk::AccessFlags2::from_raw(self.access.as_raw().into()),
-        }
-    }
+/// The barriers of [`crate::ownership`].
+#[derive(Clone, Copy)]
+pub(crate) enum Transfer {
+    /// The first half of [`crate::ownership::first_release`], which gives an image its layout.
+    Layout,
+    Acquire,
+    Release,
 }

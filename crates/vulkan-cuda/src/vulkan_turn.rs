@@ -8,7 +8,7 @@ use cudarc::driver::CudaStream;
 use crate::cuda::Stream;
 use crate::hand_over::Parts;
 use crate::ledger::value;
-use crate::slot::Slot;
+use crate::slot::{Slot, Transfer};
 use crate::{Error, Result};
 
 /// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines alive,
@@ -47,12 +47,12 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 
     /// Returns the slot.
     pub fn slot(&self) -> &S {
-        &self.parts.slots[self.index()]
+        &self.parts.owned.slots[self.index()]
     }
 
     /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
     pub fn index(&self) -> usize {
-        (self.frame % self.parts.slots.len() as u64) as usize
+        (self.frame % self.parts.owned.slots.len() as u64) as usize
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan gives
@@ -65,12 +65,11 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///
     /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
-        let (resource, device) = (self.slot().resource(), self.parts.pair.vk().device());
-        // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
-        unsafe { resource.record_acquire(device, commands, self.parts.reader) };
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
         let done = read(self.slot());
-        // SAFETY: as above.
-        unsafe { resource.record_release(device, commands, self.parts.reader) };
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
         done
     }
 
@@ -78,7 +77,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// one orders the acquire ([`crate::ownership`]). You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        self.parts.ready.vulkan_wait(self.ready)
+        self.parts.owned.ready.vulkan_wait(self.ready)
     }
 
     /// Calls `submit`, which submits the work that reads the slot. Its arguments are one wait and one signal for that
@@ -144,7 +143,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        let signal = parts.free.vulkan_signal(value(frame))?;
+        let signal = parts.owned.free.vulkan_signal(value(frame))?;
         let done = submit(self.wait_info(), signal);
         if done.is_ok() {
             parts.ledger().submitted(frame);
