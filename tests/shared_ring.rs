@@ -3,7 +3,7 @@
 //!
 //! Two of the twelve do not compile: one buffer as two slots ([`vulkan_cuda::Slot`]), and a turn that is submitted twice
 //! ([`vulkan_cuda::VulkanTurn::submit`]). A third has no words in this interface: no turn takes a ring, so none can be
-//! given to another one. A stream that captures is refused in `interop_semaphores.rs`.
+//! given to another one.
 
 // The tests use the example's code, but do not run the example.
 #![allow(dead_code, clippy::duplicate_mod)]
@@ -280,6 +280,25 @@ fn a_slow_reader_stops_nobody() {
         bench.read(read, place);
     }
     bench.check(&[1, 7, 7, 7]);
+}
+
+/// A signal in a graph would come when the graph is launched, once or often. So the frame is refused, and the ring goes on.
+#[test]
+fn a_captured_stream_is_refused() {
+    let Some(mut bench) = Bench::new(2) else { return };
+    let write = bench.ring.write().unwrap().unwrap();
+    bench.stream.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED).unwrap();
+    let text = write.finish().err().expect("it is captured").to_string();
+    assert!(text.contains("is being captured"), "{text}");
+    let mut graph = std::ptr::null_mut();
+    // SAFETY: the stream is being captured.
+    unsafe { sys::cuStreamEndCapture(bench.stream.cu_stream(), &mut graph) }.result().unwrap();
+    for value in 1..4 {
+        let read = bench.write(value);
+        assert_eq!(read.frame(), u64::from(value) - 1, "the refused frame never began");
+        bench.read(read, u64::from(value) - 1);
+    }
+    bench.check(&[1, 2, 3]);
 }
 
 /// A turn that is kept holds its slot. The ring says "not yet", and does not wait.
@@ -622,6 +641,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_slot_may_be_drawn_again", ""),
         ("a_batch_waits_once", ""),
         ("a_batch_may_fail", ""),
+        ("a_captured_stream_is_refused", ""),
         ("without_free_a_frame_is_overwritten", ""),
         ("a_slot_is_viewed_as_elements", ""),
         ("a_ring_gives_its_slots_back", ""),

@@ -105,17 +105,12 @@ impl Ledger {
 
     /// Notes that CUDA has enqueued the next frame's signal, so the frame goes to Vulkan. Returns its number.
     pub(crate) fn hand_over(&mut self) -> u64 {
-        let frame = self.lose();
+        let frame = self.frame;
         let slot = self.slot(frame);
+        self.frame += 1;
         self.slots[slot].held = Some(frame);
         self.unfinished = false;
         frame
-    }
-
-    /// Notes that the next frame's signal failed. Its number is used up.
-    pub(crate) fn lose(&mut self) -> u64 {
-        self.frame += 1;
-        self.frame - 1
     }
 
     /// Notes that a frame is about to be submitted. Returns the last one that was, if this is no later one: the value

@@ -305,8 +305,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.progress()
     }
 
-    /// Blocks the CPU until the GPU has done everything that it was given: all that is on the stream, and all turns that
-    /// were submitted. Turns that you still hold do not matter.
+    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted. Turns
+    /// that you still hold do not matter.
     ///
     /// # Errors
     /// Fails if that takes longer than `limit`, with [`SharedRing::progress`] in the text, and as [`SharedRing::check`]
@@ -323,7 +323,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size.
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that were
+    /// not taken from [`SharedRing::next_read`] are given up.
     ///
     /// # Errors
     /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
@@ -409,7 +410,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
-    /// Fails if CUDA reports an error. The frame is then lost, and the next write takes the next slot.
+    /// Fails if CUDA reports an error, or if the stream is being captured into a graph. The frame then never began.
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn finish(self) -> Result<VulkanTurn<S, C>> {
@@ -428,13 +429,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
 
     fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
         let parts = &self.ring.parts;
-        match parts.signal_ready(guarded) {
-            Ok(ready) => Ok(VulkanTurn::new(parts, ready)),
-            Err(error) => {
-                parts.ledger().lose();
-                Err(error)
-            }
-        }
+        let ready = parts.signal_ready(guarded)?;
+        Ok(VulkanTurn::new(parts, ready))
     }
 }
 

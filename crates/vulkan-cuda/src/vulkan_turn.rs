@@ -92,7 +92,8 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
     ///   error or panics, it must have made none.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
-    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family).
+    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one after
+    ///   the other: no two threads may submit at once.
     /// - If the turn is dropped instead, no submission may read the slot any more.
     ///
     /// # Examples

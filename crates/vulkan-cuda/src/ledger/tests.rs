@@ -108,8 +108,6 @@ impl State {
                     let mut dropped = written.clone();
                     dropped.failures -= 1;
                     dropped.write(None);
-                    next.push(dropped.clone());
-                    dropped.ledger.lose();
                     next.push(dropped);
                 }
                 written.write(Some(written.ledger.frame));
