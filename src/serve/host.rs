@@ -347,7 +347,9 @@ impl Companion for Host {
     }
 
     fn shown_client(&self) -> Option<&str> {
-        self.exchange.has_ring().then_some(&self.exchange.ring_of)
+        // Without its process, which is for messages.
+        let (name, _) = self.exchange.ring_of.rsplit_once(" (process ")?;
+        self.exchange.has_ring().then_some(name)
     }
 
     fn is_still(&self) -> bool {

@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use cudarc::driver::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
 use super::api::{self, Code};
@@ -193,9 +194,13 @@ fn version_words(version: i32) -> String {
 
 /// Turns a result into an error that names the call and the device.
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
-    if code == Code::SUCCESS {
-        return Ok(());
+    match code {
+        Code::SUCCESS => Ok(()),
+        code => Err(failure(call, device, code)),
     }
+}
+
+fn failure(call: &'static str, device: &str, code: Code) -> Error {
     let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
         let mut text = std::ptr::null();
         // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
@@ -206,13 +211,30 @@ pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> 
             false => "unknown".into(),
         }
     };
-    Err(Error::Cuda {
+    Error::Cuda {
         call,
         device: device.to_owned(),
         code: code.0,
         name: text(api::cuGetErrorName),
         text: text(api::cuGetErrorString),
-    })
+    }
+}
+
+impl Error {
+    /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
+    /// (cudarc itself prints only the code.)
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(stream: &cudarc::driver::CudaStream, cuda: &vulkan_cuda::Cuda) -> vulkan_cuda::Result<()> {
+    /// let failed = |error| vulkan_cuda::Error::from_cudarc("cuStreamSynchronize", &cuda.info().name, error);
+    /// stream.synchronize().map_err(failed)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
+        failure(call, device, Code(error.0 as u32))
+    }
 }
 
 #[cfg(test)]
