@@ -68,10 +68,7 @@ impl Driver {
             });
         }
         // SAFETY: the library is present, checked above.
-        unsafe { api::look_up() }.map_err(|name| Error::Driver {
-            reason: format!("it lacks {name}"),
-            hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
-        })?;
+        unsafe { api::look_up() }?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
         check("cuInit", before, unsafe { api::cuInit(0) })?;
@@ -171,20 +168,6 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
 /// Returns what the driver wrote, if the call succeeded.
 fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
-}
-
-/// Checks that the driver has these functions, which only some programs need.
-///
-/// # Errors
-/// Names the first function that the driver lacks, and `since`, the version that introduced it.
-#[doc(hidden)]
-pub fn require(names: &[&str], since: &str) -> Result<()> {
-    match names.iter().find(|name| !api::has(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
-        }
-    }
 }
 
 fn version_words(version: i32) -> String {
