@@ -5,12 +5,12 @@
 // the same in every frame, in every order, on every GPU. A particle's position
 // depends only on them and on the time. wave.cu explains the signature.
 //
-//!PARAM ring float 0 1 0.65
+//!PARAM radius float 0 1 0.65
 //!PARAM tube float 0 0.6 0.28
 
-// The swarm fills a ring. ring: its radius to the middle of the tube. tube: the tube's radius.
+// The swarm fills a ring. radius: to the middle of its tube. tube: the radius of the tube.
 struct Parameters {
-    float ring, tube;
+    float radius, tube;
 };
 
 constexpr float TAU = 6.2831853f;
@@ -64,6 +64,6 @@ extern "C" __global__ void swarm(float4 *vertices, unsigned cols, unsigned rows,
     circle(along, &s, &co);
     circle(around, &up, &out);
     float away = parameters.tube * radius;
-    float from_middle = parameters.ring + away * out;
+    float from_middle = parameters.radius + away * out;
     vertices[i] = make_float4(from_middle * co, away * up, from_middle * s, 1.0f - 0.8f * radius);
 }

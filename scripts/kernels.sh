@@ -122,7 +122,7 @@ check_assemble() {
     for file in "${sources[@]}"; do
         assemble "kernels/$file.ptx" "${archs[@]}"
     done
-    for file in kernels/stamp.ptx kernels/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
+    for file in kernels/stamp.ptx kernels/test/{flat,colour,level,prints,bounded,trap,illegal,spin,answer,late}.ptx \
         crates/vulkan-cuda/examples/fill/fill.ptx; do
         assemble "$file" "${test_archs[@]}"
     done

@@ -39,7 +39,7 @@ component_step() {
 
 # If all tools are there, a test that skips itself because of a missing tool has failed.
 tools() {
-    if ! has_all essentials x11_window test_tools; then
+    if ! has_all "${tables[@]}"; then
         skip 'what needs a missing tool' "${debian[*]}"
     elif [[ -z ${PTXAS:-} ]] && ! scripts/kernels.sh tools; then
         skip 'what needs a missing tool' 'ptxas, which could not be fetched'
@@ -61,7 +61,7 @@ known_programs() {
             xargs dpkg -L | grep -E '^(/usr)?/s?bin/.'
         # `has_pip` looks for python3, and `can_link` for cc, which starts as and ld. awk belongs to no package.
         for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk \
-            $({ essentials; x11_window; test_tools; } | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
+            $(for name in "${tables[@]}"; do "$name"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
             command -v "$name" || true
         done
     } | while read -r path; do ln -sf "$path" "$1"; done
@@ -106,14 +106,15 @@ count() {
 
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
-setup essentials x11_window test_tools
+tables=(essentials x11_window test_tools python_tools)
+setup "${tables[@]}"
 fetch_swiftshader
 # A program that a test or a script starts and that no table names is then missing here, as it is on a fresh machine.
 if [[ ${CI:-} == true ]] && has_program dpkg-query; then
     known_programs "$root/target/programs"
     export PATH=$root/target/programs
 fi
-first_build debug/wavefield 15 '5 GB'
+if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 34 '5 GB'; fi
 tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings

@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
@@ -13,7 +15,7 @@ pub fn line(text: Arguments<'_>) {
     if SPARED.load(Ordering::Relaxed) {
         return note(text);
     }
-    match writeln!(std::io::stdout().lock(), "{text}") {
+    match Output.write_all(format!("{text}\n").as_bytes()) {
         Ok(()) => {}
         // The reader wants no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
@@ -24,6 +26,51 @@ pub fn line(text: Arguments<'_>) {
             }
         }
     }
+}
+
+/// The process's first standard output, after [`keep_output`].
+static KEPT: OnceLock<File> = OnceLock::new();
+
+/// Standard output, for this program's results.
+pub(crate) struct Output;
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match KEPT.get() {
+            Some(mut kept) => kept.write(bytes),
+            None => io::stdout().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
+/// Keeps standard output for the results of this program. What others in the process write there from now on, such as
+/// CUDA's driver for the `printf` of a client's kernel, goes to standard error.
+///
+/// # Errors
+/// No descriptor is left.
+#[cfg(unix)]
+pub fn keep_output() -> io::Result<()> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let kept = io::stdout().as_fd().try_clone_to_owned()?;
+    // SAFETY: changes which file the number 1 stands for, and nothing owns that number. Both are open: the standard library
+    // opens what was closed at the start.
+    match unsafe { libc::dup2(io::stderr().as_raw_fd(), io::stdout().as_raw_fd()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => {
+            let _ = KEPT.set(kept.into());
+            Ok(())
+        }
+    }
+}
+
+/// The open file of [`Output`], if it is not the process's standard output.
+#[cfg(unix)]
+pub(crate) fn kept_output() -> Option<&'static File> {
+    KEPT.get()
 }
 
 /// Prints a note or an error to standard error.

@@ -61,7 +61,7 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 /// Writes the output of `fill` to `path`.
 ///
 /// A file is first written next to its place and renamed once it is complete and on the disk. After a failure the old
-/// file is unchanged. The new file has the old one's mode, and its owner and group if this user may set them. Links are
+/// file is unchanged. The new file has the old one's mode and ACL, and its owner and group if this user may set them. Links are
 /// followed. Anything else than a file is written directly; `-` is standard output.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
     let written = fill(&mut whole).and_then(|()| match Place::of(path)? {
-        Place::Output => send(io::stdout().lock(), &whole),
+        Place::Output => send(report::Output, &whole),
         #[cfg(unix)]
         Place::Error => send(io::stderr().lock(), &whole),
         Place::Straight(path) => send(open_straight(&path)?, &whole),
@@ -100,7 +100,7 @@ impl Growing {
     pub(crate) fn begin(path: &Path) -> Result<Self> {
         let target = Place::of(path).and_then(|place| {
             Ok(match place {
-                Place::Output => Target::Stream(Box::new(io::stdout())),
+                Place::Output => Target::Stream(Box::new(report::Output)),
                 #[cfg(unix)]
                 Place::Error => Target::Stream(Box::new(io::stderr())),
                 Place::Straight(path) => Target::Stream(Box::new(open_straight(&path)?)),
@@ -194,7 +194,8 @@ enum Identity {
 
 impl Place {
     fn of(path: &Path) -> io::Result<Self> {
-        if path == Path::new("-") {
+        // The last three lead to standard error after `report::keep_output`.
+        if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name)) {
             return Ok(Self::Output);
         }
         let found = match std::fs::metadata(path) {
@@ -211,7 +212,8 @@ impl Place {
             // `/dev/stdout` leads to the current standard output. If that is a file, opening it anew would overwrite it
             // from the start.
             if !found.file_type().is_char_device() {
-                if is_open_as(&io::stdout(), &found) {
+                let kept = report::kept_output();
+                if kept.map_or_else(|| is_open_as(&io::stdout(), &found), |kept| is_open_as(kept, &found)) {
                     return Ok(Self::Output);
                 }
                 if is_open_as(&io::stderr(), &found) {
@@ -345,26 +347,54 @@ fn persist(file: NamedTempFile, path: &Path, old: Option<&Metadata>) -> io::Resu
     let _ = old;
     #[cfg(unix)]
     if let Some(old) = old {
-        take_after(file.as_file(), old)?;
+        take_after(file.as_file(), path, old)?;
     }
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
-/// Gives the new file the old one's mode, owner and group. Only the superuser may give a file to another user; anyone may give
-/// their file to a group of theirs.
+/// Gives the new file the old one's mode, owner, group and ACL, and nobody more rights than before. Only the superuser may
+/// give a file to another user; anyone may give their file to a group of theirs.
 #[cfg(unix)]
-fn take_after(file: &File, old: &Metadata) -> io::Result<()> {
+fn take_after(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
     let owned = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
-    if !owned {
-        // If that fails too, the file keeps this user's own group.
-        let _ = fchown(file, None, Some(old.gid()));
+    let grouped = owned || fchown(file, None, Some(old.gid())).is_ok();
+    let kept = grouped && take_acl(file, path)?;
+    let mode = match (owned, kept) {
+        (true, true) => old.mode() & 0o7777,
+        // The set-user-ID bit and its like do not apply to another owner.
+        (false, true) => old.mode() & 0o777,
+        // The group's rights do not apply to another group, and its members are among the others now. With an ACL, the
+        // group's bits are the most that anyone in the ACL may do.
+        (_, false) => old.mode() & 0o700 | old.mode() >> 3 & old.mode() & 7,
+    };
+    // Set last, because a change of owner clears bits.
+    file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+/// Gives the new file the ACL of the old one at `path`, or none. False if it has one that cannot be set.
+#[cfg(target_os = "linux")]
+fn take_acl(file: &File, path: &Path) -> io::Result<bool> {
+    use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr};
+    use rustix::io::Errno;
+    const ACL: &str = "system.posix_acl_access";
+    let mut acl = [0; 64 << 10]; // The most that an attribute can have.
+    match getxattr(path, ACL, &mut acl) {
+        Ok(size) => Ok(fsetxattr(file, ACL, &acl[..size], XattrFlags::empty()).is_ok()),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => match fremovexattr(file, ACL) {
+            // The folder may have given it one.
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(true),
+            Err(error) => Err(error.into()),
+        },
+        Err(_) => Ok(false),
     }
-    // Set last, because a change of owner clears bits. The set-user-ID bit and its like do not apply to another owner.
-    let bits = if owned { 0o7777 } else { 0o777 };
-    file.set_permissions(std::fs::Permissions::from_mode(old.mode() & bits))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn take_acl(_: &File, _: &Path) -> io::Result<bool> {
+    Ok(true)
 }
 
 /// Creates a file in the same folder, so that the rename stays within one file system. It is removed unless it is persisted.

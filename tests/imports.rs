@@ -13,16 +13,20 @@ mod renderer;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use std::fs::File;
-use std::io::Write;
+use std::io::{IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{assert_same_picture, wavefield};
 use example::client::Memory;
 use owner::{CHUNK, Chunks, Owner, named, plain_file, wait_for_shown};
 use renderer::{Client, PATIENCE, Renderer, signal};
+use rustix::net::{
+    self, AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, Wishes};
 use wavefield::serve::socket::Received;
@@ -153,6 +157,22 @@ fn two_chunks(renderer: Renderer) {
         owner.show(&mut client, 1, id, seam);
         assert_pictured(&mut client, &renderer);
     }
+    drop(client);
+    renderer.end().assert_fine();
+}
+
+/// The GPU may still bind, so nothing is freed.
+#[test]
+fn a_binding_that_does_not_end_is_given_up() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.command(&with_sparse());
+    // The wait returns VK_TIMEOUT.
+    command.env("STAND_IN_FAIL", "vkWaitForFences:2");
+    let mut renderer = Renderer::start_as(command, &[]);
+    renderer.stand_in = Some(stand_in);
+    let (owner, mut client) = Owner::of(&renderer);
+    let reason = owner.chunks(&[CHUNK, CHUNK]).refusal(&mut client);
+    assert!(reason.contains("did not bind imported memory within 10 s (vkQueueBindSparse)"), "{reason}");
     drop(client);
     renderer.end().assert_fine();
 }
@@ -418,17 +438,29 @@ fn left(mut renderer: Renderer) {
 /// Runs `wavefield try-import` directly.
 #[test]
 fn a_trial_answers_by_its_exit_code() {
-    let device = format!("--device={}", first_uuid());
-    let attempt = |arguments: &[&str]| {
-        let null = File::open("/dev/null").unwrap();
-        wavefield().arg("try-import").args(arguments).stdin(null).output().unwrap()
+    let (device, other) = (format!("--device={}", first_uuid()), format!("--driver={}", "ab".repeat(16)));
+    let attempt = |arguments: &[&str], input: Stdio| {
+        wavefield().arg("try-import").args(arguments).stdin(input).output().unwrap()
     };
-    common::assert_exit(&attempt(&[&device, "--usage=1"]), 2);
-    common::assert_exit(&attempt(&["--device=seven", "--usage=1", "--chunks=1"]), 2);
-    let output = attempt(&[&device, "--usage=1", "--chunks=1"]);
+    common::assert_exit(&attempt(&[&device, &other, "--usage=1"], Stdio::null()), 2);
+    common::assert_exit(&attempt(&["--device=seven", &other, "--usage=1", "--chunks=1"], Stdio::null()), 2);
+    let output = attempt(&[&device, &other, "--usage=1", "--chunks=1"], Stdio::null());
     common::assert_exit(&output, 1);
     assert!(common::stderr(&output).contains("standard input"), "{}", common::stderr(&output));
-    let output = attempt(&[&device, "--usage=1", "--chunks=1", "--parent=1"]);
+    // The right device of another driver is not the renderer's.
+    let (input, own) =
+        net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let chunk = plain_file();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let chunks = [chunk.as_fd()];
+    assert!(control.push(SendAncillaryMessage::ScmRights(&chunks)));
+    net::sendmsg(&own, &[IoSlice::new(b"chunks")], &mut control, SendFlags::empty()).unwrap();
+    let output = attempt(&[&device, &other, "--usage=1", "--chunks=1"], input.into());
+    common::assert_exit(&output, 1);
+    let text = common::stderr(&output);
+    assert!(text.contains(&first_uuid()) && text.contains("the driver abababab"), "{text}");
+    let output = attempt(&[&device, &other, "--usage=1", "--chunks=1", "--parent=1"], Stdio::null());
     common::assert_exit(&output, 1);
     assert!(common::stderr(&output).contains("process 1, for which"), "{}", common::stderr(&output));
     assert!(!common::stdout(&common::run(&["--help"])).contains("try-import"));

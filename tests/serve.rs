@@ -326,10 +326,12 @@ fn a_client_that_does_not_read_is_dropped() {
     renderer.end().assert_fine();
 }
 
-/// Closing a socket can take as long as the other end likes.
+/// Closing a socket can take as long as the other end likes. One thread closes what clients send, and what waits for it is
+/// bounded.
 #[test]
 fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let mut renderer = Renderer::start(&[]);
+    let (descriptors, _) = renderer.resources();
     let mut client = renderer.client(Memory::Host);
     let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for _ in 0..2 {
@@ -349,7 +351,39 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let before = client.state();
     while client.state().frames_drawn < before.frames_drawn + 10 {}
     assert!(renderer.is_alive());
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    assert_eq!(names.filter(|name| name.trim() == "closing").count(), 1);
+    // The others wait behind the two, until there are too many.
+    let file = rustix::fs::memfd_create("kernel", rustix::fs::MemfdFlags::empty()).unwrap();
+    let kernel = FromClient::Kernel { entry: String::new(), bytes: 10 };
+    let mut sent = 0;
+    loop {
+        client.connection.send(&kernel, &[file.as_fd()]).unwrap();
+        match client.answer().0 {
+            FromServer::Failed { .. } => sent += 1,
+            FromServer::Error { code, reason } => {
+                assert_eq!(code, ErrorCode::Stuck, "{reason}");
+                assert!(reason.contains("take long to close"), "{reason}");
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(sent < 1000, "the renderer takes any number");
+    }
     drop(client);
+    let until = Instant::now() + PATIENCE;
+    let newcomer = Connection::connect(&renderer.socket()).unwrap();
+    while !renderer.notes().contains("a client cannot be let in: 256 descriptors") {
+        assert!(Instant::now() < until, "{}", renderer.notes());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The other ends are gone, so all can be closed.
+    drop((door, newcomer));
+    let mut next = renderer.client(Memory::Host);
+    assert_eq!(next.state().frame_shown, None);
+    drop(next);
+    renderer.wait_for_rest(descriptors);
     renderer.end().assert_fine();
 }
 
@@ -655,6 +689,36 @@ fn kernels_run_or_fail_in_words(renderer: Renderer) {
     let trials: Vec<_> = ended.notes.lines().filter(|line| line.contains("passed its trial")).collect();
     assert_eq!(trials.len(), 2, "{}", ended.notes);
     println!("{}", trials.join("\n"));
+}
+
+#[test]
+fn what_a_kernel_prints_is_no_result_of_the_renderer() {
+    what_a_kernel_prints(Renderer::start(&["--output=-"]));
+}
+
+#[test]
+fn what_a_kernel_prints_is_no_result_of_the_renderer_on_the_stand_in() {
+    if let Some(renderer) = stand_in_renderer(&["--output=-"]) {
+        what_a_kernel_prints(renderer);
+    }
+}
+
+/// A client's kernel runs in the renderer's process, and CUDA's driver writes what it prints to standard output.
+fn what_a_kernel_prints(mut renderer: Renderer) {
+    let mut client = renderer.client(Memory::Host);
+    send_kernel(&client, include_bytes!("../kernels/test/prints.ptx"), "prints");
+    if let Some(reason) = verdict(&mut client) {
+        assert!(reason.contains("no CUDA") && renderer.stand_in.is_none(), "{reason}");
+        return common::skip_without_gpu(&reason);
+    }
+    drop(client);
+    signal(&renderer.child, "TERM");
+    assert_eq!(renderer.child.wait().unwrap().code(), Some(0), "{}", renderer.notes());
+    assert!(renderer.notes().contains("from the kernel"), "{}", renderer.notes());
+    let output = std::fs::read(renderer.folder.path().join("output")).unwrap();
+    let printed = output.windows(15).any(|part| part == b"from the kernel");
+    assert!(output.starts_with(b"\x89PNG") && !printed, "{}", String::from_utf8_lossy(&output));
+    assert!(wavefield::app::read_png(&renderer.folder.path().join("output")).is_ok());
 }
 
 /// The client gets a kernel's parameters with `running`, and sets them while the kernel runs.

@@ -112,7 +112,8 @@ impl Bench {
             .push_next(&mut values)];
         // SAFETY: as in `read`.
         unsafe { self.gpu.device.queue_submit(self.gpu.queue, &batch, vk::Fence::null()) }.unwrap();
-        (read.submitted(), waited.submitted());
+        read.submitted();
+        waited.submitted();
     }
 
     fn reads_by_submit(&mut self, stage: vk::PipelineStageFlags) {

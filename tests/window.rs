@@ -716,6 +716,35 @@ fn a_pause_goes_on_by_single_steps() {
     shown.assert_ends_well();
 }
 
+/// The time axis of the panel stands still with the field.
+#[test]
+fn a_pause_freezes_the_lanes() {
+    let Some(display) = Display::start() else { return };
+    let mut shown = Shown::start(&display, &["--size=640x480", "--samples=1", "--overlay=on"]);
+    shown.assert_frames_go_on();
+    let lanes = |shown: &mut Shown| {
+        let part = vk::Rect2D {
+            offset: vk::Offset2D { x: 360, y: 360 },
+            extent: vk::Extent2D { width: 270, height: 60 },
+        };
+        shown.picture().crop(part)
+    };
+    let before = lanes(&mut shown);
+    shown.poll("other lanes", |shown| (lanes(shown) != before).then_some(()));
+    shown.key("space");
+    shown.poll("lanes that stand still", |shown| {
+        let before = lanes(shown);
+        shown.assert_frames_go_on();
+        shown.assert_frames_go_on();
+        (before == lanes(shown)).then_some(())
+    });
+    let paused = lanes(&mut shown);
+    shown.key("space");
+    shown.poll("other lanes", |shown| (lanes(shown) != paused).then_some(()));
+    shown.key("Escape");
+    shown.assert_ends_well();
+}
+
 /// There is no window manager to do it, so the test checks the request to the window manager.
 #[test]
 fn f_asks_for_the_whole_screen_and_back() {

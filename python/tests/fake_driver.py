@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import threading
+import time
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -89,7 +90,8 @@ class FakeDriver(ModuleType):
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
-        if not name.startswith("cu") or name in ("cuGetErrorName", "cuGetErrorString"):
+        # The last one waits, and other calls must go on meanwhile.
+        if not name.startswith("cu") or name in ("cuGetErrorName", "cuGetErrorString", "cuCtxSynchronize"):
             return found
         fail = super().__getattribute__("fail")
 
@@ -177,6 +179,14 @@ class FakeDriver(ModuleType):
     def cuCtxRecordEvent(self, context: Any, event: Any) -> Any:
         self.need_context()
         self.events[int(event)] = [(stream, self.enqueued.get(stream, 0)) for stream in self.streams]
+        return (OK,)
+
+    def cuCtxSynchronize(self) -> Any:
+        self.need_context()
+        points = [(stream, self.enqueued.get(stream, 0)) for stream in self.streams]
+        while not self.passed(points):
+            self.run()
+            time.sleep(0.001)
         return (OK,)
 
     def cuStreamCreate(self, flags: int) -> Any:

@@ -400,9 +400,10 @@ def test_memory_that_dies_after_the_event_is_left_to_the_next_time(
     addresses = first[0].pointer, second[0].pointer
     record_all = _cuda.Event.record_all
 
-    def meanwhile(event: _cuda.Event) -> None:
-        record_all(event)
+    def meanwhile(event: _cuda.Event) -> bool:
+        recorded = record_all(event)
         second.clear()  # as in another thread, which may have enqueued more since the event
+        return recorded
 
     with monkeypatch.context() as patch:
         patch.setattr(_cuda.Event, "record_all", meanwhile)
@@ -416,14 +417,36 @@ def test_a_driver_that_cannot_record_a_context(field: wavefield.Field, driver: F
     driver.fail["cuCtxRecordEvent"] = RuntimeError('Function "cuCtxRecordEvent" not found')
     array = field.empty()
     held = threading.Event()
-    driver.enqueue(1, held.is_set)
+    # A stream that the default stream does not wait for.
+    driver.enqueue(_cuda.Context.at(1).make_stream(ordered=False), held.is_set)
     del array
     gc.collect()
-    assert len(driver.mapped) == 4
-    held.set()
-    driver.run()
     with field.frame():
-        assert len(driver.mapped) == 3
+        assert len(driver.mapped) == 4
+    held.set()
+    end = time.monotonic() + 60
+    while len(driver.mapped) > 3:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_a_descriptor_that_cuda_owns_is_not_closed(driver: FakeDriver) -> None:
+    class Interrupted(_cuda.Context):
+        def __init__(self) -> None:
+            self.driver, self.raw = driver, 77
+
+        def call(self, function: str, *arguments: object) -> object:
+            # Ctrl-C comes when the import has succeeded.
+            if function.startswith("cuImport"):
+                raise KeyboardInterrupt
+            return super().call(function, *arguments)
+
+    descriptor = os.memfd_create("exported")
+    with pytest.raises(KeyboardInterrupt):
+        _cuda.Timeline(Interrupted(), descriptor)
+    with pytest.raises(KeyboardInterrupt):
+        _cuda.DeviceMemory(Interrupted(), descriptor, 4096, 0, 4096)
+    os.close(descriptor)  # fails if it is closed already
 
 
 def test_a_context_that_has_failed_is_not_unmapped(field: wavefield.Field, driver: FakeDriver) -> None:

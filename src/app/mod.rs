@@ -97,7 +97,8 @@ pub enum OverlayMode {
     /// Figures and settings.
     #[default]
     On,
-    /// Only the scale of the colours, and the value under the pointer. With `serve`, clients show arrays that do not move.
+    /// Only the scale of the colours, and the value under the pointer. In `serve` it also means that clients' arrays do not move
+    /// by themselves: there is nothing to pause.
     Legend,
     /// Nothing.
     Off,

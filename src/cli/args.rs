@@ -91,7 +91,7 @@ pub struct RunArgs {
     /// fifo].
     #[arg(long, value_enum, help_heading = help::HOW)]
     present: Option<PresentMode>,
-    /// What a window shows over the picture until Tab is pressed; F1 lists the keys [default: on].
+    /// What a window shows over the picture at first; Tab changes it, F1 lists all keys [default: on].
     #[arg(long, value_enum, help_heading = help::HOW)]
     overlay: Option<OverlayMode>,
     /// How the CPU waits for the GPU.
@@ -107,7 +107,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = help::OUTPUT)]
     output: Option<PathBuf>,
     /// Record the run as a GIF of at most 25 frames a second. - writes raw frames to standard output, 30
-    /// a second, and prints how ffmpeg reads them.
+    /// a second, and prints how ffmpeg reads them. A window's panel is recorded too; there, V starts and
+    /// stops a recording at any time.
     #[arg(long, value_name = "FILE.gif|-", value_parser = parse::named(&["gif"]), help_heading = help::OUTPUT)]
     record: Option<PathBuf>,
     /// With --record FILE.gif: the longest allowed side of the picture. Larger pictures are scaled down by a whole

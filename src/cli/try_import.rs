@@ -14,6 +14,9 @@ pub struct TryImportArgs {
     /// The UUID of the device, as `wavefield devices` prints it.
     #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
+    /// The UUID of its Vulkan driver.
+    #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
+    driver: DeviceUuid,
     /// The usage of the memory: VkBufferUsageFlags.
     #[arg(long, value_name = "FLAGS")]
     usage: u32,
@@ -29,5 +32,5 @@ pub fn execute(args: TryImportArgs) -> Result<()> {
     if let Some(parent) = args.parent {
         wavefield::trial::end_with_parent(parent as u32)?;
     }
-    wavefield::trial::try_import(args.device, args.usage, &args.chunks)
+    wavefield::trial::try_import(args.device, args.driver, args.usage, &args.chunks)
 }

@@ -153,12 +153,19 @@ impl KernelSource {
     /// unit of a parameter. There the characters mean nothing to a compiler, so each becomes `?`.
     ///
     /// # Errors
-    /// The text has a zero byte.
+    /// The text has a control character. The driver takes what begins like an ELF file (0x7f) for machine code, and
+    /// trusts the sizes in it.
     pub(crate) fn text(&self) -> Result<CString> {
-        let ascii: Vec<u8> =
-            self.ptx.chars().map(|c| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?')).collect();
-        let problem = "it has a zero byte: is this PTX text?".to_owned();
-        CString::new(ascii).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
+        let byte = |c: char| match c {
+            _ if !c.is_ascii() => Ok(b'?'),
+            _ if c.is_ascii_control() && !c.is_ascii_whitespace() => Err(c),
+            _ => Ok(c as u8),
+        };
+        let problem = |problem| Error::Kernel { kernel: self.name.clone(), problem };
+        let ascii: Vec<u8> = self.ptx.chars().map(byte).collect::<Result<_, char>>().map_err(|c| {
+            problem(format!("it has the control character 0x{:02x}: is this PTX text?", u32::from(c)))
+        })?;
+        CString::new(ascii).map_err(|error| problem(error.to_string()))
     }
 
     /// The entry's name, as the drivers take it.
@@ -280,12 +287,22 @@ impl Kernel {
 
     /// The most threads that a block of this kernel can have on this device: `__launch_bounds__` and registers limit them.
     fn largest_block(&self) -> Result<u32> {
-        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-        let mut threads = 0;
+        let threads = self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+        Ok(threads.max(1))
+    }
+
+    /// The bytes of local memory that each thread needs: large arrays, and registers that did not suffice.
+    pub(crate) fn local_bytes(&self) -> Result<u32> {
+        self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+    }
+
+    fn attribute(&self, which: sys::CUfunction_attribute) -> Result<u32> {
+        self.context.bind()?;
+        let mut value = 0;
         // SAFETY: a function of a loaded module; writes one integer.
-        let code = unsafe { api::cuFuncGetAttribute(&mut threads, which, self.function) };
+        let code = unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
         self.context.check("cuFuncGetAttribute", code)?;
-        Ok(u32::try_from(threads).unwrap_or(0).max(1))
+        Ok(u32::try_from(value).unwrap_or(0))
     }
 
     /// The parameters that can change between two frames.
@@ -420,8 +437,11 @@ mod tests {
         let text = source.text().unwrap();
         assert_eq!(text.to_str(), Ok("//!PARAM a float 0 1 1 \"?\"\n.version 6.0 // ?\n"));
         assert_eq!(source.parameters().unwrap()[0].unit, "°");
-        let zero = KernelSource { ptx: "a\0b".into(), ..source };
-        assert!(zero.text().unwrap_err().to_string().contains("zero byte"));
+        // The driver would take the second one for machine code.
+        for (ptx, character) in [("a\0b", "0x00"), ("\x7fELF\x02.version 6.0", "0x7f"), ("\x1b[2J", "0x1b")] {
+            let words = KernelSource { ptx: ptx.into(), ..source.clone() }.text().unwrap_err().to_string();
+            assert!(words.contains(character) && words.contains("is this PTX text?"), "{words}");
+        }
     }
 
     #[test]

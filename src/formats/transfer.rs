@@ -30,7 +30,8 @@ pub(super) fn read_image(
     size: u64,
 ) -> Result<Vec<u8>> {
     let regions = regions(image.shape(), ranges);
-    read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External)
+    // SAFETY: an image of this shape, which lives; the ranges lie in `size` bytes.
+    unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External) }
 }
 
 /// Writes all levels of an image, each from its range. CUDA owns the image before and after, and must be idle.

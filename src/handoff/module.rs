@@ -11,10 +11,17 @@ use std::ffi::c_void;
 
 use ash::{nv, nvx, vk};
 
-use crate::Result;
 use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
 use crate::wave::Grid;
+use crate::{Error, Result};
+
+/// The most local memory that a kernel may need, in bytes for each thread.
+///
+/// On an H100 and an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, drawing stopped on the GPU
+/// for every process; by a stream the same kernel is right. Vulkan's driver provides the memory, and says nothing about it,
+/// so half of what was right is allowed.
+const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
 /// One kernel, loaded.
 pub(super) struct Module {
@@ -34,7 +41,8 @@ impl Module {
     /// `support` is an extension that the device was made with. If it takes machine code, `context` links the kernel.
     ///
     /// # Errors
-    /// Fails if the kernel does not link, does not take one-dimensional blocks, or is refused by the driver.
+    /// Fails if the kernel does not link, does not take one-dimensional blocks, needs too much local memory, or is
+    /// refused by the driver.
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
@@ -48,6 +56,7 @@ impl Module {
             InlineSupport::KernelLaunch => {
                 let ptx = source.text()?;
                 let kernel = Kernel::load(context, source)?;
+                check_local_memory(source, &kernel)?;
                 let ext = nv::cuda_kernel_launch::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
                 (Self::load_nv(device, ext, &ptx, &entry)?, kernel)
@@ -59,6 +68,7 @@ impl Module {
                 };
                 let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
                 let kernel = Kernel::load(context, &linked)?;
+                check_local_memory(source, &kernel)?;
                 let ext = nvx::binary_import::Device::new(instance, raw);
                 let _alone = cuda_inside_vulkan();
                 (Self::load_nvx(device, ext, cubin.bytes(), &entry)?, kernel)
@@ -207,6 +217,20 @@ impl Module {
             }
         }
     }
+}
+
+/// Refuses a kernel that needs more than [`MOST_LOCAL_BYTES`].
+fn check_local_memory(source: &KernelSource, kernel: &Kernel) -> Result<()> {
+    let bytes = kernel.local_bytes()?;
+    if bytes <= MOST_LOCAL_BYTES {
+        return Ok(());
+    }
+    let problem = format!(
+        "each thread needs {bytes} bytes of local memory, and --handoff inline allows {MOST_LOCAL_BYTES}: inside Vulkan's \
+         command buffer, kernels with 16384 stopped drawing on the GPU for every process (docs/reliability.md). \
+         Use another --handoff, or give the kernel smaller arrays"
+    );
+    Err(Error::Kernel { kernel: source.name.clone(), problem })
 }
 
 impl Drop for Module {

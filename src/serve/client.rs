@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::closing::{self, ClientFd};
 use super::door::Seated;
 use super::foreign::Shared;
 use super::imports::Import;
@@ -17,7 +18,7 @@ use super::protocol::{
     ErrorCode, FromServer, MemoryKind, Parameters, Request, Tagged, Version, encode, short,
 };
 use super::session::{Action, Fault, Session, Terms};
-use super::socket::{Connection, Received, discard, take_leave};
+use super::socket::{Connection, Received};
 use super::version_1;
 use crate::app::Config;
 use crate::render::{Camera, Drawing};
@@ -237,7 +238,7 @@ impl Client {
     }
 
     /// The next request and its descriptors. `None` if there is no message, or if messages wait.
-    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<OwnedFd>)> {
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<ClientFd>)> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
         }
@@ -261,12 +262,17 @@ impl Client {
                 return None;
             }
             Received::TooLong(descriptors) => {
-                discard(descriptors);
+                drop(ClientFd::all(descriptors));
                 let reason = "a message longer than 65536 bytes".into();
                 self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Message, reason }));
                 return None;
             }
         };
+        let descriptors = ClientFd::all(descriptors);
+        if !descriptors.is_empty() && closing::is_full() {
+            self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason: closing::FULL.into() }));
+            return None;
+        }
         let judged = self.shared.borrow_mut().session.read(&packet, descriptors.len());
         match judged {
             Ok((request, action)) => {
@@ -274,7 +280,6 @@ impl Client {
                 Some((request, action, descriptors))
             }
             Err(fault) => {
-                discard(descriptors);
                 self.ended = Some(Ended::Dropped(fault));
                 None
             }
@@ -334,7 +339,7 @@ impl Client {
     }
 
     /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped. It keeps the seat until
-    /// it is [closed](Self::close).
+    /// it is dropped.
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
             Some(Ended::Dropped(fault)) => {
@@ -349,10 +354,9 @@ impl Client {
         why
     }
 
-    pub(super) fn close(self) {
-        if let Some(connection) = Arc::into_inner(self.connection) {
-            take_leave(connection);
-        }
+    /// Gives up its seat.
+    pub(super) fn into_connection(self) -> Option<Connection> {
+        Arc::into_inner(self.connection)
     }
 
     /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::closing::{self, ClientFd};
 use super::listener::Listener;
 use super::protocol::{FromServer, RefusedCode};
 use super::session::{Greeting, display_name, greet};
-use super::socket::{Connection, Peer, Received, discard, take_leave};
+use super::socket::{Connection, Peer, Received};
 use crate::app::Stop;
 use crate::note;
 
@@ -48,8 +49,9 @@ impl Door {
     /// socket is removed, since the process may be killed at any time from then on.
     ///
     /// # Errors
-    /// The thread could not be started.
+    /// A thread could not be started.
     pub fn open(listener: Listener, owner: u32, stop: &Stop) -> io::Result<Self> {
+        closing::start()?;
         let (sender, visitors) = channel();
         let closing = Arc::new(AtomicBool::new(false));
         let hall = Hall {
@@ -115,16 +117,20 @@ impl Complaints {
 fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
     let mut complained = false;
     while !closed() {
-        match listener.accept(Duration::from_millis(50)) {
+        let accepted = match closing::is_full() {
+            true => Err(closing::FULL.to_owned()),
+            false => listener.accept(Duration::from_millis(50)).map_err(|error| error.to_string()),
+        };
+        match accepted {
             Ok(Some(connection)) => {
                 complained = false;
                 admit(connection, hall);
             }
             Ok(None) => {}
-            Err(error) => {
+            Err(reason) => {
                 // Most likely no descriptors are left. Some will be closed.
                 if !complained {
-                    note!("note: a client cannot be let in: {error}");
+                    note!("note: a client cannot be let in: {reason}");
                     complained = true;
                 }
                 std::thread::sleep(Duration::from_millis(50));
@@ -136,7 +142,7 @@ fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
 /// Sends `refused`, and closes the connection.
 pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
-    take_leave(connection);
+    connection.leave();
 }
 
 fn admit(connection: Connection, hall: &Hall) {
@@ -151,7 +157,7 @@ fn admit(connection: Connection, hall: &Hall) {
             );
             return refuse(connection, RefusedCode::User, reason);
         }
-        Err(_) => return discard(connection),
+        Err(_) => return connection.leave(),
     };
     if hall.newcomers.fetch_add(1, Ordering::Relaxed) >= MAX_NEWCOMERS {
         hall.newcomers.fetch_sub(1, Ordering::Relaxed);
@@ -176,7 +182,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
             Received::Packet(packet, descriptors) => break (packet, descriptors),
             Received::Closed => return,
             Received::TooLong(descriptors) => {
-                discard(descriptors);
+                drop(ClientFd::all(descriptors));
                 return refuse(connection, RefusedCode::Hello, "the first message is too long for a hello");
             }
             Received::Nothing if left.is_zero() => {
@@ -186,7 +192,7 @@ fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
         }
     };
     let count = descriptors.len();
-    discard(descriptors);
+    drop(ClientFd::all(descriptors));
     let greeting = match greet(&packet, count) {
         Ok(greeting) => greeting,
         Err((code, reason)) => return refuse(connection, code, reason),

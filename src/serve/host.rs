@@ -12,6 +12,7 @@ use super::imports;
 use super::protocol::{ErrorCode, FromServer, RefusedCode, Request};
 use super::report::Report;
 use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
+use super::socket::Connection;
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine, Parameters};
@@ -34,6 +35,9 @@ pub(crate) struct Host {
     door: Option<Door>,
     setup: Setup,
     client: Option<Client>,
+    /// The connection of a client whose time is over. A client may signal `free` itself once it has ended, so it ends only
+    /// when nothing that signals `free` is left in the queue.
+    ending: Option<Connection>,
     exchange: Exchange,
     report: Report,
     last_draw: Instant,
@@ -50,6 +54,7 @@ impl Host {
             exchange: Exchange::new(&setup),
             setup,
             client: None,
+            ending: None,
             report: Report::new(),
             last_draw: Instant::now(),
         }
@@ -59,7 +64,7 @@ impl Host {
         if !self.is_ready() {
             self.dismiss(engine)?;
             self.turn_away();
-            return self.exchange.restore(engine);
+            return self.restore(engine);
         }
         if self.client.is_none()
             && let Some(visitor) = self.visitor()
@@ -88,7 +93,7 @@ impl Host {
             }
             if client.is_over() {
                 self.dismiss(engine)?;
-                self.exchange.restore(engine)?;
+                self.restore(engine)?;
             }
         }
         Ok(())
@@ -244,8 +249,19 @@ impl Host {
         self.exchange.give_up(engine)
     }
 
-    /// Ends the client's time. The renderer's own producer replaces its kernel. (To replace its ring, call
-    /// [`Exchange::restore`].)
+    /// [`Exchange::restore`], and the end of the client's connection once that is done.
+    fn restore(&mut self, engine: &mut Engine) -> Result<()> {
+        self.exchange.restore(engine)?;
+        if self.is_ready()
+            && let Some(connection) = self.ending.take()
+        {
+            connection.leave();
+        }
+        Ok(())
+    }
+
+    /// Ends the client's time. The renderer's own producer replaces its kernel. (To replace its ring and to end its
+    /// connection, call [`Host::restore`].)
     fn dismiss(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(mut client) = self.client.take() else { return Ok(()) };
         let why = client.part();
@@ -259,7 +275,7 @@ impl Host {
         }
         self.exchange.kernels.clear();
         self.report.begin(self.last_draw);
-        client.close();
+        self.ending = client.into_connection();
         Ok(())
     }
 }
@@ -331,7 +347,9 @@ impl Companion for Host {
     }
 
     fn shown_client(&self) -> Option<&str> {
-        self.exchange.has_ring().then_some(&self.exchange.ring_of)
+        // Without its process, which is for messages.
+        let (name, _) = self.exchange.ring_of.rsplit_once(" (process ")?;
+        self.exchange.has_ring().then_some(name)
     }
 
     fn is_still(&self) -> bool {

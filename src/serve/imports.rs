@@ -1,15 +1,15 @@
 //! Memory that a client allocated. A child process tries the import first, and a thread waits for that. Only then is the
 //! memory imported here.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
-use vulkan_cuda::ImportedBuffer;
 use vulkan_cuda::layout::Range;
+use vulkan_cuda::{DeviceUuid, ImportedBuffer};
 
 use super::Setup;
 use super::client::Client;
+use super::closing::ClientFd;
 use super::protocol::{FromServer, Request};
-use super::socket::discard;
 use crate::app::Engine;
 use crate::producer::SLOT_USAGE;
 use crate::threads::{Job, Wanted};
@@ -17,7 +17,7 @@ use crate::trial::ImportTrial;
 use crate::{Error, Result, note};
 
 /// A descriptor and its bytes.
-type Chunk = (OwnedFd, u64);
+type Chunk = (ClientFd, u64);
 
 /// An import that is being tried. Dropping it ends the trial.
 pub(super) struct Import {
@@ -39,25 +39,18 @@ impl Import {
         chunks: Vec<Chunk>,
     ) -> Result<Self> {
         let Some(program) = setup.options.try_with.clone() else {
-            discard(chunks);
             return Err(Error::Unsupported(
                 "this renderer imports no memory: its program does not say how to try that first \
                  (serve::Options::try_with)"
                     .into(),
             ));
         };
-        let device = engine.device().info().sharing.uuid;
+        let sharing = &engine.device().info().sharing;
+        let (device, driver) = (sharing.uuid, DeviceUuid(sharing.driver_uuid));
         let patience = setup.config.timeout / 2;
         let job = move |wanted: &Wanted| {
-            let trial = ImportTrial { program: &program, device, usage: SLOT_USAGE, patience };
-            let took = match trial.run(&chunks, || wanted.is_so()) {
-                Ok(took) => took,
-                Err(error) => {
-                    // They can be any descriptors, and closing those can block. The answer must not wait for that.
-                    discard(chunks);
-                    return Err(error);
-                }
-            };
+            let trial = ImportTrial { program: &program, device, driver, usage: SLOT_USAGE, patience };
+            let took = trial.run(&chunks, || wanted.is_so())?;
             note!(
                 "note: memory of {} chunks passed its trial, which took {:.2} s",
                 chunks.len(),
@@ -97,7 +90,10 @@ pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
 /// One buffer over all chunks, with the usage of a slot.
 fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
-    let chunks = chunks.into_iter().map(|(fd, size)| (fd.into(), size)).collect();
+    // CUDA and Vulkan own what they import, so they get copies.
+    let copy = |(fd, size): (ClientFd, u64)| Ok((fd.as_fd().try_clone_to_owned()?.into(), size));
+    let chunks = chunks.into_iter().map(copy).collect::<std::io::Result<_>>();
+    let chunks = chunks.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))?;
     let device = engine.device().clone();
     let queue = engine.queue();
     let place = (queue.raw(), queue.family());

@@ -1,11 +1,11 @@
 //! Kernels that clients send. They are tried and compiled on a separate thread, so no frame waits for that.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Options;
-use super::socket::discard;
+use super::closing::ClientFd;
 use crate::app::{Choice, Config, RISK};
 use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
@@ -66,19 +66,14 @@ impl Kernels {
     /// # Errors
     /// There is no CUDA or no program for the trial, the hand-off needs `--risk-the-gpu`, or another kernel is still being
     /// tried or compiled.
-    pub(super) fn compile(&mut self, client: &str, entry: String, file: OwnedFd, bytes: u64) -> Result<()> {
-        let (cuda, program) = match self.compiler() {
-            Ok(compiler) => compiler,
-            Err(reason) => {
-                discard(file);
-                return Err(Error::Unsupported(reason));
-            }
-        };
+    pub(super) fn compile(&mut self, client: &str, entry: String, file: ClientFd, bytes: u64) -> Result<()> {
+        let (cuda, program) = self.compiler().map_err(Error::Unsupported)?;
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
         let (grid, patience) = (self.config.grid, self.config.timeout / 2);
         let job = move |wanted: &Wanted| {
-            let ptx = read(&name, file, bytes)?;
+            let ptx = read(&name, &file, bytes)?;
+            drop(file);
             let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
             // First, and in another process: here a fault would end CUDA, and a kernel that never ends would end everything.
@@ -177,14 +172,8 @@ impl Kernels {
     }
 }
 
-/// Reads a client's memfd, and closes it.
-fn read(name: &str, file: OwnedFd, bytes: u64) -> Result<String> {
-    let text = read_from(name, &file, bytes);
-    discard(file);
-    text
-}
-
-fn read_from(name: &str, file: &OwnedFd, bytes: u64) -> Result<String> {
+/// Reads a client's memfd.
+fn read(name: &str, file: &impl AsFd, bytes: u64) -> Result<String> {
     let problem = |problem: &str| Error::Kernel { kernel: name.to_owned(), problem: problem.to_owned() };
     // Only a memfd has seals. A read from anything else (a pipe, a file of a file system that the client serves) could block
     // without end.
@@ -206,6 +195,8 @@ fn read_from(name: &str, file: &OwnedFd, bytes: u64) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use super::*;
 
     fn memfd(text: &[u8]) -> OwnedFd {
@@ -216,8 +207,8 @@ mod tests {
 
     #[test]
     fn only_a_memfd_is_read() {
-        assert_eq!(read("k", memfd(b"ptx"), 3).unwrap(), "ptx");
-        let words = |file, bytes| read("k", file, bytes).unwrap_err().to_string();
+        assert_eq!(read("k", &memfd(b"ptx"), 3).unwrap(), "ptx");
+        let words = |file: OwnedFd, bytes| read("k", &file, bytes).unwrap_err().to_string();
         assert!(words(memfd(b"ptx"), 4).contains("fewer bytes"));
         assert!(words(memfd(b"\xff\xff"), 2).contains("UTF-8"));
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();

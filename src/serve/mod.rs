@@ -11,6 +11,7 @@
 //! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
 //! | `folder` | the socket's default folder, which only its user can write to |
 //! | [`listener`] | the socket's file, and the lock beside it |
+//! | `closing` | closes what came from clients, on a thread of its own |
 //! | [`socket`] | connections: who is at the other end, packets and descriptors |
 //! | `door` | accepts connections and waits for each `hello`, on its own threads |
 //! | `memory` | a client's memory, new for each client |
@@ -32,6 +33,7 @@
 
 mod absent;
 mod client;
+mod closing;
 mod described;
 mod door;
 mod exchange;

@@ -1,13 +1,13 @@
 //! A client's requests and their answers: kernels, memory, pictures, parameters, the state.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use ash::vk;
 
 use super::Setup;
 use super::client::{Client, WantedPicture};
+use super::closing::ClientFd;
 use super::foreign::Shared;
 use super::imports::Import;
 use super::kernels::Kernels;
@@ -15,7 +15,6 @@ use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
 use super::protocol::{FromServer, Request, State, Wishes};
 use super::session::{Action, NOT_WITH_A_KERNEL};
-use super::socket::discard;
 use crate::Result;
 use crate::app::{Engine, Parameters};
 use crate::cuda::KernelValues;
@@ -42,16 +41,13 @@ impl Desk<'_> {
         client: &mut Client,
         request: Request,
         action: Action,
-        mut descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<ClientFd>,
     ) -> Result<()> {
         match action {
             // What was released is freed before the next frame.
             Action::None | Action::Release { .. } => {}
             Action::Leave => client.leaving = Some(Instant::now()),
-            Action::Fail { reason } => {
-                discard(descriptors);
-                client.fail(request, reason);
-            }
+            Action::Fail { reason } => client.fail(request, reason),
             Action::Kernel { entry, bytes } => {
                 let Some(file) = descriptors.pop() else { return Ok(()) };
                 match self.kernels.compile(&client.name, entry, file, bytes) {

@@ -2,8 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, Result};
@@ -11,6 +10,7 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{self, SocketAddrUnix, SocketFlags};
 use serde::Serialize;
 
+use super::closing::{ClientFd, take_leave};
 use super::folder::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use crate::descriptors::{self, seqpacket};
@@ -127,7 +127,7 @@ impl Connection {
             Ok((_, true)) => Received::TooLong(descriptors),
             // An empty packet looks like the end, and is taken for it.
             Ok((0, _)) => {
-                discard(descriptors);
+                drop(ClientFd::all(descriptors));
                 Received::Closed
             }
             Ok((bytes, _)) => {
@@ -164,6 +164,11 @@ impl Connection {
         let _ = readable(self.fd.as_fd(), patience);
     }
 
+    /// Ends the connection: see [`take_leave`].
+    pub(super) fn leave(self) {
+        take_leave(self.fd);
+    }
+
     /// Waits for a message, but not longer than `patience`.
     pub fn receive_within(&self, patience: Duration) -> Received {
         match readable(self.fd.as_fd(), patience) {
@@ -190,36 +195,6 @@ fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
         Ok(count) => Ok(count > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-/// Closes what came from a client, on a separate thread. `close` can block (a descriptor may be a file of a file system that
-/// the client itself serves), and the renderer must not.
-pub(super) fn discard<T: Send + 'static>(closed: T) {
-    // If no thread can be started, it is closed here.
-    let _ = std::thread::Builder::new().name("closing".into()).spawn(move || drop(closed));
-}
-
-/// Connections that are being closed.
-static LEAVING: AtomicUsize = AtomicUsize::new(0);
-
-/// Closes a connection on a separate thread, once the other end has closed it or has had a second to read the last message.
-/// If a socket is closed with unread messages in it, Linux reports a reset to the other end first.
-pub(super) fn take_leave(connection: Connection) {
-    if LEAVING.fetch_add(1, Ordering::Relaxed) >= 64 {
-        LEAVING.fetch_sub(1, Ordering::Relaxed);
-        return discard(connection);
-    }
-    let leave = move || {
-        let _ = net::shutdown(&connection.fd, net::Shutdown::Write);
-        let until = Instant::now() + Duration::from_secs(1);
-        while !matches!(connection.receive_within(Duration::from_millis(100)), Received::Closed)
-            && Instant::now() < until
-        {}
-        LEAVING.fetch_sub(1, Ordering::Relaxed);
-    };
-    if std::thread::Builder::new().name("closing".into()).spawn(leave).is_err() {
-        LEAVING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct ImportTrial<'a> {
     /// The program to start. It must know `try-import`.
     pub(crate) program: &'a Path,
     pub(crate) device: DeviceUuid,
+    /// Two drivers may serve one GPU, and each imports only what it exported itself.
+    pub(crate) driver: DeviceUuid,
     /// How the renderer uses the memory.
     pub(crate) usage: vk::BufferUsageFlags,
     /// How long the imports may take.
@@ -35,7 +37,7 @@ impl ImportTrial<'_> {
     ///
     /// # Errors
     /// The child failed, did not start, was not done in time, or is no longer wanted.
-    pub(crate) fn run(&self, chunks: &[(OwnedFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
+    pub(crate) fn run(&self, chunks: &[(impl AsFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = descriptors::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.
         let sent: Vec<_> = chunks.iter().map(|(fd, _)| fd.as_fd()).collect();
@@ -46,6 +48,7 @@ impl ImportTrial<'_> {
             arguments: vec![
                 "try-import".into(),
                 format!("--device={}", self.device),
+                format!("--driver={}", self.driver),
                 format!("--usage={}", self.usage.as_raw()),
                 format!("--chunks={}", sizes.join(",")),
             ],
@@ -63,12 +66,12 @@ fn unsent(error: rustix::io::Errno) -> Error {
     Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
 }
 
-/// In the child: receives the chunks' descriptors in a packet on standard input, and imports them on the device with this UUID.
-/// CUDA comes first, because it checks the sizes; Vulkan then imports them as the renderer will.
+/// In the child: receives the chunks' descriptors in a packet on standard input, and imports them on the device with this UUID
+/// and Vulkan driver. CUDA comes first, because it checks the sizes; Vulkan then imports them as the renderer will.
 ///
 /// # Errors
 /// Standard input is not such a socket; there is no such device; or a driver refuses the import.
-pub fn try_import(device: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
+pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
     let (got, received) = descriptors::receive(std::io::stdin().as_fd(), &mut [0; 64]);
     got.map_err(|error| {
         Error::Unsupported(format!("no packet on standard input: {}", std::io::Error::from(error)))
@@ -82,9 +85,13 @@ pub fn try_import(device: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
         copies.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))
     };
     let instance = Instance::new(&InstanceDesc { validation: Validation::Off, display: None })?;
-    let adapter = instance.adapters()?.into_iter().find(|adapter| adapter.info().sharing.uuid == device);
-    let adapter =
-        adapter.ok_or_else(|| Error::Unsupported(format!("Vulkan has no device with the UUID {device}")))?;
+    let adapter = instance.adapters()?.into_iter().find(|adapter| {
+        let sharing = &adapter.info().sharing;
+        sharing.uuid == device && sharing.driver_uuid == driver.0
+    });
+    let adapter = adapter.ok_or_else(|| {
+        Error::Unsupported(format!("Vulkan has no device with the UUID {device} and the driver {driver}"))
+    })?;
     let (vulkan, mut queue) =
         adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
     let cuda = context(device)?;

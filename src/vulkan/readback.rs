@@ -10,7 +10,10 @@ use crate::Result;
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///
 /// `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
-pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
+///
+/// # Safety
+/// The buffer must be one of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`, and live.
+pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
     let device = queue.device().clone();
     let staging = staging(&device, "buffer read-back", size)?;
     let access =
@@ -21,7 +24,7 @@ pub fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owne
         let acquire = owner.acquire(buffer, family, access);
         let release = owner.release(buffer, family, access);
         let copy = [vk::BufferCopy::default().size(size)];
-        // SAFETY: `cmd` is recording; both buffers live until `one_shot` has waited for the queue.
+        // SAFETY: `cmd` is recording; both buffers (one by the caller's promise) live until `one_shot` has waited for the queue.
         unsafe {
             vk.cmd_pipeline_barrier2(cmd, &vk::DependencyInfo::default().buffer_memory_barriers(&[acquire]));
             vk.cmd_copy_buffer(cmd, buffer, staging.raw(), &copy);
@@ -71,7 +74,11 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
 /// idle.
 ///
 /// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must be idle.
-pub(crate) fn read_image_levels(
+///
+/// # Safety
+/// The image must be one of the queue's device, with the levels of `regions` and the usage `TRANSFER_SRC`, and live.
+/// `regions` must lie in `size` bytes.
+pub(crate) unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
     regions: &[vk::BufferImageCopy],
@@ -94,7 +101,7 @@ pub(crate) fn read_image_levels(
         // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
         let acquire = owner.acquire_image(image, family, access).old_layout(layout).new_layout(layout);
         let release = owner.release_image(image, family, access).old_layout(layout).new_layout(layout);
-        // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
+        // SAFETY: `cmd` is recording; image (by the caller's promise) and buffer live until `one_shot` has waited for the queue.
         unsafe {
             pipeline_barrier(&device, cmd, &[], &[acquire]);
             pipeline_barrier(&device, cmd, &[], &[transition(layout, copied)]);

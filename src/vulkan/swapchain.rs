@@ -191,12 +191,16 @@ impl Swapchain {
     /// Acquires the next image. It may be drawn to once `acquired` is signalled.
     ///
     /// Call this before everything else in a frame, so that a skipped frame leaves no semaphore half used.
+    ///
+    /// # Safety
+    /// `acquired` must be a binary semaphore of the swapchain's device, unsignalled, which nothing waits for or signals. It
+    /// must live until a submission has waited for it.
     // ANCHOR: acquire
-    pub fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
+    pub unsafe fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
         if self.stale && !self.rebuild(queue)? {
             return Ok(Acquired::NotReady);
         }
-        // SAFETY: a live swapchain; `acquired` is unsignalled and nobody waits on it.
+        // SAFETY: a live swapchain, and for `acquired` the caller's promise.
         let result = unsafe {
             self.device.swapchain()?.acquire_next_image(
                 self.raw,

@@ -378,6 +378,10 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
             match client.answer().0 {
                 FromServer::Error { code: ErrorCode::Stuck, reason } => {
                     assert!(reason.contains("too long") && reason.contains("--timeout"), "{reason}");
+                    // Once its connection has ended, a client may signal `free` itself.
+                    assert!(matches!(client.connection.receive_within(PATIENCE), Received::Closed));
+                    let notes = renderer.notes();
+                    assert!(notes.contains("the GPU is done with what"), "it ended too early: {notes}");
                 }
                 FromServer::Picture { .. } => common::skip("this device is quick enough for such triangles"),
                 other => panic!("{other:?}; {}", renderer.notes()),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use rustix::fs::XattrFlags;
 use serde_json::Value;
 use tempfile::TempDir;
 use wavefield::app::read_png;
@@ -173,18 +174,59 @@ fn the_group_of_an_old_file_stays() {
     if chown(&path, Some(12_345), Some(54_321)).is_err() {
         return common::skip("only the superuser can give a file away");
     }
-    fs::set_permissions(&path, Permissions::from_mode(0o660)).unwrap();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--groups=65534,54321"]);
-    command.arg(wavefield().get_program()).args(SMALL).arg("--output").arg(&path);
-    match finish(&mut command).map(|output| (output.status.code(), stderr(&output))) {
-        Ok((Some(0), _)) => {}
-        Ok((_, text)) if text.contains("setpriv") => return common::skip(text.trim()),
-        other => panic!("{other:?}"),
+    // Who is not in the group cannot keep it, so it loses its rights, and its members get no more as others.
+    for (groups, before, kept) in [
+        ("65534,54321", 0o660, (65534, 54_321, 0o660)),
+        ("65534", 0o666, (65534, 65534, 0o606)),
+        ("65534", 0o646, (65534, 65534, 0o604)),
+    ] {
+        chown(&path, Some(12_345), Some(54_321)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(before)).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--groups", groups]);
+        command.arg(wavefield().get_program()).args(SMALL).arg("--output").arg(&path);
+        match finish(&mut command).map(|output| (output.status.code(), stderr(&output))) {
+            Ok((Some(0), _)) => {}
+            Ok((_, text)) if text.contains("setpriv") => return common::skip(text.trim()),
+            other => panic!("{other:?}"),
+        }
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), kept);
+        assert!(read_png(&path).is_ok());
     }
-    let found = fs::metadata(&path).unwrap();
-    assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (65534, 54_321, 0o660));
+}
+
+/// With an ACL, a file's group bits are the most that anyone in the ACL may do, not what its group may do.
+#[test]
+fn nobody_gets_more_rights_than_an_acl_gave() {
+    const ACL: &str = "system.posix_acl_access";
+    // The version, then tag, rights and id of each: the owner, user 1000, the group, the mask, the others.
+    let entries = [(1, 6, !0), (2, 6, 1000), (4, 0, !0), (0x10, 6, !0), (0x20, 0, !0_u32)];
+    let entry = |&(tag, rights, id): &(u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let acl = [2_u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat();
+    let folder = folder();
+    let path = folder.path().join("a.png");
+    fs::write(&path, "old").unwrap();
+    let set = |path: &Path, name: &str| rustix::fs::setxattr(path, name, &acl, XattrFlags::empty());
+    let has = |path: &Path| {
+        let mut found = [0; 1024];
+        rustix::fs::getxattr(path, ACL, &mut found).map(|size| found[..size].to_vec())
+    };
+    if set(&path, ACL).is_err() {
+        return common::skip("this file system has no ACLs");
+    }
+    let draw = || drop(expect(command(&SMALL, ["--output".as_ref(), &*path]), 0, &[]));
+    draw();
     assert!(read_png(&path).is_ok());
+    assert_eq!((has(&path), fs::metadata(&path).unwrap().mode() & 0o777), (Ok(acl.clone()), 0o660));
+    // A file without an ACL, in a folder that gives one to new files.
+    rustix::fs::removexattr(&path, ACL).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+    set(folder.path(), "system.posix_acl_default").unwrap();
+    draw();
+    assert_eq!((has(&path).ok(), fs::metadata(&path).unwrap().mode() & 0o777), (None, 0o664));
 }
 
 /// The program with its own file system in `folder`, so that the machine's devices are safe. `null`, `full` and `stdout` are

@@ -184,6 +184,47 @@ fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
     draw(&stand_in, Path::new(flat), &["--handoff=inline", RISK]).unwrap();
 }
 
+/// The driver would take it for machine code, and trust the sizes in it.
+#[test]
+fn text_that_begins_like_machine_code_is_refused() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "elf.ptx", &format!("\x7fELF{FLAT}"));
+    for handoff in ["timeline", "inline"] {
+        let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
+        assert!(problem.contains("elf.ptx: it has the control character 0x7f"), "{problem}");
+    }
+}
+
+/// A correct kernel with 16 KiB of local memory a thread stopped drawing on an H100 and an H200, if it ran inside
+/// Vulkan's command buffer.
+#[test]
+fn much_local_memory_is_kept_out_of_vulkans_command_buffer() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for (scene, text, entry) in [("field", FLAT, "flat"), ("texture", PAINT, "paint")] {
+        let with = |bytes| {
+            let (before, rest) = text.split_once(&format!(".entry {entry}(")).unwrap();
+            let depot = format!("\n{{\n\t.local .align 16 .b8 depot[{bytes}];\n");
+            file(
+                &folder,
+                "local.ptx",
+                &format!("{before}.entry {entry}({}", rest.replacen("\n{\n", &depot, 1)),
+            )
+        };
+        let draw = |bytes, handoff| {
+            let kernel = PathBuf::from(format!("{}:{entry}", with(bytes).display()));
+            draw(&stand_in, &kernel, &["--scene", scene, "--handoff", handoff, RISK])
+        };
+        let problem = draw(16384, "inline").unwrap_err();
+        for part in ["exit status: 1", "local.ptx", "16384 bytes of local memory", "use another --handoff"] {
+            assert!(problem.to_lowercase().contains(part), "{part} is missing in: {problem}");
+        }
+        draw(6144, "inline").unwrap();
+        draw(16384, "timeline").unwrap();
+    }
+}
+
 #[test]
 fn many_entries_are_not_all_listed() {
     let folder = tempfile::tempdir().unwrap();

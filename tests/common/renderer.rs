@@ -4,7 +4,7 @@
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use wavefield::app::write_png;
@@ -80,7 +80,7 @@ impl Renderer {
             .arg(folder.path().join("socket"))
             .arg("--json")
             .arg(folder.path().join("report.json"))
-            .stdout(Stdio::null())
+            .stdout(std::fs::File::create(folder.path().join("output")).unwrap())
             .stderr(notes)
             .spawn()
             .expect("the program starts");

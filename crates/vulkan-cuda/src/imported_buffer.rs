@@ -102,8 +102,7 @@ impl ImportedBuffer {
             unsafe { made.import(allocation.export(piece.chunk)?, allocation.chunks()[piece.chunk]) }?;
         }
         // SAFETY: the caller's promise.
-        unsafe { sparse::bind(pair.vk(), queue, made.buffer, found.iter().zip(&made.memories)) }?;
-        Ok(made)
+        unsafe { made.bind_sparsely(queue, &found) }
     }
 
     /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory.
@@ -170,8 +169,7 @@ impl ImportedBuffer {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { sparse::bind(vk, queue, made.buffer, found.iter().zip(&made.memories)) }?;
-        Ok(made)
+        unsafe { made.bind_sparsely(queue, &found) }
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](crate::cuda_memory#examples).
@@ -272,6 +270,24 @@ impl ImportedBuffer {
         // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
         unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }
             .map_err(self.vk.failed("vkBindBufferMemory"))
+    }
+
+    /// Binds the buffer to its imports, one for each piece.
+    ///
+    /// # Safety
+    /// As for [`sparse::bind`].
+    unsafe fn bind_sparsely(self, queue: vk::Queue, pieces: &[Piece]) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        match unsafe { sparse::bind(&self.vk, queue, self.buffer, pieces.iter().zip(&self.memories)) } {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                if matches!(error, Error::Timeout(_)) {
+                    // The GPU may still bind.
+                    std::mem::forget(self);
+                }
+                Err(error)
+            }
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Sparse binding: one buffer whose bytes lie in several allocations ("Sparse Resources" in the specification).
 
+use std::time::Duration;
+
 use ash::vk;
 
 use crate::pieces::Piece;
@@ -43,10 +45,13 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     }
 }
 
+/// How long the GPU may take to bind.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Binds each piece of `buffer` to its memory, and waits until the GPU has done so.
 ///
 /// # Errors
-/// Fails if the driver reports an error.
+/// Fails if the driver reports an error. After [`Error::Timeout`] the GPU may still bind, so leak the buffer and its memory.
 ///
 /// # Safety
 /// - [`check`] has accepted the pieces, and they lie in their memory.
@@ -74,11 +79,17 @@ pub(crate) unsafe fn bind<'a>(
         let bound = device
             .queue_bind_sparse(queue, &info, fence)
             .map_err(vk.failed("vkQueueBindSparse"))
-            .and_then(|()| {
-                let reached = device.wait_for_fences(&[fence], true, u64::MAX);
-                reached.map_err(vk.failed("vkWaitForFences"))
+            .and_then(|()| match device.wait_for_fences(&[fence], true, PATIENCE.as_nanos() as u64) {
+                Err(vk::Result::TIMEOUT) => Err(Error::Timeout(format!(
+                    "{} did not bind imported memory within {} s (vkQueueBindSparse): other work may keep the queue busy",
+                    vk.info().name,
+                    PATIENCE.as_secs()
+                ))),
+                reached => reached.map_err(vk.failed("vkWaitForFences")),
             });
-        device.destroy_fence(fence, None);
+        if !matches!(bound, Err(Error::Timeout(_))) {
+            device.destroy_fence(fence, None);
+        }
         bound
     }
 }

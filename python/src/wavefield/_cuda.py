@@ -7,6 +7,7 @@ Nothing imports `cuda.bindings` before a field in CUDA memory is connected.
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import warnings
@@ -153,20 +154,39 @@ class Context:
         # A finalizer can run inside any line here, on any thread. If another one holds the lock, leave the work to it.
         if not self._retired or not self._reaping.acquire(blocking=False):
             return
+        handed_over = False
         try:
             with self.current():
                 everything = Event(self)
                 # What another thread retires from here on may be in use after the event. It is appended, so it is not
                 # counted.
                 count = len(self._retired)
-                everything.record_all()
-                if everything.done:
-                    for _ in range(count):
-                        self._retired.pop(0)()
+                if not everything.record_all():
+                    # Not by `threading`, whose locks the interrupted line may hold.
+                    _thread.start_new_thread(self._wait_and_unmap, (count,))
+                    handed_over = True
+                elif everything.done:
+                    self._unmap(count)
+        except (CudaError, RuntimeError):
+            pass  # the context has failed, or no thread can be started: unmap nothing, since the memory may be in use
+        finally:
+            if not handed_over:
+                self._reaping.release()
+
+    def _wait_and_unmap(self, count: int) -> None:
+        """Unmap on a thread of its own, once everything enqueued so far is done. Then the next `reap` may begin."""
+        try:
+            with self.current():
+                self.call("cuCtxSynchronize")
+                self._unmap(count)
         except CudaError:
-            pass  # the context has failed or cannot answer, so the memory may be in use: unmap nothing
+            pass  # as in `reap`
         finally:
             self._reaping.release()
+
+    def _unmap(self, count: int) -> None:
+        for _ in range(count):
+            self._retired.pop(0)()
 
     def compute_capability(self) -> tuple[int, int]:
         """Return (major, minor)."""
@@ -236,16 +256,19 @@ class Event:
         """Set the point to the stream's present end. The context must be current."""
         self.context.call("cuEventRecord", self.raw, stream)
 
-    def record_all(self) -> None:
-        """Set the point to the present end of all streams of the context. The context must be current."""
+    def record_all(self) -> bool:
+        """Set the point to the present end of all streams of the context, which must be current.
+
+        Return False if the driver is older than CUDA 12.5 and cannot: the default stream would not do, because others
+        may be independent of it.
+        """
         try:
             self.context.call("cuCtxRecordEvent", self.context.raw, self.raw)
         except CudaError:
             raise
         except RuntimeError:
-            # Drivers before CUDA 12.5 do not have the call. The default stream comes after all others, except those
-            # that are independent of it.
-            self.record(LEGACY_STREAM)
+            return False
+        return True
 
     def hold(self, stream: int) -> None:
         """Make what is enqueued on `stream` from now on wait for the point. The context must be current."""
@@ -288,6 +311,23 @@ def _destroy(context: Context, function: str, raw: Any) -> None:
         warnings.warn(f"while releasing a CUDA handle: {error}", ResourceWarning, stacklevel=2)
 
 
+def _import(context: Context, function: str, desc: Any, descriptor: int) -> Any:
+    """Import what Vulkan exported. Closes the descriptor unless CUDA owns it, or may own it after an interrupt."""
+    ours = True
+    try:
+        with context.current():
+            ours = False
+            try:
+                return context.call(function, desc)
+            except CudaError:
+                ours = True  # only a successful import owns it
+                raise
+    except BaseException:
+        if ours:
+            os.close(descriptor)
+        raise
+
+
 class Timeline:
     """One of the renderer's timeline semaphores. Owns the descriptor from the start, even if the import fails."""
 
@@ -297,14 +337,10 @@ class Timeline:
         desc.type = kinds.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
         desc.handle.fd = descriptor
         self.context = context
-        try:
-            with context.current():
-                context.prepare_guard()
-                self.raw = context.call("cuImportExternalSemaphore", desc)
-        except BaseException:
-            os.close(descriptor)  # only a successful import owns it
-            raise
+        self.raw = _import(context, "cuImportExternalSemaphore", desc, descriptor)
         self._finalizer = _finally(self, _destroy, context, "cuDestroyExternalSemaphore", self.raw)
+        with context.current():
+            context.prepare_guard()
 
     def wait(self, stream: int, value: int) -> None:
         """Make what is enqueued on `stream` from now on wait for the value. The context must be current."""
@@ -343,12 +379,7 @@ class DeviceMemory:
         desc.flags = context.driver.CUDA_EXTERNAL_MEMORY_DEDICATED
         self.context = context
         self.bytes = size
-        try:
-            with context.current():
-                memory = context.call("cuImportExternalMemory", desc)
-        except BaseException:
-            os.close(descriptor)  # only a successful import owns it
-            raise
+        memory = _import(context, "cuImportExternalMemory", desc, descriptor)
         part = context.driver.CUDA_EXTERNAL_MEMORY_BUFFER_DESC()
         part.offset = offset
         part.size = size

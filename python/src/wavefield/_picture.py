@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import struct
-import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,17 +69,40 @@ def check_name(path: str | os.PathLike[str]) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a whole file or nothing. An existing file stays until the new one is complete."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    """Write a whole file or nothing. An existing file stays until the new one is complete, and gives it its mode.
+
+    Links are followed.
+    """
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    # A new file gets the usual mode, by the process's umask.
+    descriptor = os.open(temporary, flags, 0o600 if path.exists() else 0o666)
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
-            # mkstemp gives access to the owner only.
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(file.fileno(), 0o666 & ~mask)
+            if path.exists():
+                _take_after(file.fileno(), path)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _take_after(descriptor: int, path: Path) -> None:
+    """Give a new file the mode, group and ACL of the old one, and nobody more rights than before."""
+    old = path.stat()
+    mode = old.st_mode & 0o777
+    try:
+        os.fchown(descriptor, -1, old.st_gid)
+        with contextlib.suppress(AttributeError):  # only Linux has them
+            if _ACL in os.listxattr(path):
+                os.setxattr(descriptor, _ACL, os.getxattr(path, _ACL))
+    except OSError:
+        # The group's rights do not apply to another group, and its members are among the others now.
+        mode = mode & 0o700 | mode >> 3 & mode & 0o7
+    os.fchmod(descriptor, mode)
+
+
+_ACL = "system.posix_acl_access"

@@ -27,7 +27,7 @@ CLOSE_SECONDS = 5.0
 END_SECONDS = 5.0
 """How long closing then waits for the renderer to close its end. It first shows the last frames, for up to a second."""
 
-REACHED_SECONDS = 0.1
+REACHED_SECONDS = 0.5
 """How long an empty stream waits for a value before the value counts as missing."""
 
 SEEN_SECONDS = 1.0

@@ -63,8 +63,9 @@ impl Engine {
         let Source::Vertices(Vertices { buffer, .. }) = profile.slots[slot] else {
             return Err(Error::Rule("slots of this scene are images".into()));
         };
-        let bytes =
-            read_buffer(&mut self.queue, buffer, self.renderer.drawing().array().bytes(), profile.owner)?;
+        let size = self.renderer.drawing().array().bytes();
+        // SAFETY: one of the producer's slots, which hold this array.
+        let bytes = unsafe { read_buffer(&mut self.queue, buffer, size, profile.owner) }?;
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
@@ -76,13 +77,10 @@ impl Engine {
             return Err(Error::Rule("slots of this scene are buffers".into()));
         };
         let size = self.renderer.drawing().array().grid();
-        let bytes = read_image_levels(
-            &mut self.queue,
-            (slot.image, slot.layout),
-            &level_regions(size),
-            texture::chain_bytes(size),
-            profile.owner,
-        )?;
+        let (image, regions) = ((slot.image, slot.layout), level_regions(size));
+        let bytes = texture::chain_bytes(size);
+        // SAFETY: one of the producer's slots, which hold a texture of this size.
+        let bytes = unsafe { read_image_levels(&mut self.queue, image, &regions, bytes, profile.owner) }?;
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 

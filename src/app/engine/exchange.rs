@@ -262,6 +262,45 @@ mod tests {
         end(run);
     }
 
+    #[test]
+    fn the_pixel_under_the_pointer_is_found() {
+        let mut run = run();
+        draw(&mut run, 1);
+        let halves: Vec<u8> = [1.0, 2.0, 3.0, 4.0, 0.5, -6.0]
+            .iter()
+            .flat_map(|&n| half::f16::from_f32(n).to_le_bytes())
+            .collect();
+        let float =
+            |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+        for (shape, number, bytes, want) in [
+            (&[1, 2, 4][..], Number::U8, STAMPED.to_vec(), &[1.0, 48.0, 100.0, 9.0][..]),
+            // This pixel lies in two words.
+            (&[1, 2, 3], Number::U8, vec![1, 2, 3, 4, 5, 6], &[4.0, 5.0, 6.0]),
+            (&[1, 2, 3], Number::F16, halves, &[4.0, 0.5, -6.0]),
+            (&[1, 2], Number::F32, float(&[0.25, -1e9]), &[-1e9]),
+            (
+                &[1, 2, 4],
+                Number::F32,
+                float(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+                &[5.0, 6.0, 7.0, 8.0],
+            ),
+        ] {
+            let array = Array::new(Kind::Image, shape, number).unwrap();
+            drop(put(&mut run, array, &bytes));
+            let picture = (SIZE.width, SIZE.height);
+            assert!(run.engine().point(Some((45.0, 10.0)), picture).unwrap());
+            // Known once a later frame uses the same flight.
+            draw(&mut run, 8);
+            let found = run.engine().under_pointer().unwrap();
+            assert_eq!((found.at, &found.numbers[..found.names.len()]), ((1, 0), want), "{array}");
+        }
+        // Beside the image there is nothing.
+        run.engine().view_mut().camera.zoom(-5.0);
+        run.engine().point(Some((2.0, 2.0)), (SIZE.width, SIZE.height)).unwrap();
+        assert_eq!(run.engine().under_pointer(), None);
+        end(run);
+    }
+
     /// Each producer has its own camera; a style chosen meanwhile holds for both.
     #[test]
     fn a_surface_takes_over_the_style_and_not_the_camera() {

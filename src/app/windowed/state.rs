@@ -541,7 +541,8 @@ impl State {
                 self.drain()?;
                 self.engine.forget_recorded();
             }
-            match self.swapchain.acquire(self.engine.queue(), flight.acquired)? {
+            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done.
+            match unsafe { self.swapchain.acquire(self.engine.queue(), flight.acquired) }? {
                 Acquired::Image(image) => return Ok(Some(image)),
                 Acquired::NotReady if self.swapchain.is_stale() => {}
                 Acquired::NotReady => break,
@@ -751,5 +752,22 @@ impl State {
 impl AsMut<Engine> for State {
     fn as_mut(&mut self) -> &mut Engine {
         &mut self.engine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vulkan::Validation;
+
+    #[test]
+    fn the_copied_command_has_a_camera_that_a_person_can_read() {
+        let config = Config { validation: Validation::IfInstalled, ..Config::default() };
+        let command = |camera| shown(&config, &Controls::new(&config), camera).command_line(false);
+        let mut camera = config.camera();
+        assert_eq!(command(camera), "wavefield");
+        camera.orbit(37.3, 11.7);
+        camera.zoom(1.7);
+        assert_eq!(command(camera), "wavefield --camera=0.3562,0.5902,2.7588,0,-0.2,0");
     }
 }

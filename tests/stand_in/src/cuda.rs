@@ -408,6 +408,7 @@ exports! {
             "flat" => FLAT,
             "level" => LEVEL,
             "colour" => COLOUR,
+            "prints" => PRINTS,
             "spin" => SPIN,
             "trap_kernel" => TRAP,
             "illegal" => ILLEGAL,
@@ -426,11 +427,14 @@ exports! {
         Ok(())
     }
     fn cuFuncGetAttribute(value: *mut c_int, which: c_int, function: *mut c_void) {
-        // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-        if which != 0 {
-            return Err(INVALID_VALUE);
-        }
-        *value = Head::unpack(function as usize >> KERNEL_BITS).most as c_int;
+        let head = Head::unpack(function as usize >> KERNEL_BITS);
+        *value = match which {
+            // CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+            0 => head.most,
+            // CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
+            3 => head.local,
+            _ => return Err(INVALID_VALUE),
+        } as c_int;
         Ok(())
     }
     fn cuLaunchKernel(
@@ -974,7 +978,7 @@ fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
     })
 }
 
-/// What a kernel's PTX declares about its parameters, and with `.maxntid` and `.reqntid` about its blocks.
+/// What a kernel's PTX declares about its parameters, with `.maxntid` and `.reqntid` about its blocks, and about local memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     /// The number of parameters.
@@ -983,6 +987,8 @@ pub(crate) struct Head {
     floats: usize,
     most: usize,
     exactly: bool,
+    /// The bytes of the `.local` array at the start of the body.
+    local: usize,
 }
 
 /// The most floats that such a structure may have.
@@ -990,8 +996,11 @@ const FLOATS: usize = 16;
 
 impl Head {
     pub(crate) fn of(ptx: &str, entry: &str) -> Self {
-        let head = ptx.split_once(&format!(".entry {entry}(")).map_or("", |(_, rest)| rest);
-        let head = head.split('{').next().unwrap_or_default();
+        let kernel = ptx.split_once(&format!(".entry {entry}(")).map_or("", |(_, rest)| rest);
+        let kernel = kernel.split(".entry").next().unwrap_or_default();
+        let (head, body) = kernel.split_once('{').unwrap_or_default();
+        let depot = body.split_once(".local .align").and_then(|(_, array)| array.split_once('['));
+        let local = depot.and_then(|(_, size)| size.split(']').next()?.parse().ok()).unwrap_or(0);
         let (list, head) = head.split_once(')').unwrap_or((head, ""));
         let structure = list.rsplit(',').next().filter(|last| last.contains(".align 4 .b8"));
         let bytes =
@@ -1006,7 +1015,8 @@ impl Head {
             (Some(most), _) => (most, true),
             (None, most) => (most.unwrap_or(1024), false),
         };
-        Self { parameters: list.matches(".param").count(), floats: bytes.unwrap_or(0) / 4, most, exactly }
+        let parameters = list.matches(".param").count();
+        Self { parameters, floats: bytes.unwrap_or(0) / 4, most, exactly, local }
     }
 
     pub(crate) fn takes(self, threads: c_uint) -> bool {
@@ -1026,7 +1036,12 @@ impl Head {
     }
 
     pub(crate) fn pack(self) -> usize {
-        (self.most << 17) | (usize::from(self.exactly) << 16) | (self.floats << 8) | self.parameters
+        let most = self.most.min(0x7fff);
+        (self.local << 32)
+            | (most << 17)
+            | (usize::from(self.exactly) << 16)
+            | (self.floats << 8)
+            | self.parameters
     }
 
     pub(crate) fn unpack(bits: usize) -> Self {
@@ -1034,7 +1049,8 @@ impl Head {
             parameters: bits & 0xff,
             floats: bits >> 8 & 0xff,
             exactly: bits >> 16 & 1 == 1,
-            most: bits >> 17,
+            most: bits >> 17 & 0x7fff,
+            local: bits >> 32,
         }
     }
 }
@@ -1064,6 +1080,7 @@ const PATTERN_TEXELS: usize = 13;
 const FILL: usize = 14;
 const LEVEL: usize = 15;
 const COLOUR: usize = 16;
+const PRINTS: usize = 17;
 
 /// The arguments of every kernel except [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
@@ -1121,6 +1138,9 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
         }
         _ => {}
     }
+    if kernel == PRINTS {
+        println!("from the kernel");
+    }
     let vertices = out.bytes(u64::from(cols) * u64::from(rows) * 16);
     for (index, vertex) in vertices.chunks_exact_mut(16).enumerate() {
         let (col, row) = (index as u32 % cols, index as u32 / cols);
@@ -1135,7 +1155,7 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             2.0 * f64::from(row) / f64::from(rows - 1) - 1.0,
         );
         let (y, w) = match kernel {
-            FLAT => (0.0, 0.5),
+            FLAT | PRINTS => (0.0, 0.5),
             LEVEL => (first, second),
             COLOUR => (0.0, 0.05 + 0.3 * (frame % 4) as f64),
             _ => {

@@ -1,9 +1,7 @@
 //! The figures and their graph, the legend of the colours, and the vertex under the pointer.
 
-use egui::{
-    Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, TextStyle, Ui, pos2, vec2,
-};
-use egui_plot::{AxisHints, Corner, HLine, Legend, Line, Plot, PlotPoints};
+use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
+use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
 use super::{DRAW, KERNEL, NEITHER};
@@ -90,6 +88,8 @@ fn stack(ui: &mut Ui, mean: &Mean) {
     }
 }
 
+const TIMES: Color32 = Color32::from_gray(210);
+
 /// Plots the frame times.
 fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     let points: PlotPoints<'_> =
@@ -109,12 +109,17 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
         .allow_boxed_zoom(false)
         .allow_double_click_reset(false)
         .show_x(false)
-        .legend(Legend::default().text_style(TextStyle::Small).position(Corner::LeftTop))
         .show(ui, |plot| {
-            plot.line(Line::new("frame", points).width(1.0).color(Color32::from_gray(210)));
+            plot.line(Line::new("frame", points).width(1.0).color(TIMES));
             plot.hline(HLine::new("p50", p50 * 1e3).color(DRAW));
             plot.hline(HLine::new("p99", p99 * 1e3).color(KERNEL));
         });
+    // The plot's own legend would hide a third of it.
+    ui.horizontal(|ui| {
+        for (name, color) in [("each frame", TIMES), ("median", DRAW), ("99th percentile", KERNEL)] {
+            ui.label(RichText::new(format!("— {name}")).small().color(color));
+        }
+    });
 }
 
 /// Shows the colour map at the right, with the values of its colours and the quantity's name.

@@ -3,6 +3,7 @@
 //! egui lays it out a few times a second, and on input. The frames in between draw the same layout again. Nothing of it runs while
 //! it is hidden.
 
+mod boxes;
 mod figures;
 mod graph;
 mod holds;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use egui::{
-    Align2, Color32, Context, FontId, Frame, Grid as Table, Painter as Paint, Popup, Pos2, RawInput, Rect,
-    RichText, SidePanel, TopBottomPanel, Ui, ViewportId, vec2,
+    Align2, Color32, Context, Frame, Popup, Pos2, RawInput, Rect, RichText, SidePanel, TopBottomPanel, Ui,
+    ViewportId, vec2,
 };
 use vulkan_cuda::ring::MAX_DEPTH;
 use winit::event::{ElementState, WindowEvent};
@@ -22,7 +23,6 @@ use winit::window::Window;
 
 use self::figures::{Cost, Figures, change};
 use self::holds::Holds;
-use super::keys;
 use crate::Result;
 use crate::app::{Choice, Config, Engine, OverlayMode, Parameters, Scene};
 use crate::cuda::KernelSource;
@@ -226,9 +226,9 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    /// Whether something in it changes with time, besides figures.
+    /// Whether a message is shown that will disappear.
     pub(super) fn has_notice(&self) -> bool {
-        self.notice.is_some()
+        self.mode != OverlayMode::Off && self.notice.is_some()
     }
 
     /// Shows a message for [`NOTICE`].
@@ -287,6 +287,7 @@ impl Overlay {
     ) -> Result<Option<Draft>> {
         let now = Instant::now();
         self.next = now + EVERY;
+        self.notice.take_if(|(_, until)| *until < now);
         if self.is_on() && !view.serves {
             self.watch(view.engine, now)?;
         }
@@ -422,7 +423,15 @@ impl Overlay {
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = is_large(egui.content_rect().size());
-        if self.is_on() && has_room {
+        if self.is_on() && view.still {
+            // It has few rows, so it takes only the room that it needs.
+            egui::Area::new("left".into()).fixed_pos(Pos2::ZERO).show(egui, |ui| {
+                panel.show(ui, |ui| {
+                    ui.set_max_width(268.0);
+                    self.left(ui, view, draft);
+                });
+            });
+        } else if self.is_on() && has_room {
             SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
@@ -440,28 +449,29 @@ impl Overlay {
                 graph::found(&paint, at, &found);
             }
         }
-        if self.is_on() && !has_room {
+        if self.is_on() && !has_room && !view.still {
             let words = format!("the panel needs {}x{}", SMALLEST.x, SMALLEST.y);
-            caption(&paint, picture.left_bottom() + vec2(8.0, -8.0), Align2::LEFT_BOTTOM, &words, None);
+            boxes::caption(
+                &paint,
+                picture.left_bottom() + vec2(8.0, -8.0),
+                Align2::LEFT_BOTTOM,
+                &words,
+                None,
+            );
         }
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));
-            caption(
-                &paint,
-                picture.left_top() + vec2(8.0, 8.0),
-                Align2::LEFT_TOP,
-                "recording: V ends it",
-                red,
-            );
+            let at = picture.right_bottom() - vec2(8.0, 8.0);
+            boxes::caption(&paint, at, Align2::RIGHT_BOTTOM, "recording: V ends it", red);
         }
         if let Some(problem) = &self.problem {
-            show_problem(egui, problem);
+            boxes::problem(egui, problem);
         }
-        if self.mode != OverlayMode::Off {
-            self.notices(egui);
+        if let Some((words, _)) = self.notice.as_ref().filter(|_| self.mode != OverlayMode::Off) {
+            boxes::notice(egui, words);
         }
         if self.help {
-            show_keys(egui);
+            boxes::keys(egui);
         }
     }
 
@@ -528,62 +538,6 @@ impl Overlay {
             });
         }
     }
-
-    fn notices(&mut self, egui: &Context) {
-        if self.notice.as_ref().is_some_and(|(_, until)| *until < Instant::now()) {
-            self.notice = None;
-        }
-        let Some((words, _)) = &self.notice else { return };
-        let area = egui::Area::new("notice".into()).anchor(Align2::CENTER_TOP, [0.0, 14.0]);
-        area.show(egui, |ui| {
-            Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
-                ui.set_max_width(620.0);
-                ui.label(RichText::new(words).color(ACCENT));
-            });
-        });
-    }
-}
-
-/// Shows what the mouse and the keys do.
-fn show_keys(egui: &Context) {
-    let room = egui.content_rect().size() - vec2(40.0, 70.0);
-    let list = egui::Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
-    list.collapsible(false).resizable(false).max_size(room).vscroll(true).show(egui, |ui| {
-        Table::new("keys").num_columns(2).show(ui, |ui| {
-            for (key, does) in keys::help() {
-                ui.label(RichText::new(key).monospace().strong());
-                ui.add(egui::Label::new(does).wrap());
-                ui.end_row();
-            }
-        });
-    });
-}
-
-/// Writes a line on the picture, after a `dot`.
-fn caption(paint: &Paint, at: Pos2, anchor: Align2, words: &str, dot: Option<Color32>) {
-    let text = paint.layout_no_wrap(words.to_owned(), FontId::proportional(12.0), Color32::from_gray(225));
-    let room = vec2(if dot.is_some() { 16.0 } else { 0.0 }, 0.0);
-    let rect = anchor.anchor_size(at, text.size() + room + vec2(12.0, 8.0));
-    paint.rect_filled(rect, 4.0, PAPER);
-    if let Some(dot) = dot {
-        paint.circle_filled(rect.left_center() + vec2(13.0, 0.0), 5.0, dot);
-    }
-    paint.galley(rect.min + room + vec2(6.0, 4.0), text, Color32::WHITE);
-}
-
-/// Shows a kernel's problem in full, at the bottom of the picture. Notices are at its top.
-fn show_problem(egui: &Context, problem: &str) {
-    let (picture, all) = (egui.available_rect(), egui.content_rect());
-    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
-    egui::Window::new("not reloaded: the last good kernel keeps running")
-        .anchor(Align2::CENTER_BOTTOM, offset)
-        .default_width((picture.width() - 40.0).min(800.0))
-        .collapsible(false)
-        .resizable(false)
-        .show(egui, |ui| {
-            let text = egui::ScrollArea::vertical().max_height(picture.height() * 0.35);
-            text.show(ui, |ui| ui.label(RichText::new(problem).monospace().color(ACCENT)));
-        });
 }
 
 /// The smallest window with panels, in points.
@@ -621,7 +575,7 @@ fn fonts() -> egui::FontDefinitions {
 
 /// Shows every glyph that the overlay uses, in every size.
 fn every_glyph(egui: &Context) {
-    let text: String = (' '..='~').chain("×µ→…’°²·–±".chars()).collect();
+    let text: String = (' '..='~').chain("×µ→…’°²·–—±".chars()).collect();
     egui::Area::new("glyphs".into()).show(egui, |ui| {
         for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
             ui.label(RichText::new(&text).size(size));

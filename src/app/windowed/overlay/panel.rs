@@ -404,6 +404,21 @@ mod tests {
         assert_eq!(in_scene(&egui, &texture, Scene::Field), swarm);
     }
 
+    /// Two rows with the same name would mean different things.
+    #[test]
+    fn no_parameter_of_the_gallery_is_named_like_a_row() {
+        for entry in gallery::gallery() {
+            for parameter in entry.source().parameters().unwrap().iter() {
+                assert!(
+                    MEANINGS.iter().all(|(row, _)| *row != parameter.name),
+                    "{}: {}",
+                    entry.name,
+                    parameter.name
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_kernel_of_the_users_own_is_in_the_list() {
         let file = KernelSource { name: "mine.cu".into(), gallery: None, ..KernelSource::built_in() };
