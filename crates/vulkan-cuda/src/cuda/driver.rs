@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char};
 
+use cudarc::driver::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
 use super::api::{self, Code};
@@ -176,9 +177,31 @@ fn version_words(version: i32) -> String {
 
 /// Turns a result into an error that names the call and the device.
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
-    if code == Code::SUCCESS {
-        return Ok(());
+    match code {
+        Code::SUCCESS => Ok(()),
+        code => Err(failure(call, device, code)),
     }
+}
+
+impl Error {
+    /// Says an error of cudarc in this crate's words: the call, CUDA's description, and advice. cudarc itself prints only
+    /// `DriverError(…)`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(stream: &cudarc::driver::CudaStream) -> vulkan_cuda::Result<()> {
+    /// use vulkan_cuda::Error;
+    ///
+    /// stream.synchronize().map_err(|error| Error::from_cudarc("cuStreamSynchronize", error))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_cudarc(call: &'static str, error: DriverError) -> Self {
+        failure(call, "the CUDA device", Code(error.0 as u32))
+    }
+}
+
+fn failure(call: &'static str, device: &str, code: Code) -> Error {
     let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
         let mut text = std::ptr::null();
         // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
@@ -189,13 +212,13 @@ pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> 
             false => "unknown".into(),
         }
     };
-    Err(Error::Cuda {
+    Error::Cuda {
         call,
         device: device.to_owned(),
         code: code.0,
         name: text(api::cuGetErrorName),
         text: text(api::cuGetErrorString),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +240,15 @@ mod tests {
         }
         let luid = Luid { bytes: [1, 2, 3, 4, 5, 6, 7, 255], node_mask: 1 };
         assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
+    }
+
+    #[test]
+    fn an_error_of_cudarc_has_the_words_of_this_crate() {
+        let error = DriverError(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let text = Error::from_cudarc("cuStreamSynchronize", error).to_string();
+        for part in ["cuStreamSynchronize failed on the CUDA device", "700)", "compute-sanitizer"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
     }
 
     /// On a machine without a driver this must be an error, not cudarc's panic. With a driver it must load.
