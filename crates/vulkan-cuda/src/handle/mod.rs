@@ -28,6 +28,15 @@
 //! # }
 //! ```
 //!
+//! A handle of one kind cannot be used as another kind:
+//!
+//! ```compile_fail,E0308
+//! use vulkan_cuda::handle::{KmtHandle, MemoryHandle};
+//! # fn test(kmt: KmtHandle) -> MemoryHandle {
+//! MemoryHandle::OpaqueWin32(kmt) // CUDA would take it for an NT handle
+//! # }
+//! ```
+//!
 //! A handle does not tell the size of its memory. The caller of the import must promise the size, so the import is `unsafe`:
 //!
 //! ```compile_fail,E0133
