@@ -13,7 +13,7 @@ use ash::vk;
 use vulkan_cuda::handle::{ExportType, Fd, MemoryHandle};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::{ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, ImportedBuffer, Vk};
+use vulkan_cuda::{CudaBuffer, ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, Vk};
 use wavefield::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
 
 /// A device that exports buffers. Returns `None` and reports a skip if there is none.
@@ -78,7 +78,7 @@ fn a_device_without_interop_exports_nothing() {
     let file = Fd::from(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()));
     let range = Range { offset: 0, size: 4096 };
     // SAFETY: the library refuses before the driver sees the descriptor.
-    let refused = unsafe { ImportedBuffer::from_descriptor(&vk, file, 4096, range, usage) };
+    let refused = unsafe { CudaBuffer::from_descriptor(&vk, file, 4096, range, usage) };
     let text = refused.err().expect("not importable").to_string();
     assert!(text.contains("made without VK_KHR_external_memory_fd"), "{text}");
 }

@@ -45,7 +45,7 @@ const REASONS: [(&str, usize, &str, &str); 11] = [
         "E0061",
         "this function takes 2 arguments but 3 arguments were supplied",
     ),
-    ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `MappedImage` is private"),
+    ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `SharedImage` is private"),
     ("src/cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
 ];
 

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, ExportedTimeline, ImportedBuffer};
+use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedTimeline};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place, VulkanMemory};
@@ -43,7 +43,7 @@ enum Allocation {
     /// Vulkan's own, exported.
     Exported(ExportedBuffer),
     /// The client's, imported.
-    Imported(ImportedBuffer),
+    Imported(CudaBuffer),
 }
 
 impl Allocation {
@@ -196,7 +196,7 @@ impl ClientMemory {
     }
 
     /// Keeps an imported buffer. (With memory `host` there is none.)
-    pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
+    pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
         if let Self::Cuda(memory) = self {
             memory.allocations.insert(id, Allocation::Imported(buffer));
         }

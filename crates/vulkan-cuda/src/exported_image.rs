@@ -132,7 +132,7 @@ impl ExportedImage {
     }
 
     /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`], for an
-    /// importer other than [`MappedImage::import`](crate::MappedImage::import). You own the handle. It keeps the
+    /// importer other than [`SharedImage::import`](crate::SharedImage::import). You own the handle. It keeps the
     /// memory alive by itself, unless it is a KMT handle.
     ///
     /// # Errors

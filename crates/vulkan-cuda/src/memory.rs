@@ -311,6 +311,11 @@ impl SharedBuffer {
         self.mapped.pointer()
     }
 
+    /// Returns Vulkan's device.
+    pub(crate) fn device(&self) -> vk::Device {
+        self.exported.vk.device().handle()
+    }
+
     /// Returns the size in bytes, as requested. See the [example](SharedBuffer#examples).
     pub fn size(&self) -> u64 {
         self.exported.size()

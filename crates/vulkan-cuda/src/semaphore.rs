@@ -1,6 +1,8 @@
 //! What timelines and binary semaphores have in common: an exported Vulkan semaphore, and an imported one as CUDA
 //! sees it.
 
+use std::time::Duration;
+
 use ash::vk;
 use cudarc::driver::sys;
 
@@ -60,11 +62,12 @@ impl Exported {
     }
 
     /// As [`crate::SharedTimeline::wait_from_host`].
-    pub(crate) fn wait_from_host(&self, value: u64) -> Result<bool> {
+    pub(crate) fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([self.raw], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        let limit = limit.as_nanos().try_into().unwrap_or(u64::MAX);
         // SAFETY: a live timeline semaphore of this device.
-        match unsafe { self.vk.device().wait_semaphores(&info, 1_000_000_000) } {
+        match unsafe { self.vk.device().wait_semaphores(&info, limit) } {
             Ok(()) => Ok(true),
             Err(vk::Result::TIMEOUT) => Ok(false),
             Err(result) => Err(self.vk.failed("vkWaitSemaphores")(result)),

@@ -20,6 +20,7 @@
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -41,6 +42,7 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
+/// use std::time::Duration;
 /// use vulkan_cuda::SharedTimeline;
 ///
 /// let timeline = SharedTimeline::new(&pair)?;
@@ -53,7 +55,7 @@ use crate::{Error, Result};
 /// // SAFETY: as above.
 /// unsafe { timeline.cuda_wait(stream, 2) }?;
 /// assert_eq!(timeline.promised(), 2);
-/// assert!(timeline.wait_from_host(2)?, "the GPU is not done after a second");
+/// assert!(timeline.wait_from_host(2, Duration::from_secs(1))?, "the GPU is not done after a second");
 /// # Ok(())
 /// # }
 /// ```
@@ -211,7 +213,7 @@ impl SharedTimeline {
     }
 
     /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` if it has not
-    /// done so within a second. See the [example](SharedTimeline#examples).
+    /// done so within `limit`. See the [example](SharedTimeline#examples).
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
@@ -219,8 +221,8 @@ impl SharedTimeline {
     /// Fails if the driver reports an error.
     ///
     /// [`vkWaitSemaphores`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkWaitSemaphores.html
-    pub fn wait_from_host(&self, value: u64) -> Result<bool> {
-        self.exported.wait_from_host(value)
+    pub fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
+        self.exported.wait_from_host(value, limit)
     }
 
     /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).
@@ -248,7 +250,7 @@ impl SharedTimeline {
 /// let timeline = ExportedTimeline::new(&vk)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
-///     let wait = timeline.vulkan(1); // for vkQueueSubmit2
+///     let wait = timeline.submit_info(1); // for vkQueueSubmit2
 /// #   let _ = wait;
 /// }
 /// # let _ = handle;
@@ -285,7 +287,7 @@ impl ExportedTimeline {
     /// checks that the values rise. See the [example](ExportedTimeline#examples).
     ///
     /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
-    pub fn vulkan(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+    pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.0.info(value)
     }
 

@@ -14,7 +14,7 @@ const CALL: &str = "cuMemcpy2DAsync";
 
 /// One level of a mipmapped array. It keeps the owner of the mipmapped array alive. Cloning is cheap.
 ///
-/// [`MappedImage::level`](crate::MappedImage::level) returns one, and [`crate::image`](mod@crate::image#examples) has
+/// [`SharedImage::level`](crate::SharedImage::level) returns one, and [`crate::image`](mod@crate::image#examples) has
 /// an example.
 #[derive(Clone)]
 pub struct Array {

@@ -183,24 +183,6 @@ pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> 
     }
 }
 
-impl Error {
-    /// Says an error of cudarc in this crate's words: the call, CUDA's description, and advice. cudarc itself prints only
-    /// `DriverError(…)`.
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # fn example(stream: &cudarc::driver::CudaStream) -> vulkan_cuda::Result<()> {
-    /// use vulkan_cuda::Error;
-    ///
-    /// stream.synchronize().map_err(|error| Error::from_cudarc("cuStreamSynchronize", error))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn from_cudarc(call: &'static str, error: DriverError) -> Self {
-        failure(call, "the CUDA device", Code(error.0 as u32))
-    }
-}
-
 fn failure(call: &'static str, device: &str, code: Code) -> Error {
     let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
         let mut text = std::ptr::null();
@@ -218,6 +200,23 @@ fn failure(call: &'static str, device: &str, code: Code) -> Error {
         code: code.0,
         name: text(api::cuGetErrorName),
         text: text(api::cuGetErrorString),
+    }
+}
+
+impl Error {
+    /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
+    /// (cudarc itself prints only the code.)
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn example(stream: &cudarc::driver::CudaStream, cuda: &vulkan_cuda::Cuda) -> vulkan_cuda::Result<()> {
+    /// let failed = |error| vulkan_cuda::Error::from_cudarc("cuStreamSynchronize", &cuda.info().name, error);
+    /// stream.synchronize().map_err(failed)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
+        failure(call, device, Code(error.0 as u32))
     }
 }
 
@@ -245,8 +244,8 @@ mod tests {
     #[test]
     fn an_error_of_cudarc_has_the_words_of_this_crate() {
         let error = DriverError(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
-        let text = Error::from_cudarc("cuStreamSynchronize", error).to_string();
-        for part in ["cuStreamSynchronize failed on the CUDA device", "700)", "compute-sanitizer"] {
+        let text = Error::from_cudarc("cuStreamSynchronize", "Toy GPU", error).to_string();
+        for part in ["cuStreamSynchronize failed on Toy GPU", "700)", "compute-sanitizer"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }

@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// the [`CudaAllocation`] alive.
 ///
 /// The GPU must be done with the buffer before it is dropped. [`crate::cuda_memory`] has an example.
-pub struct ImportedBuffer {
+pub struct CudaBuffer {
     buffer: vk::Buffer,
     /// One import for each chunk that holds bytes of the buffer.
     memories: Vec<vk::DeviceMemory>,
@@ -32,7 +32,7 @@ pub struct ImportedBuffer {
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
 
-impl ImportedBuffer {
+impl CudaBuffer {
     /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes. Offset and size are
     /// in bytes. Calls [`vkAllocateMemory`] with [`VkImportMemoryFdInfoKHR`]. The device needs the extension
     /// `VK_KHR_external_memory_fd`. See the [example](crate::cuda_memory#examples).
@@ -57,7 +57,7 @@ impl ImportedBuffer {
         let found = made.place(pair, allocation, range)?;
         let &[Piece { chunk, range: within, .. }] = found.as_slice() else {
             return Err(Error::Rule(format!(
-                "{range} span {} chunks of CUDA's memory: bind them sparsely (ImportedBuffer::spanning), or copy them into one",
+                "{range} span {} chunks of CUDA's memory: bind them sparsely (CudaBuffer::spanning), or copy them into one",
                 found.len()
             )));
         };
@@ -74,7 +74,7 @@ impl ImportedBuffer {
     /// shows it.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
+    /// Fails as [`CudaBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
     /// family does not support sparse binding, if the device does not bind imported memory sparsely, or if the
     /// range's part in a chunk does not consist of whole sparse blocks.
     ///
@@ -112,7 +112,7 @@ impl ImportedBuffer {
     /// [`crate::cuda_memory`]). `examples/cuda_memory/stranger.rs` shows how.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
+    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
     ///
     /// # Safety
     /// `fd` must stand for memory on this device's GPU, which CUDA exported ([`cuMemExportToShareableHandle`]), of
@@ -135,15 +135,15 @@ impl ImportedBuffer {
     }
 
     /// Imports memory that consists of several consecutive chunks: `chunks` has a descriptor and a size in bytes for
-    /// each. One chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`].
+    /// each. One chunk is bound as by [`CudaBuffer::from_descriptor`], several as by [`CudaBuffer::spanning`].
     /// If the import fails, the descriptors are closed.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::from_descriptor`] and [`ImportedBuffer::spanning`] do.
+    /// Fails as [`CudaBuffer::from_descriptor`] and [`CudaBuffer::spanning`] do.
     ///
     /// # Safety
-    /// As for [`ImportedBuffer::from_descriptor`], for each chunk. For several chunks also as for
-    /// [`ImportedBuffer::spanning`].
+    /// As for [`CudaBuffer::from_descriptor`], for each chunk. For several chunks also as for
+    /// [`CudaBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
         mut chunks: Vec<(Fd, u64)>,
@@ -186,6 +186,11 @@ impl ImportedBuffer {
     /// Returns the size in bytes, as requested. See the [example](crate::cuda_memory#examples).
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Returns Vulkan's device.
+    pub(crate) fn device(&self) -> vk::Device {
+        self.vk.device().handle()
     }
 
     /// Creates a buffer without memory.
@@ -291,7 +296,7 @@ impl ImportedBuffer {
     }
 }
 
-impl Drop for ImportedBuffer {
+impl Drop for CudaBuffer {
     fn drop(&mut self) {
         // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe {
