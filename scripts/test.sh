@@ -131,6 +131,8 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings
 component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
+step "the library's interface" scripts/api.py
+step "the library with CUDA's versions" scripts/cuda-versions.sh
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step 'build of the tests' cargo test --locked --no-run "$@"

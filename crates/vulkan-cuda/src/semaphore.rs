@@ -154,7 +154,7 @@ impl ImportedSemaphore {
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
         handle.exists_here()?;
         let desc = handle.descriptor();
-        let facts = handle.facts();
+        let (name, operand) = (handle.name(), handle.operand());
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
         cuda.prepare_guard()?;
@@ -164,7 +164,7 @@ impl ImportedSemaphore {
         // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
         // every handle is still ours, and dropping it closes it.
         handle.imported();
-        Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
+        Ok(Self { raw, name, operand, cuda: cuda.clone() })
     }
 
     /// Checks that `stream` may signal this semaphore.

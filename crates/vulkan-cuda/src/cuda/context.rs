@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cudarc::driver::{CudaContext, sys};
 
 use super::api::{self, Code};
-use super::driver::{check, require};
+use super::driver::check;
 use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
@@ -118,7 +118,6 @@ impl Cuda {
     /// [`cuCtxGetDevice`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub unsafe fn from_raw(context: sys::CUcontext, keep: Arc<dyn Any + Send + Sync>) -> Result<Self> {
         let driver = Driver::load()?;
-        require(&["cuCtxGetDevice"], "CUDA 2.0")?;
         let whose = "the given CUDA context";
         // SAFETY: a live context (the caller's promise).
         check("cuCtxSetCurrent", whose, unsafe { api::cuCtxSetCurrent(context) })?;

@@ -69,10 +69,7 @@ impl Driver {
             });
         }
         // SAFETY: the library is present, checked above.
-        unsafe { api::look_up() }.map_err(|name| Error::Driver {
-            reason: format!("it lacks {name}"),
-            hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
-        })?;
+        unsafe { api::look_up() }?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
         check("cuInit", before, unsafe { api::cuInit(0) })?;
@@ -174,20 +171,6 @@ fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
-/// Checks that the driver has these functions, which only some programs need.
-///
-/// # Errors
-/// Names the first function that the driver lacks, and `since`, the version that introduced it.
-#[doc(hidden)]
-pub fn require(names: &[&str], since: &str) -> Result<()> {
-    match names.iter().find(|name| !api::has(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
-        }
-    }
-}
-
 fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -256,6 +239,15 @@ mod tests {
         }
         let luid = Luid { bytes: [1, 2, 3, 4, 5, 6, 7, 255], node_mask: 1 };
         assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
+    }
+
+    #[test]
+    fn an_error_of_cudarc_has_the_words_of_this_crate() {
+        let error = DriverError(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let text = Error::from_cudarc("cuStreamSynchronize", "Toy GPU", error).to_string();
+        for part in ["cuStreamSynchronize failed on Toy GPU", "700)", "compute-sanitizer"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
     }
 
     /// On a machine without a driver this must be an error, not cudarc's panic. With a driver it must load.
