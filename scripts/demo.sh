@@ -11,7 +11,7 @@ tables=(essentials)
 [[ -z ${WAYLAND_DISPLAY:-} ]] || tables+=(wayland_window)
 setup "${tables[@]}"
 
-first_build release/wavefield 8 '0.7 GB'
+is_built release/wavefield || announce 'the first build' 8 '0.7 GB'
 aloud 'the build' cargo build --release --locked --manifest-path "$root/Cargo.toml"
 run=(cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" --)
 # A software device needs about a second for a frame of the default field.

@@ -52,6 +52,10 @@ has_library libEGL.so.1      | libegl1                         | libglvnd-egl   
 has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa
 has_program c++      | g++                     | gcc-c++                  | gcc
 has_program clang-14 | clang-14                |                          |
+END
+}
+python_tools() {
+    cat <<'END'
 has_pip              | python3 python3-pip     | python3-pip              | python-pip
 has_venv             | python3-venv            | python3                  | python
 END
@@ -250,10 +254,12 @@ aloud() {
     return "$status"
 }
 
-# first_build FILE MINUTES SPACE: if FILE was not built yet, prints how long that takes and how much disk it needs.
-first_build() {
-    local target=${CARGO_TARGET_DIR:-$root/target} cores
-    [[ ! -e $target/$1 ]] || return 0
+# announce WHAT MINUTES [SPACE]: prints how long it takes here, by its minutes on one core, and how much disk it needs.
+announce() {
+    local cores
     cores=$(nproc)
-    say "the first build takes about $((($2 + cores - 1) / cores)) min here ($2 min of CPU time on $cores cores) and $3 of disk"
+    say "$1 takes about $((($2 + cores - 1) / cores)) min here ($2 min on one core)${3:+ and $3 of disk}"
 }
+
+# is_built FILE: whether cargo has built it in its folder.
+is_built() { [[ -e ${CARGO_TARGET_DIR:-$root/target}/$1 ]]; }

@@ -23,7 +23,7 @@ profile=${1:-dev}
 python=${PYTHON:-python3}
 target=${CARGO_TARGET_DIR:-$root/target}
 out=$target/wheel
-has_cargo || skip 'there is no cargo'
+setup essentials python_tools
 command -v "$python" >/dev/null || skip "there is no $python"
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || skip "$("$python" --version) is older than 3.10"
 "$python" -c 'import venv, ensurepip' 2>/dev/null || skip "$python has no venv with pip (Debian: python3-venv)"

@@ -9,6 +9,9 @@ use crate::vulkan::AdapterInfo;
 pub struct Machine {
     /// The Vulkan device's name.
     pub gpu: String,
+    /// Whether the CPU does the device's work. Its times then say nothing about a GPU. Older files omit it.
+    #[serde(default)]
+    pub software: bool,
     /// The Vulkan driver's name and version, in its own words.
     pub driver: String,
     /// The device's Vulkan version.
@@ -32,6 +35,7 @@ impl Machine {
     pub fn describe(info: &AdapterInfo, cuda: Option<String>) -> Self {
         Self {
             gpu: info.name.clone(),
+            software: info.kind == ash::vk::PhysicalDeviceType::CPU,
             driver: info.driver.clone(),
             vulkan: crate::vulkan::version(info.api_version),
             cuda,

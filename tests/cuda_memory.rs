@@ -29,8 +29,8 @@ use match_devices::Gpu;
 use stand_in::{ALL, Run, StandIn, each, run};
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::shared_ring::Reads;
-use vulkan_cuda::{CudaAllocation, ImportedBuffer, SharedRing};
+use vulkan_cuda::shared_ring::{Reader, Resource};
+use vulkan_cuda::{CudaAllocation, CudaBuffer, SharedRing, Slot};
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
 const RANGE: Range = Range { offset: 0, size: 4096 };
@@ -51,6 +51,16 @@ fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeature
     }
 }
 
+/// Its range is its own.
+struct Part(CudaBuffer);
+
+// SAFETY: it owns the buffer, and no other part overlaps it.
+unsafe impl Slot for Part {
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+}
+
 /// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
@@ -61,34 +71,33 @@ fn a_ring_hands_over_memory_of_cuda() {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 3 * RANGE.size).unwrap();
     let slot = |index| {
         let range = Range { offset: index * RANGE.size, ..RANGE };
-        ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE)
+        CudaBuffer::new(&gpu.pair, &allocation, range, USAGE).map(Part)
     };
     let slots = (0..3).map(slot).collect::<vulkan_cuda::Result<_>>().unwrap();
     drop(allocation);
     let stage = vk::PipelineStageFlags::TRANSFER;
-    let reads = Reads { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
+    let reader = Reader { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
     let (kernel, stream) = (fill::load(&gpu.cuda).unwrap(), gpu.cuda.new_stream().unwrap());
-    let mut ring: SharedRing<ImportedBuffer> =
-        SharedRing::new(&gpu.pair, stream.clone(), slots, reads).unwrap();
+    let mut ring: SharedRing<Part> = SharedRing::new(&gpu.pair, stream.clone(), slots, reader).unwrap();
     for frame in 0..FRAMES {
-        let write = ring.write().unwrap();
-        let address = write.slot().cuda().unwrap();
+        let write = ring.write().unwrap().unwrap();
+        let address = write.slot().0.cuda().unwrap();
         // SAFETY: the slot has this many words, and CUDA owns it until `finish`.
         unsafe { fill::launch(&kernel, &stream, address, words, frame) }.unwrap();
         let read = write.finish().unwrap();
-        let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(frame * RANGE.size).size(RANGE.size)];
             // SAFETY: the commands are being recorded for this family, and the copy lies within both buffers.
             unsafe {
-                ring.record_acquire(&read, commands);
-                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
-                ring.record_release(&read, commands);
+                read.record(commands, |slot| {
+                    device.cmd_copy_buffer(commands, slot.0.vulkan(), seen.buffer, &copy);
+                });
             }
         });
         // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
-        unsafe { seen.submit(&gpu, commands.unwrap(), &[read.wait_info()], &[read.signal_info()]) }.unwrap();
-        read.submitted();
+        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands.unwrap(), &[wait], &[signal])) }
+            .unwrap()
+            .unwrap();
     }
     stream.synchronize().unwrap();
     // SAFETY: nobody else uses the queue.
@@ -113,7 +122,7 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
     let all = allocation.size();
     let refused = |range, part: &str| {
-        let error = ImportedBuffer::new(&gpu.pair, &allocation, range, USAGE).err();
+        let error = CudaBuffer::new(&gpu.pair, &allocation, range, USAGE).err();
         let text = error.unwrap_or_else(|| panic!("{range} was taken")).to_string();
         assert!(text.contains(part), "{text}");
     };
@@ -123,8 +132,8 @@ fn ranges_that_no_buffer_can_have_are_refused_in_words() {
     refused(Range { offset: 1, size: 64 }, "VkMemoryRequirements::alignment");
     assert!(allocation.export(2).unwrap_err().to_string().contains("no chunk 2 in memory of 2"));
     // None of these refusals prevents a later import.
-    ImportedBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
-    let view = ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
+    CudaBuffer::new(&gpu.pair, &allocation, Range { offset: all / 2, ..RANGE }, USAGE).unwrap();
+    let view = CudaBuffer::new(&gpu.pair, &allocation, RANGE, USAGE).unwrap();
     assert_eq!((view.cuda(), view.size()), (Some(allocation.pointer()), RANGE.size));
     // The view keeps the allocation alive.
     assert_eq!(Arc::strong_count(&allocation), 2);
@@ -153,7 +162,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     stream.synchronize().unwrap();
     let bound = |range| {
         // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and used by nobody else.
-        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
+        unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
     };
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
         let view = match bound(range) {
@@ -185,7 +194,7 @@ fn a_refused_import_costs_every_later_one() {
     let size = allocation.size();
     let import = |fd: Fd| {
         // SAFETY: the descriptor is memory of this size, or the stand-in refuses it.
-        unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
+        unsafe { CudaBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }
     };
     drop(import(allocation.export(0).unwrap()).unwrap());
     let file = Fd::from(OwnedFd::from(File::open("/dev/null").unwrap()));
@@ -232,7 +241,7 @@ fn one_import() {
     let import = || {
         let gpu = match_devices::open()?;
         let allocation = CudaAllocation::new(gpu.pair.cuda(), RANGE.size)?;
-        ImportedBuffer::new(&gpu.pair, &allocation, RANGE, USAGE)?;
+        CudaBuffer::new(&gpu.pair, &allocation, RANGE, USAGE)?;
         Ok(())
     };
     end(import());
@@ -247,7 +256,7 @@ fn one_sparse_import() {
         let all = Range { offset: 0, size: allocation.size() };
         let queue = (gpu.queue, gpu.family);
         // SAFETY: the device has the feature; the queue is idle, and nobody else uses it.
-        unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
+        unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, all, USAGE, queue) }?;
         Ok(())
     };
     end(import());
@@ -332,7 +341,7 @@ fn an_engine_outlives_a_fault_of_cuda() {
         "cuLaunchKernel:700:6",
         "cuSignalExternalSemaphoresAsync:719:3",
         "cuWaitExternalSemaphoresAsync:719:2",
-        "cuStreamSynchronize:719:1",
+        "cuStreamQuery:719:1",
     ];
     let problems = each(&cases, |fail| {
         let done = attempt(&stand_in, "one_engine", fail)?;

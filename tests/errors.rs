@@ -13,9 +13,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use common::{assert_exit, run, stderr, stdout, wavefield};
+use common::{assert_exit, process, run, stderr, stdout, wavefield};
 use stand_in::{StandIn, with_libraries};
 use wavefield::app::read_png;
 
@@ -363,15 +363,14 @@ fn an_output_folder_that_vanishes() {
     assert!(!inner.exists());
 }
 
-/// Starts a run that takes a while, and waits until it has begun.
+/// Starts a run that takes a while, and waits until it has checked its arguments and opens the drivers.
 fn long_run(output: &Path, frames: &str) -> Child {
     let mut command = wavefield();
     command
         .args(["--headless", "--device=0", frames, "--grid=16x16", "--size=64x48", "--output"])
         .arg(output);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(child.try_wait().unwrap().is_none(), "it runs");
+    process::wait_for(&mut child, "Vulkan", |process| process::has_opened(process, "libvulkan"));
     child
 }
 
@@ -385,9 +384,8 @@ fn signal(child: &Child, name: &str) {
 fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["TERM", "INT", "HUP"] {
-        let child = long_run(&folder.path().join("a.png"), "--frames=1000000");
-        // The program installs the handler first, so it has been in place for long by now.
-        std::thread::sleep(Duration::from_millis(700));
+        let mut child = long_run(&folder.path().join("a.png"), "--frames=1000000");
+        process::wait_for(&mut child, "frames", process::has_worked);
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_fails(&output, 1, &["stopped after frame", "of 1000000", "no picture was written"]);

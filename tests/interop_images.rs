@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ash::vk;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{
-    ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, MappedImage, Shape,
-    SharedAllocation, ViewType,
+    ExportedAllocation, ExportedImage, ImageRequest, ImportedAllocation, Shape, SharedAllocation,
+    SharedImage, ViewType,
 };
 use wavefield::app::{Choice, DeviceTable, EarlyDriver, ProducerKind, Stop};
 use wavefield::cuda::Cuda;
@@ -184,7 +184,7 @@ fn a_buffer_is_mapped_once_and_a_level_must_be_there() {
         usage: vk::ImageUsageFlags::SAMPLED,
         surface: true,
     };
-    let image = MappedImage::import(
+    let image = SharedImage::import(
         &device.pair(&context).unwrap(),
         &Arc::new(ExportedImage::new(device.sharing().unwrap(), &request).unwrap()),
     );
@@ -217,7 +217,7 @@ fn shared_images_and_allocations_come_and_go() {
     };
     let mut mapped = Vec::new();
     for _ in 0..20 {
-        let image = vulkan_cuda::share_image(&device.pair(&context).unwrap(), &request).unwrap();
+        let image = vulkan_cuda::SharedImage::new(&device.pair(&context).unwrap(), &request).unwrap();
         let surface = image.level(0).unwrap().surface().unwrap();
         let buffers = SharedAllocation::new(&device.pair(&context).unwrap(), &[1000, 3], USAGE).unwrap();
         mapped.push((surface, image, buffers));

@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{assert_same_picture, wavefield};
+use common::{assert_same_picture, process, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
@@ -390,14 +390,17 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
 /// Each picture takes memory until it is read.
 #[test]
 fn pictures_that_nobody_reads_do_not_pile_up() {
-    let renderer = Renderer::start(&["--pace=0"]);
+    let mut renderer = Renderer::start(&["--pace=0"]);
     let mut client = renderer.client(Memory::Host);
     const ASKED: usize = 150;
     for _ in 0..ASKED {
         client.say(&FromClient::Snapshot { after: None });
     }
-    // Enough time to draw far more frames.
-    std::thread::sleep(Duration::from_secs(2));
+    // Time to draw far more frames: each waits for the GPU at least once.
+    let before = process::waits(renderer.child.id());
+    process::wait_for(&mut renderer.child, "more frames", |renderer| {
+        process::waits(renderer) > before + 1000
+    });
     signal(&renderer.child, "STOP");
     let mut pictures = 0;
     while let Received::Packet(packet, _) = client.connection.receive() {
@@ -536,12 +539,18 @@ fn stopped_client(memory: Memory, seconds: u64) {
     let mut renderer = Renderer::start(&[]);
     let mut child = client_process(&renderer, memory, "mesh", None);
     wait_for_notes(&mut renderer, " draws, with memory", 1);
-    std::thread::sleep(Duration::from_millis(300));
+    // A client waits for the renderer at least once a frame.
+    let more_frames = |child: &mut Child| {
+        let before = process::waits(child.id());
+        process::wait_for(child, "more frames", |client| process::waits(client) > before + 20);
+    };
+    more_frames(&mut child);
     signal(&child, "STOP");
+    // That long without a frame is what this is about.
     std::thread::sleep(Duration::from_secs(seconds));
     assert!(renderer.is_alive(), "{}", renderer.notes());
     signal(&child, "CONT");
-    std::thread::sleep(Duration::from_millis(300));
+    more_frames(&mut child);
     child.kill().unwrap();
     child.wait().unwrap();
     drop(renderer.client(Memory::Host));

@@ -20,7 +20,7 @@ use cudarc::driver::{CudaStream, sys};
 use match_devices::Gpu;
 use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::{
-    Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedTimeline, ViewType, Vk, share_image,
+    Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
 
 /// Returns `None` and reports a skip if there is no GPU.
@@ -171,7 +171,7 @@ fn usages_that_need_a_feature_are_promised() {
         usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::FRAGMENT_DENSITY_MAP_EXT,
         surface: false,
     };
-    let error = share_image(&gpu.pair, &request).err().unwrap();
+    let error = SharedImage::new(&gpu.pair, &request).err().unwrap();
     assert!(error.to_string().contains("needs a feature"), "{error}");
 }
 

@@ -635,9 +635,8 @@ fn a_stopped_run_reports_what_it_has_seen() {
     let mut command = common::wavefield();
     command.args(&SMALL[..4]).args(["--frames=100000000", "--validation=off", "--json"]).arg(&path);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    let child = command.spawn().unwrap();
-    // The program installs the handler first, so it has been in place for long by now.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    let mut child = command.spawn().unwrap();
+    common::process::wait_for(&mut child, "frames", common::process::has_worked);
     let kill = format!("kill -TERM {}", child.id());
     assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

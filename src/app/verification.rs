@@ -341,6 +341,7 @@ mod tests {
             command: text(),
             started: 0,
             machine: Machine {
+                software: false,
                 gpu: text(),
                 driver: text(),
                 vulkan: text(),

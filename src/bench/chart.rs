@@ -184,7 +184,7 @@ pub struct Line {
     pub style: usize,
     /// Whether its only point stands for the whole width.
     pub level: bool,
-    /// The label at its end. A line with a label is dashed.
+    /// The label to its right. A line with a label is dashed.
     pub name: Option<String>,
     /// The points, from left to right.
     pub points: Vec<Point>,
@@ -210,32 +210,37 @@ impl<'a> Axis<'a> {
 
 /// A chart of lines. `label` is the text for screen readers.
 pub fn lines(label: &str, x: &Axis<'_>, y: &Axis<'_>, lines: &[Line]) -> Markup {
-    let across = |value| LEFT + x.scale.at(value) * (WIDTH - LEFT - RIGHT);
+    // Room for the lines' names.
+    let end = WIDTH - if lines.iter().any(|line| line.name.is_some()) { 5.0 * RIGHT } else { RIGHT };
+    let across = |value| LEFT + x.scale.at(value) * (end - LEFT);
     let up = |value| HEIGHT - BOTTOM - y.scale.at(value) * (HEIGHT - TOP - BOTTOM);
+    let names = names(lines, up);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(label) {
             g.grid {
                 @for (value, text) in &y.ticks {
-                    line.zero[*value == 0.0] x1=(n(LEFT)) x2=(n(WIDTH - RIGHT)) y1=(n(up(*value))) y2=(n(up(*value))) {}
+                    line.zero[*value == 0.0] x1=(n(LEFT)) x2=(n(end)) y1=(n(up(*value))) y2=(n(up(*value))) {}
                     text.end x=(n(LEFT - 7.0)) y=(n(up(*value) + 4.0)) { (text) }
                 }
                 @for (value, text) in &x.ticks {
                     line.tick x1=(n(across(*value))) x2=(n(across(*value))) y1=(n(HEIGHT - BOTTOM)) y2=(n(HEIGHT - BOTTOM + 5.0)) {}
-                    text.middle x=(n(across(*value))) y=(n(HEIGHT - BOTTOM + 18.0)) { (text) }
+                    // The text of the last tick must not reach over the edge.
+                    @let half = 4.5 * text.chars().count() as f64;
+                    text.middle x=(n(across(*value).min(WIDTH - half))) y=(n(HEIGHT - BOTTOM + 18.0)) { (text) }
                 }
-                line.axis x1=(n(LEFT)) x2=(n(WIDTH - RIGHT)) y1=(n(HEIGHT - BOTTOM)) y2=(n(HEIGHT - BOTTOM)) {}
-                text.middle.name x=(n((LEFT + WIDTH - RIGHT) / 2.0)) y=(n(HEIGHT - 8.0)) { (x.name) (x.scale.kind()) }
+                line.axis x1=(n(LEFT)) x2=(n(end)) y1=(n(HEIGHT - BOTTOM)) y2=(n(HEIGHT - BOTTOM)) {}
+                text.middle.name x=(n((LEFT + end) / 2.0)) y=(n(HEIGHT - 8.0)) { (x.name) (x.scale.kind()) }
                 text.name x="0" y="12" { (y.name) (y.scale.kind()) }
             }
-            @for line in lines {
+            @for (line, named) in lines.iter().zip(names) {
                 g class={ "series s" (line.style) } {
                     @let path = line.points.iter().map(|point| format!("{},{}", n(across(point.x)), n(up(point.y))));
                     polyline.dashed[line.name.is_some()] points=(path.collect::<Vec<_>>().join(" ")) {}
                     @if let (true, [point]) = (line.level, &line.points[..]) {
-                        line.level x1=(n(LEFT)) x2=(n(WIDTH - RIGHT)) y1=(n(up(point.y))) y2=(n(up(point.y))) {}
+                        line.level x1=(n(LEFT)) x2=(n(end)) y1=(n(up(point.y))) y2=(n(up(point.y))) {}
                     }
-                    @if let Some((name, end)) = line.name.as_ref().zip(line.points.last()) {
-                        text.end x=(n(across(end.x))) y=(n(up(end.y) - 8.0)) { (name) }
+                    @if let Some((name, y)) = line.name.as_ref().zip(named) {
+                        text x=(n(end + 4.0)) y=(n(y)) { (name) }
                     }
                     @for point in &line.points {
                         g.noisy[point.noisy] {
@@ -251,6 +256,22 @@ pub fn lines(label: &str, x: &Axis<'_>, y: &Axis<'_>, lines: &[Line]) -> Markup 
             }
         }
     }
+}
+
+/// The height of each line's name, beside its end. No two names overlap.
+fn names(lines: &[Line], up: impl Fn(f64) -> f64) -> Vec<Option<f64>> {
+    const APART: f64 = 15.0;
+    let end = |line: &Line| line.name.as_ref().and(line.points.last()).map(|point| up(point.y) + 4.0);
+    let mut heights: Vec<Option<f64>> = lines.iter().map(end).collect();
+    let mut order: Vec<usize> = (0..heights.len()).filter(|&at| heights[at].is_some()).collect();
+    // From below, because there is always room above.
+    order.sort_by(|&a, &b| heights[b].unwrap_or(0.0).total_cmp(&heights[a].unwrap_or(0.0)));
+    let mut free = f64::INFINITY;
+    for at in order {
+        heights[at] = heights[at].map(|height| height.min(free));
+        free = heights[at].unwrap_or(free) - APART;
+    }
+    heights
 }
 
 /// A row of a chart of ranges.
@@ -451,6 +472,20 @@ mod tests {
         assert!(text.contains("aria-label=\"&quot;quoted&quot;\"") && text.contains("series s9"), "{text}");
         assert_eq!(text.matches("<title>").count(), 2);
         assert_eq!(text.matches("class=\"noisy\"").count(), 1);
+    }
+
+    #[test]
+    fn names_of_lines_that_end_together_do_not_overlap() {
+        let line = |y, name: Option<&str>| Line {
+            style: 0,
+            level: false,
+            name: name.map(str::to_owned),
+            points: vec![Point { x: 1.0, y, reach: None, noisy: false, tip: String::new() }],
+        };
+        let lines =
+            [line(100.0, Some("a")), line(102.0, Some("b")), line(101.0, None), line(10.0, Some("c"))];
+        let found = names(&lines, |y| y);
+        assert_eq!(found, [Some(91.0), Some(106.0), None, Some(14.0)]);
     }
 
     #[test]

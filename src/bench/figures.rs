@@ -1,6 +1,7 @@
 //! Formats figures as text, the same in every output.
 
 use super::record::{Cell, Report};
+use super::strategy::Strategy;
 
 /// The text for an absent figure.
 pub const NOTHING: &str = "-";
@@ -115,6 +116,39 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
     ]
+}
+
+/// What the report's machine cannot answer, in words; empty if it can answer everything.
+pub fn limits(report: &Report) -> String {
+    let Report { machine, skipped, .. } = report;
+    let mut words = String::new();
+    if machine.software {
+        words = format!(
+            "{} is a software device: the CPU draws, so no time here says anything about a GPU. ",
+            machine.gpu
+        );
+    }
+    if no_handoff(report) && skipped.iter().any(|skipped| Strategy::has_handoff(&skipped.strategy)) {
+        words += "What a hand-off costs cannot be measured here: none can run (see the skipped strategies).";
+    }
+    words
+}
+
+/// Whether no cell has a hand-off.
+pub fn no_handoff(report: &Report) -> bool {
+    !report.cells.iter().any(|cell| Strategy::has_handoff(&cell.strategy))
+}
+
+/// The skipped strategies by reason.
+pub fn skipped(report: &Report) -> Vec<(String, &str)> {
+    let mut groups: Vec<(String, &str)> = Vec::new();
+    for skipped in &report.skipped {
+        match groups.iter_mut().find(|(_, reason)| *reason == skipped.reason) {
+            Some((names, _)) => names.extend([", ", &skipped.strategy]),
+            None => groups.push((skipped.strategy.clone(), &skipped.reason)),
+        }
+    }
+    groups
 }
 
 /// The cells by grid, the smallest grid first. Within a grid, cells keep their order.

@@ -10,9 +10,9 @@ use std::path::Path;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::chart::{self, Axis, Line, Point, Range, Scale};
-use super::compare::SAME_WITHIN;
 use super::figures::{
-    by_grid, count, elements, figure, grid, machine, maybe, moment, places, strategies, unless_zero, vertices,
+    by_grid, count, elements, figure, grid, limits, machine, maybe, moment, no_handoff, places, skipped,
+    strategies, unless_zero, vertices,
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
@@ -60,6 +60,8 @@ fn page(report: &Report) -> Markup {
                             "The run was stopped before its last round: cells may have fewer frames than planned."
                         }
                     }
+                    @let limits = limits(report);
+                    @if !limits.is_empty() { p.banner role="status" { strong { "What this machine cannot answer. " } (limits) } }
                     @if report.machine.build == "debug" {
                         p.banner role="status" { strong { "Debug build. " } "CPU times are not those of a release build." }
                     }
@@ -67,6 +69,8 @@ fn page(report: &Report) -> Markup {
                 main {
                     @if report.cells.is_empty() {
                         p.banner { "No cell was measured." }
+                    } @else if no_handoff(report) {
+                        (view.table())
                     } @else {
                         (view.cards())
                         (view.legend())
@@ -107,39 +111,42 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// The headline figure of each grid.
+    /// What the default costs on each grid, or else the fastest hand-off.
     fn cards(&self) -> Markup {
-        html! {
-            div.cards {
-                @for (size, cells) in &self.grids {
-                    @let rivals = self.best(cells);
-                    @let slowest = rivals.iter().max_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean));
-                    @if let Some((first, slowest)) = fastest(rivals.clone()).zip(slowest) {
-                        @let equals: Vec<&str> = rivals
-                            .iter()
-                            .filter(|cell| cell.strategy != first.strategy && as_fast(cell, first))
-                            .map(|cell| cell.strategy.as_str())
-                            .collect();
-                        section.card {
-                            h3 { (grid(*size)) span.soft { " · " (count(vertices(*size))) " " (self.elements) } }
-                            p.big { (figure(first.frame_us.mean)) " µs a frame" }
-                            p {
-                                (setting(first)) " is fastest: " (figure(first.frames_per_second())) " frames/s, p99 "
-                                (figure(first.frame_us.p99)) " µs, hand-off overhead " (maybe(first.overhead_us)) " µs"
-                                @if first.noisy { span.warn { " (noisy)" } }
-                            }
-                            @if rivals.len() > 1 {
-                                p.soft {
-                                    @if !equals.is_empty() { "As fast within " (percent(SAME_WITHIN)) ": " (equals.join(", ")) ". " }
-                                    "The slowest strategy, " (setting(slowest)) ", takes "
-                                    (format!("{:.1}", slowest.frame_us.mean / first.frame_us.mean)) " times as long."
-                                }
-                            }
+        let card = |(size, cells): &([u32; 2], Vec<&'a Cell>)| {
+            let handoffs: Vec<&Cell> =
+                cells.iter().copied().filter(|cell| Strategy::has_handoff(&cell.strategy)).collect();
+            let default = handoffs
+                .iter()
+                .copied()
+                .find(|cell| cell.strategy == Strategy::Auto.name() && is_time(cell.frame_us.mean));
+            let lead = default.or_else(|| fastest(handoffs.iter().copied()))?;
+            let name = match default {
+                Some(_) => format!("the default (--batch auto, {})", ring(lead)),
+                None => format!("the fastest hand-off, {}", setting(lead)),
+            };
+            let mut known: Vec<(&Cell, f64)> =
+                handoffs.into_iter().filter_map(|cell| Some((cell, cell.overhead_us?))).collect();
+            known.sort_by(|a, b| a.1.total_cmp(&b.1));
+            Some(html! {
+                section.card {
+                    h3 { (grid(*size)) span.soft { " · " (count(vertices(*size))) " " (self.elements) } }
+                    p.big { (lead.overhead_us.map_or_else(|| frame_time(lead), cost)) }
+                    p {
+                        @match lead.overhead_us {
+                            Some(overhead) => { "is what " (name) " costs: " (percent(overhead.max(0.0) / lead.frame_us.mean)) " of a frame of " (figure(lead.frame_us.mean)) " µs" }
+                            None => { "is a frame of " (name) "; its hand-off is not known without render-only" }
                         }
+                        ", " (figure(lead.frames_per_second())) " frames/s, p99 " (figure(lead.frame_us.p99)) " µs"
+                        @if lead.noisy { span.warn { " (noisy)" } }
+                    }
+                    @if let [(least, from), .., (most, to)] = known[..] {
+                        p.soft { "Least: " (setting(least)) ", " (cost(from)) ". Most: " (setting(most)) ", " (cost(to)) "." }
                     }
                 }
-            }
-        }
+            })
+        };
+        html! { div.cards { @for card in self.grids.iter().filter_map(card) { (card) } } }
     }
 
     /// The strategies' colours, with boxes that show and hide them.
@@ -188,7 +195,7 @@ impl<'a> View<'a> {
             let mut points: Vec<Point> = own.filter_map(|cell| overhead_point(cell)).collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             let level = cells.iter().filter(|cell| self.style(&cell.strategy) == style).count() == 1;
-            Line { style, level, name: (batch > 1).then(|| format!("batch {batch}")), points }
+            Line { style, level, name: (batch > 1 && !level).then(|| format!("batch {batch}")), points }
         };
         batches.into_iter().map(line).filter(|line| !line.points.is_empty()).collect()
     }
@@ -330,7 +337,7 @@ impl<'a> View<'a> {
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."
             }
-            div.scroll {
+            div.scroll.all {
                 table {
                     thead { tr { @for (name, unit) in COLUMNS { th scope="col" { (name) small { (unit) } } } } }
                     @for (size, cells) in &self.grids {
@@ -387,7 +394,7 @@ fn about(report: &Report) -> Markup {
     html! {
         @if !report.skipped.is_empty() {
             h2 { "Skipped strategies" }
-            dl { @for skipped in &report.skipped { dt { (skipped.strategy) } dd { (skipped.reason) } } }
+            dl.skipped { @for (names, reason) in skipped(report) { dt { (names) } dd { (reason) } } }
         }
         h2 { "Machine and method" }
         dl {
@@ -423,8 +430,14 @@ fn fastest<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> Option<&'a Cell> {
         .min_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean))
 }
 
-fn as_fast(cell: &Cell, first: &Cell) -> bool {
-    cell.frame_us.mean <= first.frame_us.mean * (1.0 + SAME_WITHIN)
+/// An overhead as text.
+fn cost(overhead: f64) -> String {
+    // Kernel and draw overlap by more than the hand-off costs.
+    if overhead <= 0.0 { "nothing".into() } else { format!("{} µs a frame", figure(overhead)) }
+}
+
+fn frame_time(cell: &Cell) -> String {
+    format!("{} µs a frame", figure(cell.frame_us.mean))
 }
 
 fn is_time(time: f64) -> bool {
@@ -505,6 +518,7 @@ fn short_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::{Distribution, Skipped};
     use super::super::sample;
     use super::*;
 
@@ -606,8 +620,7 @@ mod tests {
         );
         for (_, cells) in by_grid(&report.cells[..report.cells.len() - 1]) {
             let first = fastest(cells).unwrap();
-            let card =
-                format!("{} is fastest: {} frames/s", setting(first), figure(first.frames_per_second()));
+            let card = format!("is what the fastest hand-off, {} costs", setting(first));
             assert!(text.contains(&card), "{card}");
         }
         assert_eq!(text.matches(" best\">").count(), 3);
@@ -615,9 +628,59 @@ mod tests {
         report.cells.retain(|cell| Strategy::is_baseline(&cell.strategy));
         let text = page(&report).into_string();
         assert!(
-            !text.contains("is fastest") && !text.contains("<svg viewBox=\"0 0 460"),
+            !text.contains("class=\"card") && !text.contains("<svg viewBox=\"0 0 460"),
             "nothing to compare"
         );
+    }
+
+    #[test]
+    fn a_card_leads_with_what_the_default_costs() {
+        let mut report = sample::small();
+        let default = Cell {
+            strategy: Strategy::Auto.name().into(),
+            overhead_us: Some(131.5),
+            frame_us: Distribution { mean: 2662.0, ..report.cells[0].frame_us },
+            ..report.cells[0].clone()
+        };
+        let mut compute = default.clone();
+        (compute.strategy, compute.overhead_us, compute.frame_us.mean) =
+            (Strategy::Compute.name().into(), None, 0.5);
+        report.cells.extend([default, compute]);
+        let text = page(&report).into_string();
+        assert!(text.contains("<p class=\"big\">131.5 µs a frame</p><p>is what the default (--batch auto, ring 3) costs: 5 % of a frame of 2662 µs"), "{text}");
+        for cell in &mut report.cells {
+            cell.overhead_us = cell.overhead_us.map(|_| -7.0);
+        }
+        assert!(page(&report).into_string().contains("<p class=\"big\">nothing</p>"));
+        report.cells.iter_mut().for_each(|cell| cell.overhead_us = None);
+        let text = page(&report).into_string();
+        assert!(text.contains("2662 µs a frame</p><p>is a frame of the default (--batch auto, ring 3); its hand-off is not known"), "{text}");
+    }
+
+    /// A software device without CUDA, as on a machine without a GPU.
+    #[test]
+    fn a_machine_that_cannot_answer_says_so_and_has_no_cards() {
+        let mut report = sample::report();
+        report.machine.software = true;
+        report.cells.truncate(2);
+        report.cells.iter_mut().for_each(|cell| cell.strategy = Strategy::Compute.name().into());
+        let skip = |name: &str| Skipped { strategy: name.into(), reason: "no CUDA".into() };
+        report.skipped = ["auto", "timeline", "inline"].map(skip).to_vec();
+        let text = page(&report).into_string();
+        assert!(
+            text.contains("Toy RTX 9000 is a software device")
+                && text.contains("What a hand-off costs cannot be measured here"),
+            "{text}"
+        );
+        assert!(!text.contains("class=\"card") && !text.contains("<svg viewBox=\"0 0 460"));
+        assert!(text.contains("<dt>auto, timeline, inline</dt><dd>no CUDA</dd>"), "{text}");
+        let text = super::super::table::Table(&report).to_string();
+        assert!(
+            text.contains("is a software device")
+                && text.contains("skipped: auto, timeline, inline: no CUDA"),
+            "{text}"
+        );
+        assert!(!page(&sample::report()).into_string().contains("cannot answer"));
     }
 
     #[test]

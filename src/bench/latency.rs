@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 use serde::{Deserialize, Serialize};
@@ -337,7 +337,7 @@ impl Bench<'_> {
 
     fn through_vulkan(&mut self) -> Result<bool> {
         self.submit(&[], false)?;
-        Ok(self.pong.wait_from_host(self.value)?)
+        Ok(self.pong.wait_from_host(self.value, Duration::from_secs(1))?)
     }
 
     fn through_cuda(&mut self) -> Result<bool> {
@@ -345,7 +345,7 @@ impl Bench<'_> {
         self.stamp(0)?;
         // SAFETY: as in `enqueue`.
         unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?;
-        Ok(self.ping.wait_from_host(self.value)?)
+        Ok(self.ping.wait_from_host(self.value, Duration::from_secs(1))?)
     }
 
     fn through_stream(&mut self) -> Result<bool> {

@@ -126,7 +126,7 @@ impl Cell {
 
 /// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the same grid with the
 /// same ring. Older files have `render-only` with one ring only; then that one counts. Absent if one of the three is missing, and
-/// for a cell that does not draw.
+/// for a cell without a hand-off.
 ///
 /// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
 /// timestamps, and the overhead would seem to vanish.
@@ -139,7 +139,7 @@ pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     for cell in &mut cells {
         let same_grid = alone.iter().filter(|(grid, ..)| *grid == cell.grid);
         let draw = same_grid.min_by_key(|(_, ring, _)| ring.abs_diff(cell.ring)).map(|&(.., frame)| frame);
-        let parts = cell.draw_us.and(draw).zip(cell.kernel_us);
+        let parts = draw.zip(cell.kernel_us).filter(|_| Strategy::has_handoff(&cell.strategy));
         cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
     }
     cells
@@ -195,9 +195,10 @@ mod tests {
             // Older files have `render-only` with one ring.
             cell(Strategy::Timeline, 16, 200.0, Some(10.0), Some(180.0)),
             cell(Strategy::ProduceOnly, 1, 10.0, Some(10.0), None),
+            cell(Strategy::Compute, 8, 200.0, Some(10.0), Some(180.0)),
         ]);
         let found: Vec<_> = cells.iter().map(|cell| cell.overhead_us).collect();
-        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None]);
+        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None, None]);
         assert!(with_overhead(cells[2..].to_vec()).iter().all(|cell| cell.overhead_us.is_none()));
     }
 }

@@ -37,11 +37,18 @@ pub struct Plan {
 /// On an H200, 260 measurements with frames of 1 to 4 ms took 128 s, 78 s of them in rounds.
 const AROUND: Duration = Duration::from_millis(200);
 
+/// What a software device needs for a million pixels: 18 measurements of 12 frames of 1280x720 took lavapipe 29 s on two cores.
+const SOFTWARE_MEGAPIXEL: Duration = Duration::from_millis(120);
+
 impl Plan {
     /// The approximate time of a run with this many measurements, one for each cell and round. A run takes longer if a few
-    /// frames take longer than a round.
-    pub fn estimate(&self, measurements: usize) -> Duration {
-        (self.round + AROUND).saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
+    /// frames of a GPU take longer than a round.
+    pub fn estimate(&self, measurements: usize, on_software: bool) -> Duration {
+        let pixels = if on_software { f64::from(self.size.width) * f64::from(self.size.height) } else { 0.0 };
+        let frame = SOFTWARE_MEGAPIXEL.mul_f64(pixels / 1e6);
+        let frames = |count: u64| frame.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let one = frames(self.warmup_frames) + self.round.max(frames(MIN_FRAMES as u64)) + AROUND;
+        one.saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
     }
 }
 
@@ -311,9 +318,15 @@ mod tests {
         let (cells, size, command) = (Vec::new(), vk::Extent2D::default(), String::new());
         let plan = Plan { cells, rounds: 5, warmup_frames: 32, round, size, command };
         // A run on an H200: 52 cells, 5 rounds, 128 s.
-        let seconds = plan.estimate(52 * 5).as_secs_f64();
+        let seconds = plan.estimate(52 * 5, false).as_secs_f64();
         assert!((115.0..=140.0).contains(&seconds), "{seconds}");
-        assert_eq!(plan.estimate(0), Duration::ZERO);
-        assert!(Plan { round: Duration::MAX / 2, ..plan }.estimate(usize::MAX) > round);
+        assert_eq!(plan.estimate(0, true), Duration::ZERO);
+        // `bench --quick` on lavapipe with two cores: 18 measurements, 29 s.
+        let size = vk::Extent2D { width: 1280, height: 720 };
+        let round = Duration::from_millis(80);
+        let quick = Plan { rounds: 3, warmup_frames: 8, round, size, ..plan };
+        let seconds = quick.estimate(18, true).as_secs_f64();
+        assert!((25.0..=33.0).contains(&seconds), "{seconds}");
+        assert!(Plan { round: Duration::MAX / 2, ..quick }.estimate(usize::MAX, false) > round);
     }
 }

@@ -84,6 +84,7 @@ fn with(rings: &[u32], grids: &[u32]) -> Report {
         started: 1_767_225_599,
         machine: Machine {
             gpu: "Toy RTX 9000".into(),
+            software: false,
             driver: "Toy 570.86.15".into(),
             vulkan: "1.4.303".into(),
             cuda: Some("12.8".into()),

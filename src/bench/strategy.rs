@@ -107,6 +107,11 @@ impl Strategy {
             .any(|strategy| strategy.name() == name)
     }
 
+    /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
+    pub(super) fn has_handoff(name: &str) -> bool {
+        name != Self::Compute.name() && !Self::is_baseline(name)
+    }
+
     /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)

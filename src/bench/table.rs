@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::advice::advice;
 use super::figures::{
-    align, by_grid, count, elements, figure, grid, machine, maybe, places, plain, short, unless_zero,
-    vertices, wrapped,
+    align, by_grid, count, elements, figure, grid, limits, machine, maybe, places, plain, short, skipped,
+    unless_zero, vertices, wrapped,
 };
 use super::record::{Cell, Report};
 use super::stats::NOISY_SPREAD;
@@ -31,12 +31,13 @@ impl fmt::Display for Table<'_> {
                 "\nINCOMPLETE: the run was stopped before its last round; cells may have fewer frames than planned."
             )?;
         }
+        let limits = limits(report);
+        if !limits.is_empty() {
+            writeln!(f, "\n{}", wrapped(&plain(&limits), WIDTH))?;
+        }
         cells(f, &report.cells, elements(report))?;
-        if !report.skipped.is_empty() {
-            write!(f, "\n\nskipped")?;
-            for skipped in &report.skipped {
-                write!(f, "\n  {:<NAME$}  {}", short(&skipped.strategy, NAME), plain(&skipped.reason))?;
-            }
+        for (names, reason) in skipped(report) {
+            write!(f, "\n\n{}", wrapped(&format!("skipped: {}: {}", plain(&names), plain(reason)), WIDTH))?;
         }
         if let Some(advice) = advice(report) {
             write!(f, "\n\n{}", wrapped(&advice, WIDTH))?;

@@ -269,14 +269,14 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
 
 /// The note on how long a run with this many measurements takes.
 fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
-    // On a software device, a frame may take longer than a round.
+    // Other software devices and machines may be slower than the one that was timed.
     let about = if on_software { "at least" } else { "about" };
     let cells = match measurements / plan.rounds.max(1) as usize {
         1 => "1 cell".to_owned(),
         cells => format!("{cells} cells, each"),
     };
     let times = if plan.rounds == 1 { "once".to_owned() } else { format!("{} times", plan.rounds) };
-    let (takes, round) = (HumanDuration(plan.estimate(measurements)), plan.round.as_millis());
+    let (takes, round) = (HumanDuration(plan.estimate(measurements, on_software)), plan.round.as_millis());
     format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
 }
 

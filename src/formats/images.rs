@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vulkan_cuda::layout::{self, Needs, Range};
-use vulkan_cuda::{ExportedImage, MappedImage, Shape};
+use vulkan_cuda::{ExportedImage, Shape, SharedImage};
 
 use super::kernels::{ImageKernels, LevelTexels};
 use super::list::Case;
@@ -33,7 +33,7 @@ pub(super) fn check(
 ) -> Result<Tried> {
     let exported = Arc::new(ExportedImage::new(queue.device().sharing()?, &case.request)?);
     transfer::hand_over(queue, &exported)?;
-    let mapped = match MappedImage::import(&queue.device().pair(context)?, &exported) {
+    let mapped = match SharedImage::import(&queue.device().pair(context)?, &exported) {
         Ok(mapped) => mapped,
         Err(error) => return Ok(Tried { map: refused(context, error.into())?, levels: Vec::new() }),
     };

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUdeviceptr;
 
+use vulkan_cuda::SharedImage;
 use vulkan_cuda::format::ArrayFormat;
 use vulkan_cuda::image::picture;
 use vulkan_cuda::ownership::SHARED_LAYOUT;
-use vulkan_cuda::{MappedImage, share_image};
 
 use super::work::{Memory, Place, Work, load};
 use crate::cuda::{
@@ -207,13 +207,13 @@ struct SharedPicture {
     // The view and the surfaces go before the image.
     view: View,
     chain: Chain,
-    image: Arc<MappedImage>,
+    image: Arc<SharedImage>,
 }
 
 impl SharedPicture {
     fn new(device: &Device, context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
-        let image = share_image(&device.pair(context)?, &request)?;
+        let image = SharedImage::new(&device.pair(context)?, &request)?;
         let chain = Chain::new(size, |level| image.level(level))?;
         Ok(Self { view: View::shared(device, image.exported())?, chain, image })
     }

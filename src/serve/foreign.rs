@@ -80,9 +80,9 @@ impl Shared {
         let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
-        let free = (current.new && current.frame > 0).then(|| memory.free.vulkan(current.frame));
+        let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
         // Without `--trust` the submission waits for nothing: the counter was read, and a client could even set it back.
-        let wait = self.session.terms().trust.then(|| memory.ready.vulkan(current.frame + 1));
+        let wait = self.session.terms().trust.then(|| memory.ready.submit_info(current.frame + 1));
         FrameSync { signal_before: free, wait, signal: None }
     }
 

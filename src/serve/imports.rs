@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::{DeviceUuid, ImportedBuffer};
+use vulkan_cuda::{CudaBuffer, DeviceUuid};
 
 use super::Setup;
 use super::client::Client;
@@ -88,7 +88,7 @@ pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
 }
 
 /// One buffer over all chunks, with the usage of a slot.
-fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
+fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<CudaBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
     // CUDA and Vulkan own what they import, so they get copies.
     let copy = |(fd, size): (ClientFd, u64)| Ok((fd.as_fd().try_clone_to_owned()?.into(), size));
@@ -99,5 +99,5 @@ fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<ImportedBuffer> {
     let place = (queue.raw(), queue.family());
     // SAFETY: as the trial has shown, memory of this GPU and of these sizes; the device was made with `sparseBinding` where it has
     // that. The queue is this thread's, and everything submitted is done.
-    Ok(unsafe { ImportedBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
+    Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

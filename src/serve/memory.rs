@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ExportedBuffer, ExportedTimeline, ImportedBuffer};
+use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedTimeline};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place, VulkanMemory};
@@ -43,7 +43,7 @@ enum Allocation {
     /// Vulkan's own, exported.
     Exported(ExportedBuffer),
     /// The client's, imported.
-    Imported(ImportedBuffer),
+    Imported(CudaBuffer),
 }
 
 impl Allocation {
@@ -196,7 +196,7 @@ impl ClientMemory {
     }
 
     /// Keeps an imported buffer. (With memory `host` there is none.)
-    pub(super) fn keep(&mut self, id: u64, buffer: ImportedBuffer) {
+    pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
         if let Self::Cuda(memory) = self {
             memory.allocations.insert(id, Allocation::Imported(buffer));
         }
@@ -268,7 +268,7 @@ impl HostMemory {
 fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     match handle {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
-        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }
 }
 
@@ -276,7 +276,7 @@ fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
 fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     match handle {
         SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
-        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ash::vk;
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::{CudaAllocation, DeviceUuid, ImportedBuffer};
+use vulkan_cuda::{CudaAllocation, CudaBuffer, DeviceUuid};
 
 use super::child::{Attempt, context};
 use crate::descriptors;
@@ -103,7 +103,7 @@ pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u
     // SAFETY: CUDA has verified that the memory is this GPU's and has these sizes. `request_device` enables `sparseBinding` if the
     // device has it. The queue is idle.
     unsafe {
-        ImportedBuffer::from_descriptors(
+        CudaBuffer::from_descriptors(
             vulkan.sharing()?,
             chunks()?,
             range,

@@ -7,14 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 use tempfile::TempDir;
 use wavefield::app::read_png;
 
-use crate::common::{self, assert_exit, stderr, stdout, wavefield};
+use crate::common::{self, assert_exit, process, stderr, stdout, wavefield};
 use crate::stand_in::{ALL, StandIn, finish};
 
 const SMALL: [&str; 5] =
@@ -373,8 +372,8 @@ fn a_stop_leaves_the_trace() {
     let (picture, trace) = (folder.path().join("a.png"), folder.path().join("t.json"));
     let arguments =
         ["--frames=1000000".as_ref(), "--output".as_ref(), &*picture, "--trace".as_ref(), &*trace];
-    let child = command(&SMALL, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut child = command(&SMALL, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    process::wait_for(&mut child, "frames", process::has_worked);
     let killed = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();

@@ -184,6 +184,18 @@ fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
     draw(&stand_in, Path::new(flat), &["--handoff=inline", RISK]).unwrap();
 }
 
+/// The driver would take it for machine code, and trust the sizes in it.
+#[test]
+fn text_that_begins_like_machine_code_is_refused() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(&folder, "elf.ptx", &format!("\x7fELF{FLAT}"));
+    for handoff in ["timeline", "inline"] {
+        let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
+        assert!(problem.contains("elf.ptx: it has the control character 0x7f"), "{problem}");
+    }
+}
+
 /// A correct kernel with 16 KiB of local memory a thread stopped drawing on an H100 and an H200, if it ran inside
 /// Vulkan's command buffer.
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{self, assert_exit, stderr, stdout};
+use crate::common::{self, assert_exit, process, stderr, stdout};
 use crate::stand_in::{ALL, StandIn};
 
 /// The longest wait for anything. Only a broken program takes this long.
@@ -62,47 +62,54 @@ impl Drop for Running {
     }
 }
 
-/// Starts a run whose first frame never ends: its kernel does not end, and the watchdog has a long timeout. Returns after
-/// `after`, when the run presumably waits for that frame.
-fn never_finished(stand_in: &StandIn, after: Duration) -> Running {
+/// Waits for the NTH call of `call` in a program on the stand-in.
+fn at_call(mut command: Command, call: &str, nth: u64) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let told = folder.path().join("told");
+    let mut running =
+        Running::start(command.env("STAND_IN_TELL", format!("{call}:{nth}:{}", told.display())));
+    process::wait_for(&mut running.child, call, |_| told.exists());
+    running
+}
+
+/// A run on the stand-in whose first frame never ends: its kernel does not end, and the watchdog has a long timeout.
+fn never_finished(stand_in: &StandIn) -> Command {
     let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/spin.ptx");
     let mut command = stand_in.command(&ALL);
     command.args(["--headless", "--producer=cuda", "--frames=100", "--grid=8x8", "--size=32x24"]);
     command.args(["--validation=off", "--timeout=600", "--kernel", spin]);
-    let running = Running::start(&mut command);
-    std::thread::sleep(after);
-    running
+    command
 }
-
-/// The times to wait before a signal, one per attempt. On a busy machine, the first may be too short.
-const TIMES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(4), Duration::from_secs(12)];
 
 #[test]
 fn a_stop_does_not_wait_for_a_frame_that_takes_long() {
     let Some(stand_in) = StandIn::new() else { return };
-    let ends = TIMES.map(|after| {
-        let mut running = never_finished(&stand_in, after);
-        running.signal(libc::SIGINT);
-        running.output()
-    });
-    let stopped = |output: &&Output| stderr(output).contains("stopped before the current frame was done");
-    let output = ends.iter().find(stopped);
-    assert_exit(output.unwrap_or_else(|| panic!("{}", stderr(&ends[2]))), 1);
+    let mut running = at_call(never_finished(&stand_in), "cuLaunchKernel", 1);
+    running.signal(libc::SIGINT);
+    let output = running.output();
+    assert_exit(&output, 1);
+    let text = stderr(&output);
+    assert!(text.contains("stopped before the current frame was done"), "{text}");
 }
 
+/// The program is in a call that takes 5 s, so it cannot heed the first signal. (In a frame that takes long it does, and may have
+/// ended before the second signal comes.)
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     let Some(stand_in) = StandIn::new() else { return };
     for (first, second) in [(libc::SIGINT, libc::SIGINT), (libc::SIGINT, libc::SIGTERM)] {
-        let ends = TIMES.map(|after| {
-            let mut running = never_finished(&stand_in, after);
-            running.signal(first);
-            std::thread::sleep(Duration::from_millis(300));
+        let mut command = never_finished(&stand_in);
+        // It waits for a call that nobody makes.
+        command.env("STAND_IN_BESIDE", "cuInit+nothing");
+        let mut running = at_call(command, "cuInit", 1);
+        running.signal(first);
+        // For 100 ms they count as one wish.
+        while !running.ended() {
             running.signal(second);
-            running.output()
-        });
-        let ended = ends.iter().any(|output| output.status.signal() == Some(second));
-        assert!(ended, "{first}, {second}: {:?}", ends.map(|output| (output.status, stderr(&output))));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let output = running.output();
+        assert_eq!(output.status.signal(), Some(second), "{}, {}", output.status, stderr(&output));
     }
 }
 
@@ -112,7 +119,7 @@ fn two_signals_at_once_are_one_wish() {
     let mut command = common::wavefield();
     command.args(["--headless", "--frames=1000000", "--grid=8x8", "--size=32x24", "--validation=off"]);
     let mut running = Running::start(&mut command);
-    std::thread::sleep(Duration::from_secs(3));
+    process::wait_for(&mut running.child, "frames", process::has_worked);
     // Both signals arrive when the program continues.
     running.signal(libc::SIGSTOP);
     running.signal(libc::SIGTERM);
@@ -134,11 +141,10 @@ fn a_signal_that_was_ignored_stays_ignored() {
         command.arg(common::wavefield().get_program());
         command.args(["--headless", "--frames=20", "--grid=8x8", "--size=32x24", "--validation=off"]);
         let mut running = Running::start(command.arg("--output").arg(&picture));
-        // Give the shell time to ignore the signal.
-        std::thread::sleep(Duration::from_millis(500));
+        process::wait_for(&mut running.child, name, |shell| process::ignores(shell, signal));
         while !running.ended() {
             running.signal(signal);
-            std::thread::sleep(Duration::from_millis(150));
+            std::thread::sleep(Duration::from_millis(20));
         }
         assert_exit(&running.output(), 0);
         assert!(picture.exists(), "{name}");
@@ -149,7 +155,7 @@ fn a_signal_that_was_ignored_stays_ignored() {
 struct SilentDisplay {
     path: PathBuf,
     number: u32,
-    _listener: UnixListener,
+    listener: UnixListener,
 }
 
 impl SilentDisplay {
@@ -158,7 +164,10 @@ impl SilentDisplay {
         let path = PathBuf::from(format!("/tmp/.X11-unix/X{number}"));
         let _ = std::fs::create_dir(path.parent().unwrap());
         match UnixListener::bind(&path) {
-            Ok(listener) => Some(Self { path, number, _listener: listener }),
+            Ok(listener) => {
+                listener.set_nonblocking(true).unwrap();
+                Some(Self { path, number, listener })
+            }
             Err(error) => {
                 common::skip(&format!("{} cannot be made: {error}", path.display()));
                 None
@@ -197,16 +206,18 @@ fn a_signal_ends_the_wait_for_a_silent_display() {
     let Some(display) = SilentDisplay::new(1) else { return };
     for signal in [libc::SIGINT, libc::SIGTERM] {
         let mut running = Running::start(display.command().arg("--timeout=600"));
-        std::thread::sleep(Duration::from_millis(1500));
+        let mut connection = None;
+        while connection.is_none() && !running.ended() {
+            connection = display.listener.accept().ok();
+            std::thread::sleep(Duration::from_millis(2));
+        }
         running.signal(signal);
         let output = running.output();
         if stderr(&output).contains("libX11") {
             return common::skip_without_tools("the X11 libraries are not installed");
         }
-        assert!(!output.status.success(), "{}", output.status);
-        // Before the program handles signals, a signal ends it without a message.
-        let at_once = output.status.signal() == Some(signal);
-        assert!(at_once || stderr(&output).contains("stopped while connecting"), "{}", stderr(&output));
+        assert!(connection.is_some() && !output.status.success(), "{}", output.status);
+        assert!(stderr(&output).contains("stopped while connecting"), "{}", stderr(&output));
     }
 }
 
@@ -237,10 +248,16 @@ fn halted_start(running: &mut Running, before: &[u32]) -> Option<u32> {
                 continue;
             }
             send(child, libc::SIGSTOP);
-            std::thread::sleep(Duration::from_millis(50));
-            let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            if state.contains(") T ") {
-                return Some(child);
+            loop {
+                let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+                if state.contains(") T ") {
+                    return Some(child);
+                }
+                // It was quicker than the signal.
+                if state.is_empty() || state.contains(") Z ") {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
@@ -307,19 +324,14 @@ fn a_stop_leaves_the_round_trips_before() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("l.json");
-    let ends = TIMES.map(|after| {
-        let mut command = stand_in.command(&ALL);
-        command.args(["bench", "latency", "--rounds=10000000", "--json"]).arg(&path);
-        let mut running = Running::start(&mut command);
-        std::thread::sleep(after);
-        running.signal(libc::SIGINT);
-        running.output()
-    });
-    for output in &ends {
-        // A signal that is too early ends the program without a message, or before there is anything to show.
-        assert!(!output.status.success(), "{}", stdout(output));
-    }
-    assert!(ends.iter().any(|output| stdout(output).contains("INCOMPLETE")), "{}", stderr(&ends[2]));
+    let mut command = stand_in.command(&ALL);
+    command.args(["bench", "latency", "--rounds=10000000", "--json"]).arg(&path);
+    // Each of 250 round trips has two launches. After the second 250 there is something to show: the first warm up.
+    let mut running = at_call(command, "cuLaunchKernel", 1001);
+    running.signal(libc::SIGINT);
+    let output = running.output();
+    assert_exit(&output, 1);
+    assert!(stdout(&output).contains("INCOMPLETE"), "{}", stderr(&output));
     let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert!(record["complete"] == false && record["rounds"].as_u64() > Some(0), "{record}");
     assert!(record["host_vulkan_us"].is_null(), "{record}");

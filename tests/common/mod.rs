@@ -2,6 +2,9 @@
 
 #![allow(dead_code)] // Each test file uses its own part of this.
 
+#[cfg(unix)]
+pub mod process;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -6,9 +6,10 @@
 //! ```
 
 use std::error::Error;
+use std::time::Duration;
 
 use ash::vk;
-use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::shared_ring::Reader;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
 #[path = "fill/mod.rs"]
@@ -29,7 +30,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
     // Vulkan copies each slot. A renderer would name VERTEX_SHADER and SHADER_READ.
-    let reads = Reads {
+    let reader = Reader {
         family: gpu.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,
@@ -37,44 +38,35 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
     let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
     let (kernel, stream) = (fill::load(&gpu.cuda)?, gpu.cuda.new_stream()?);
-    let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
+    let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reader)?;
 
     for frame in 0..FRAMES {
         // ANCHOR: frame
         // CUDA: wait, on the GPU, until Vulkan has read what was in the slot; write; signal.
-        let write = ring.write()?;
+        let write = ring.write()?.ok_or("every frame was submitted, so a slot is never held")?;
         let address = write.slot().cuda();
         // SAFETY: the slot has this many words, and is CUDA's until `finish`.
         unsafe { fill::launch(&kernel, &stream, address, WORDS, frame) }?;
-        let read = write.finish()?;
+        let read = write.finish_after_kernels()?; // Only a kernel wrote the slot.
 
         // Vulkan: take the slot, read it, give it back.
-        let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(frame * BYTES).size(BYTES)];
             // SAFETY: being recorded for this family; the copy lies within both buffers.
             unsafe {
-                ring.record_acquire(&read, commands);
-                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
-                ring.record_release(&read, commands);
+                read.record(commands, |slot| {
+                    device.cmd_copy_buffer(commands, slot.vulkan(), seen.buffer, &copy)
+                });
             }
         })?;
         // Before all commands, wait for CUDA's signal. After all of them, signal that the slot is free.
-        // SAFETY: recorded above; everything lives until both sides are idle.
-        unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
-        // If the read is dropped without this call, its frame is given up.
-        read.submitted();
+        // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
+        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }??;
         // ANCHOR_END: frame
     }
 
-    // Wait for CUDA first: after a failed kernel CUDA signals nothing more, and the queue would wait forever.
-    if let Err(error) = stream.synchronize() {
-        // SAFETY: the context has failed, so the stream executes nothing more.
-        unsafe { ring.abort() }?;
-        return Err(error.into());
-    }
-    // SAFETY: nothing else uses the queue.
-    unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
+    // Waits for both sides. After a failed kernel, which signals nothing more, it lets Vulkan's queue end.
+    ring.wait_idle(Duration::from_secs(10))?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
         if let Some(wrong) = fill::wrong(words, frame) {
             return Err(format!("frame {frame} is wrong at word {wrong}").into());

@@ -11,15 +11,16 @@
 //! 2. [`Vk::from_raw`] adopts it, with a token that keeps it alive. Only the engine destroys its objects.
 //! 3. A submission that reads a slot has one more wait and one more signal than the engine needs itself:
 //!    [`your_device/engine.rs`](your_device/engine.rs).
-//! 4. If the engine does not draw a frame, it gives the frame up by dropping its `Read`.
+//! 4. If the engine does not draw a frame, it gives the frame up by dropping its `VulkanTurn`.
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ash::vk;
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream};
+use cudarc::driver::{CudaContext, CudaFunction};
 use vulkan_cuda::Error::Unsupported;
-use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::shared_ring::Reader;
 use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
 
 use device::Device;
@@ -58,7 +59,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     let mut engine = Engine::new(device)?;
     // ANCHOR: ring
-    let reads = Reads {
+    let reader = Reader {
         family: engine.device.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,
@@ -66,20 +67,15 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let slot = |_| SharedBuffer::new(&pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
     let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
     let stream = context.new_stream()?;
-    let mut ring = SharedRing::new(&pair, stream.clone(), slots, reads)?;
+    let mut ring = SharedRing::new(&pair, stream, slots, reader)?;
     // ANCHOR_END: ring
 
     let kernel = fill::load(&context)?;
-    let drawn = draw_all(&mut engine, &mut ring, &kernel, &stream);
-    // Wait for CUDA first: after a fault it signals nothing more, and the engine's queue would wait forever, even in
-    // `Drop`.
-    let written = stream.synchronize();
-    if written.is_err() {
-        // SAFETY: the context has failed, so the stream executes nothing more.
-        unsafe { ring.abort() }?;
-    }
+    let drawn = draw_all(&mut engine, &mut ring, &kernel);
+    // After a fault CUDA signals nothing more, and the engine's queue would wait forever, even in `Drop`. This lets it end.
+    let idle = ring.wait_idle(Duration::from_secs(10));
     drawn?;
-    written?;
+    idle?;
     let seen = engine.finish()?;
     if seen != FRAMES - HIDDEN.len() as u64 {
         return Err(format!("the engine saw {seen} frames").into());
@@ -97,18 +93,17 @@ fn draw_all(
     engine: &mut Engine,
     ring: &mut SharedRing<SharedBuffer>,
     kernel: &CudaFunction,
-    stream: &CudaStream,
 ) -> Result<(), Box<dyn Error>> {
     for frame in 0..FRAMES {
-        let write = ring.write()?;
+        let write = ring.write()?.ok_or("every frame was submitted or given up, so a slot is never held")?;
         // SAFETY: the slot has this many words, and is CUDA's until `finish`.
-        unsafe { fill::launch(kernel, stream, write.slot().cuda(), WORDS, frame) }?;
-        let read = write.finish()?;
+        unsafe { fill::launch(kernel, write.stream(), write.slot().cuda(), WORDS, frame) }?;
+        let read = write.finish_after_kernels()?;
         if HIDDEN.contains(&frame) {
             // 4. Nothing was submitted for this frame. The ring gives its slot back to CUDA all the same.
             drop(read);
         } else {
-            engine.draw(ring, read)?;
+            engine.draw(read)?;
         }
     }
     Ok(())

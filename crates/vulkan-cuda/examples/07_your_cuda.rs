@@ -13,20 +13,21 @@
 //! | 1 | `#include <arrayfire.h>`, `<af/cuda.h>` | `use vulkan_cuda::…`, and cudarc with the feature `nvrtc`, for `load_module` |
 //! | 2 | use it as normal; `af::setDevice`, `afcu::getNativeId` | the context of the GPU that Vulkan uses, matched by UUID |
 //! | 3 | `af::eval`: runs pending work | `ring.write()`: the stream waits, on the GPU, until Vulkan has read the slot |
-//! | 4 | `array::device()`: the pointer; the array is locked | `write.slot().cuda()`: the slot is yours while `write` lives |
-//! | 5 | `afcu::getStream()` | the stream that you gave to the ring |
-//! | 6 | run your kernel on that stream | `stream.launch_builder(&kernel)…launch(…)` |
-//! | 7 | `array::unlock()` | `write.finish()`: the stream signals, and the slot is Vulkan's |
+//! | 4 | `array::device()`: the pointer; the array is locked | `write.view::<u32>()`: the slot is yours while `write` lives |
+//! | 5 | `afcu::getStream()` | `write.stream()`: the stream that you gave to the ring |
+//! | 6 | run your kernel on that stream | `write.stream().launch_builder(&kernel)…launch(…)` |
+//! | 7 | `array::unlock()` | `write.finish_after_kernels()`: the stream signals, and the slot is Vulkan's |
 //!
 //! [`04_another_library`](04_another_library.rs) is the other half of that guide: a library with its own stream.
 
 use std::error::Error;
+use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 // 1. The feature `nvrtc` provides this type. Nothing is compiled at run time, and no library is opened.
 use cudarc::nvrtc::Ptx;
-use vulkan_cuda::shared_ring::Reads;
+use vulkan_cuda::shared_ring::Reader;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
 #[path = "fill/mod.rs"]
@@ -49,51 +50,43 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     // 5. One stream for the ring's whole life.
     let stream = gpu.cuda.new_stream()?;
-    let reads = Reads {
+    let reader = Reader {
         family: gpu.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,
     };
     let slot = |_| SharedBuffer::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC);
     let slots = (0..SLOTS).map(slot).collect::<vulkan_cuda::Result<_>>()?;
-    let mut ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reads)?;
+    let mut ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
 
     for frame in 0..FRAMES {
         // 3. The stream waits. The CPU does not.
-        let write = ring.write()?;
-        // 4. The address; the borrow of `write` is the lock.
-        let (out, words, number) = (write.slot().cuda(), WORDS as u32, frame as u32);
+        let write = ring.write()?.ok_or("every frame was submitted, so a slot is never held")?;
+        // 4. The elements; the borrow of `write` is the lock.
+        let (mut out, words, number) = (write.view::<u32>()?, WORDS as u32, frame as u32);
         // 6. Pass each argument by reference, with exactly the type that the kernel declares. Nothing checks the type.
-        let mut launch = stream.launch_builder(&kernel);
-        launch.arg(&out).arg(&words).arg(&number);
+        let mut launch = write.stream().launch_builder(&kernel);
+        launch.arg(&mut out).arg(&words).arg(&number);
         // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
         // 7. Signals after the kernel, on the same stream. If the launch fails, `write` is dropped, and the slot stays as it was.
-        let read = write.finish()?;
+        let read = write.finish_after_kernels()?;
 
         // Vulkan's side, as in 03_hand_over.
-        let buffer = ring.slots()[read.slot()].vulkan();
         let commands = seen.record(|device, commands| {
             let copy = [vk::BufferCopy::default().dst_offset(frame * BYTES).size(BYTES)];
             // SAFETY: being recorded for this family; the copy lies within both buffers.
             unsafe {
-                ring.record_acquire(&read, commands);
-                device.cmd_copy_buffer(commands, buffer, seen.buffer, &copy);
-                ring.record_release(&read, commands);
+                read.record(commands, |slot| {
+                    device.cmd_copy_buffer(commands, slot.vulkan(), seen.buffer, &copy)
+                });
             }
         })?;
-        // SAFETY: recorded above; everything lives until both sides are idle.
-        unsafe { seen.submit(&gpu, commands, &[read.wait_info()], &[read.signal_info()]) }?;
-        read.submitted();
+        // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
+        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }??;
     }
 
-    if let Err(error) = stream.synchronize() {
-        // SAFETY: the context has failed, so the stream executes nothing more.
-        unsafe { ring.abort() }?;
-        return Err(error.into());
-    }
-    // SAFETY: nothing else uses the queue.
-    unsafe { gpu.device.queue_wait_idle(gpu.queue) }?;
+    ring.wait_idle(Duration::from_secs(10))?;
     for (frame, words) in (0..FRAMES).zip(seen.words()?.chunks(WORDS)) {
         if let Some(wrong) = fill::wrong(words, frame) {
             return Err(format!("frame {frame} is wrong at word {wrong}").into());

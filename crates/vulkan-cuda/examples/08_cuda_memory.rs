@@ -16,7 +16,7 @@ use cudarc::driver::sys;
 use vulkan_cuda::Error::Unsupported;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::ownership::{Access, Owner};
-use vulkan_cuda::{CudaAllocation, ImportedBuffer};
+use vulkan_cuda::{CudaAllocation, CudaBuffer};
 
 use match_devices::Gpu;
 
@@ -56,7 +56,7 @@ fn open() -> Result<Gpu, Box<dyn Error>> {
 fn one_chunk(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 1 << 20)?;
     let tensor = Range { offset: 4096, size: 4000 };
-    let view = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE)?;
+    let view = CudaBuffer::new(&gpu.pair, &allocation, tensor, USAGE)?;
     // The view keeps the allocation alive, and with it CUDA's address.
     drop(allocation);
     write(gpu, view.cuda().ok_or("no address")?, tensor.size, 1)?;
@@ -73,14 +73,13 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
     write(gpu, allocation.pointer() + tensor.offset, tensor.size, 2)?;
 
     // An ordinary buffer is bound to one allocation.
-    let Err(refused) = ImportedBuffer::new(&gpu.pair, &allocation, tensor, USAGE) else {
+    let Err(refused) = CudaBuffer::new(&gpu.pair, &allocation, tensor, USAGE) else {
         return Err("a buffer was bound to two allocations".into());
     };
     println!("refused: {refused}");
     // A sparse buffer is bound piece by piece.
     // SAFETY: `open` enabled `sparseBinding` if the device has it; the queue is idle, and nothing else uses it.
-    match unsafe { ImportedBuffer::spanning(&gpu.pair, &allocation, tensor, USAGE, (gpu.queue, gpu.family)) }
-    {
+    match unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, tensor, USAGE, (gpu.queue, gpu.family)) } {
         Ok(view) => {
             check(gpu, view.vulkan(), tensor.size, 2)?;
             println!("bound sparsely, Vulkan read {tensor} of two allocations");

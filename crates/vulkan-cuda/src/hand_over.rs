@@ -1,75 +1,104 @@
-//! What a ring shares with the frames that it has handed to Vulkan: the two timelines, and the record of who signals
-//! them. This module talks to the GPU. [`crate::ring`] computes slots and values.
+//! What a ring and the turns that it has handed out share: the slots, the two timelines, and the record of who has
+//! which slot. It lives as long as any of them. This module talks to the GPU; [`crate::ledger`] only counts.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use crate::cuda::{Cuda, Stream, api};
+use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
-use crate::ledger::{Fate, Ledger, Stranded};
+use crate::ledger::Ledger;
 use crate::pair::Pair;
-use crate::ring::Turn;
-use crate::semaphore::submit_info;
+use crate::slot::{Reader, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
-/// What a ring and its reads share.
-pub(crate) struct HandOver {
-    /// CUDA signals it: a slot is written.
-    ready: SharedTimeline,
-    /// Vulkan signals it: a slot was read.
-    free: SharedTimeline,
+/// How long the drop of a ring waits for the GPU unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Vulkan's wait wakes at once. After this long, look whether CUDA has failed meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Dropped when the GPU has finished. Leaked if it has not, because it may still use them.
+pub(crate) struct Parts<S, C: Stream> {
+    pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
+    /// CUDA may have the slots: images must be released to it first.
+    pub(crate) released: AtomicBool,
+    /// How long the drop waits, in milliseconds.
+    patience: AtomicU64,
 }
 
-impl HandOver {
-    pub(crate) fn new(pair: &Pair) -> Result<Arc<Self>> {
-        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
-        Ok(Arc::new(Self { ready, free, ledger: Mutex::default() }))
+pub(crate) struct Owned<S, C> {
+    pub(crate) slots: Vec<S>,
+    /// CUDA signals it: a slot is written.
+    pub(crate) ready: SharedTimeline,
+    /// Vulkan signals it: a slot was read.
+    pub(crate) free: SharedTimeline,
+    pub(crate) stream: C,
+    pub(crate) reader: Reader,
+    pub(crate) pair: Pair,
+}
+
+impl<S, C: Stream> Parts<S, C> {
+    pub(crate) fn new(owned: Owned<S, C>, released: bool) -> Self {
+        let ledger = Mutex::new(Ledger::new(owned.slots.len()));
+        let patience = AtomicU64::new(PATIENCE.as_millis() as u64);
+        Self { owned: ManuallyDrop::new(owned), ledger, released: AtomicBool::new(released), patience }
     }
 
-    /// CUDA's stream waits until Vulkan has signalled `value` of `free`. `frames` is the number of frames handed out
-    /// so far.
-    ///
-    /// # Safety
-    /// `self` lives until the stream has passed the wait.
-    pub(crate) unsafe fn take_back(&self, stream: &dyn Stream, value: u64, frames: u64) -> Result<()> {
-        let mut ledger = self.ledger();
-        ledger.waits(value, frames);
-        self.settle(&mut ledger)?;
-        drop(ledger);
-        // SAFETY: the caller's promise.
-        unsafe { self.free.cuda_wait(stream, value) }
+    pub(crate) fn set_patience(&self, limit: Duration) {
+        self.patience.store(limit.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// CUDA's stream signals that the frame's slot is written.
-    ///
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // A poisoned lock only means that another thread panicked; the ledger is intact.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// # Safety
-    /// `self` lives until the stream has passed the signal.
-    pub(crate) unsafe fn hand_out(
-        self: &Arc<Self>,
-        stream: &dyn Stream,
-        frame: u64,
-        turn: Turn,
-    ) -> Result<Read> {
-        // SAFETY: the caller's promise.
-        let signalled = unsafe { self.ready.cuda_signal(stream, turn.signal_ready) };
-        self.ledger().issue();
-        if let Err(error) = signalled {
-            self.ledger().ends(turn.signal_free, Fate::GivenUp);
-            return Err(error);
+    /// As for [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
+    pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer)
+    where
+        S: Slot,
+    {
+        let (device, reader) = (self.owned.pair.vk().device(), self.owned.reader);
+        // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
+        unsafe { slot.resource().record(device, commands, reader, transfer) };
+    }
+
+    /// CUDA's stream signals that everything on it so far is done. Returns the value. `guarded`: the signal overtakes
+    /// nothing.
+    pub(crate) fn signal_ready(&self, guarded: bool) -> Result<u64> {
+        let (ready, value) = (&self.owned.ready, self.owned.ready.promised() + 1);
+        // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
+        unsafe {
+            match guarded {
+                true => ready.cuda_signal(&self.owned.stream, value),
+                false => ready.cuda_signal_after_kernels(&self.owned.stream, value),
+            }
+        }?;
+        Ok(value)
+    }
+
+    /// Looks for a fault of CUDA. After one, Vulkan's waits are ended.
+    pub(crate) fn check(&self) -> Result<()> {
+        let cuda = self.owned.pair.cuda();
+        // SAFETY: a live stream of this context.
+        let answer =
+            cuda.bind().and_then(|()| match unsafe { api::cuStreamQuery(self.owned.stream.raw()) } {
+                api::Code::NOT_READY => Ok(()),
+                code => cuda.check("cuStreamQuery", code),
+            });
+        if cuda.has_faulted() {
+            // SAFETY: after a fault a context executes nothing more.
+            unsafe { self.abort() }?;
         }
-        let signal = self.free.vulkan_signal(turn.signal_free)?;
-        Ok(Read {
-            frame,
-            slot: turn.slot,
-            wait: (self.ready.semaphore(), turn.wait_ready),
-            signal: (signal.semaphore, signal.value),
-            open: true,
-            hand_over: self.clone(),
-        })
+        answer
     }
 
     /// Signals from the CPU the values that CUDA has promised to signal.
@@ -78,200 +107,134 @@ impl HandOver {
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
-        unsafe { self.ready.signal_from_host(self.ready.promised()) }
+        unsafe { self.owned.ready.signal_from_host(self.owned.ready.promised()) }
     }
 
-    /// Waits until the GPU has done all its work, at most a few seconds: one second for each value that the CPU must
-    /// signal ([`HandOver::settle`]), one for Vulkan and one for CUDA. `unfinished` means that the stream has work
-    /// after its last signal.
+    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
     ///
     /// # Errors
-    /// Fails if the GPU is not done in time, or if a driver cannot tell. The text is for the ring's `Drop`, which
-    /// then leaks what the GPU may use.
-    pub(crate) fn come_to_rest(&self, cuda: &Cuda, stream: &dyn Stream, unfinished: bool) -> Result<()> {
-        // There may be a fault that no call has returned yet. Any call returns it, so make one.
-        // SAFETY: a live stream.
-        let _ = cuda
-            .bind()
-            .and_then(|()| cuda.check("cuStreamQuery", unsafe { api::cuStreamQuery(stream.raw()) }));
-        if cuda.has_faulted() {
-            // SAFETY: after a fault a context executes nothing more.
-            unsafe { self.abort() }?;
-        }
-        let mut ledger = self.ledger();
-        self.settle(&mut ledger)?;
-        let expected = ledger.expected;
-        drop(ledger);
-        let read = wait(|| Ok(self.free.value()? >= expected))?;
-        // After a fault the stream runs nothing more.
-        let written = cuda.has_faulted()
-            || wait(|| {
-                if !unfinished {
-                    return Ok(self.ready.value()? >= self.ready.promised());
-                }
-                cuda.bind()?;
-                // SAFETY: a live stream of the current context.
-                match unsafe { api::cuStreamQuery(stream.raw()) } {
-                    api::Code::NOT_READY => Ok(false),
-                    // A fault counts as done too, even if this call is the first to return it.
-                    code => Ok(cuda.check("cuStreamQuery", code).is_ok() || cuda.has_faulted()),
-                }
-            })?;
-        if read && written {
+    /// Fails if the GPU is not done in time, or if a driver cannot tell.
+    pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
+        if !self.ledger().busy {
             return Ok(());
         }
-        Err(Error::Timeout(
-            "a ring was dropped while the GPU used it, and was leaked: wait for the queue and the stream first".into(),
-        ))
-    }
-
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // A poisoned lock only means that another thread panicked; the ledger is intact.
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Signals from the CPU each value that CUDA waits for but no submission will signal. Before each such signal,
-    /// waits up to a second until Vulkan has read what was submitted before.
-    fn settle(&self, ledger: &mut Ledger) -> Result<()> {
-        while let Some(Stranded { after, value }) = ledger.stranded() {
-            // A submission's signal must not come after a greater one.
-            if !wait(|| Ok(self.free.value()? >= after))? {
-                return Err(Error::Timeout(format!(
-                    "Vulkan has not read a submitted frame within a second (value {after} of `free`)"
-                )));
+        let begin = Instant::now();
+        let cuda = self.owned.pair.cuda();
+        // An error is not this function's: it only matters whether CUDA still runs.
+        let _ = self.check();
+        if self.ledger().unfinished && !cuda.has_faulted() {
+            // Also waits for work that was enqueued after the last signal.
+            let signalled = self.signal_ready(true);
+            let _ = self.check();
+            match signalled {
+                Err(error) if !cuda.has_faulted() => return Err(error),
+                _ => self.ledger().unfinished = false,
             }
-            // SAFETY: no smaller value will be signalled any more. The greater ones that are pending come later, because
-            // CUDA writes their frames after its wait for this one.
-            unsafe { self.free.signal_from_host(value) }?;
-            ledger.signalled_from_host(value);
         }
-        Ok(())
-    }
-}
-
-/// Checks for up to a second whether something is done.
-fn wait(mut is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
-    let begin = Instant::now();
-    while !is_done()? {
-        if begin.elapsed() > Duration::from_secs(1) {
-            return Ok(false);
-        }
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    Ok(true)
-}
-
-/// A frame that Vulkan reads: the numbers for one submission. All reads of a ring go to one queue, in the order of
-/// their frames.
-///
-/// If it is dropped without [`submitted`](Read::submitted), the frame is given up, and the drop may block the CPU for
-/// some seconds: see [what the CPU waits for](mod@crate::shared_ring#what-the-cpu-waits-for).
-///
-/// # Examples
-///
-/// A submission with [`vkQueueSubmit2`]:
-///
-/// ```no_run
-/// use ash::vk;
-/// use vulkan_cuda::shared_ring::Read;
-///
-/// /// # Safety
-/// /// `commands` acquires, reads and releases the slot of `read`; `queue` is one of `device`.
-/// unsafe fn submit(
-///     device: &ash::Device,
-///     queue: vk::Queue,
-///     commands: vk::CommandBuffer,
-///     read: Read,
-/// ) -> Result<(), vk::Result> {
-///     let (waits, signals) = ([read.wait_info()], [read.signal_info()]);
-///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-///     let submission = vk::SubmitInfo2::default()
-///         .wait_semaphore_infos(&waits)
-///         .command_buffer_infos(&buffers)
-///         .signal_semaphore_infos(&signals);
-///     // SAFETY: the caller's promise.
-///     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?; // drops `read` if it fails
-///     read.submitted();
-///     Ok(())
-/// }
-/// ```
-///
-/// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
-#[must_use = "call `submitted` once the submission that reads it has succeeded"]
-pub struct Read {
-    frame: u64,
-    slot: usize,
-    wait: (vk::Semaphore, u64),
-    signal: (vk::Semaphore, u64),
-    open: bool,
-    hand_over: Arc<HandOver>,
-}
-
-impl Read {
-    /// Returns the frame's number, which counts from 0. See [`Turn`].
-    pub fn frame(&self) -> u64 {
-        self.frame
-    }
-
-    /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
-    pub fn slot(&self) -> usize {
-        self.slot
-    }
-
-    /// Returns what the submission must wait for, before all its commands: the semaphore `ready` and its value. This is for
-    /// [`vkQueueSubmit`] with [`VkTimelineSemaphoreSubmitInfo`]. The stage must be `ALL_COMMANDS`, because no narrower stage
-    /// orders the acquire ([`crate::ownership`]).
-    ///
-    /// [`vkQueueSubmit`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit.html
-    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
-    pub fn wait(&self) -> (vk::Semaphore, u64) {
-        self.wait
-    }
-
-    /// Returns what the submission must signal once all its commands are done: the semaphore `free` and its value.
-    /// This is for [`vkQueueSubmit`] with [`VkTimelineSemaphoreSubmitInfo`].
-    ///
-    /// [`vkQueueSubmit`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit.html
-    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
-    pub fn signal(&self) -> (vk::Semaphore, u64) {
-        self.signal
-    }
-
-    /// Returns the same as [`Read::wait`], for `vkQueueSubmit2`. See the [example](Read#examples).
-    pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        submit_info(self.wait.0, self.wait.1)
-    }
-
-    /// Returns the same as [`Read::signal`], for `vkQueueSubmit2`. See the [example](Read#examples).
-    pub fn signal_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        submit_info(self.signal.0, self.signal.1)
-    }
-
-    /// Notes that a submission with this read's wait and signal was accepted. See the [example](Read#examples).
-    ///
-    /// If other reads were dropped, this may block the CPU for some seconds: see [what the CPU waits
-    /// for](mod@crate::shared_ring#what-the-cpu-waits-for).
-    pub fn submitted(mut self) {
-        self.end(Fate::Submitted);
-    }
-
-    /// Notes what became of the frame, and signals from the CPU if a wait for a slot needs it.
-    fn end(&mut self, fate: Fate) {
-        self.open = false;
-        let mut ledger = self.hand_over.ledger();
-        ledger.ends(self.signal.1, fate);
-        let settled = self.hand_over.settle(&mut ledger);
-        drop(ledger);
-        if let Err(error) = settled {
-            cleanup_error(&error);
+        let submitted = self.ledger().submitted;
+        loop {
+            let slice = LOOK.min(limit.saturating_sub(begin.elapsed()));
+            if self.owned.free.wait_from_host(submitted, slice)?
+                && (cuda.has_faulted()
+                    || self.owned.ready.wait_from_host(self.owned.ready.promised(), slice)?)
+            {
+                let mut ledger = self.ledger();
+                // Another thread may have submitted a turn meanwhile.
+                ledger.busy = ledger.submitted != submitted;
+                return Ok(());
+            }
+            let _ = self.check();
+            if begin.elapsed() >= limit {
+                let (name, progress) = (&cuda.info().name, self.progress()?);
+                return Err(Error::Timeout(format!("{name} did not finish a ring in {limit:?}: {progress}")));
+            }
         }
     }
+
+    pub(crate) fn progress(&self) -> Result<Progress> {
+        let (ready, free) = (self.owned.ready.value()?, self.owned.free.value()?);
+        let ledger = self.ledger();
+        Ok(Progress {
+            ready,
+            promised: self.owned.ready.promised(),
+            free,
+            awaited: ledger.awaited(ready),
+            submitted: ledger.submitted,
+            held: ledger.held(),
+        })
+    }
 }
 
-impl Drop for Read {
+impl<S, C: Stream> Drop for Parts<S, C> {
     fn drop(&mut self) {
-        if self.open {
-            self.end(Fate::GivenUp);
+        let patience = Duration::from_millis(*self.patience.get_mut());
+        match self.come_to_rest(patience) {
+            // SAFETY: never touched again.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.owned) },
+            Err(error) => cleanup_error(&Error::Timeout(format!(
+                "a ring was dropped while the GPU used it, and was leaked: {error}"
+            ))),
         }
+    }
+}
+
+/// How far both sides of a ring are. Returned by [`SharedRing::progress`](crate::SharedRing::progress).
+///
+/// `Display` says which side the other waits for: "Vulkan did not signal: CUDA's `ready` is at 3 of 3, Vulkan's `free`
+/// at 1 of 2".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// CUDA's counter: it has written this many frames.
+    pub ready: u64,
+    /// The value that CUDA's stream was last asked to signal.
+    pub promised: u64,
+    /// Vulkan's counter: one more than the last frame that it has read.
+    pub free: u64,
+    /// The value that CUDA needs of `free` before it can go on.
+    pub awaited: u64,
+    /// The value that Vulkan's last submission signals.
+    pub submitted: u64,
+    /// The frames that were handed over, and neither submitted nor given up. Their slots are not CUDA's.
+    pub held: Vec<u64>,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ready, promised, free, awaited, submitted, ref held } = *self;
+        let late = match (ready < promised, free < submitted) {
+            (true, _) if free >= awaited => "CUDA did not signal",
+            (false, false) => "both sides have signalled",
+            _ => "Vulkan did not signal",
+        };
+        write!(
+            f,
+            "{late}: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free} of {submitted}"
+        )?;
+        if held.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "; these frames are neither submitted nor given up: {held:?}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_late_side_is_the_one_that_the_other_waits_for() {
+        let late = |ready, promised, free, awaited, submitted| {
+            let progress = Progress { ready, promised, free, awaited, submitted, held: vec![] };
+            progress.to_string().split(" did").next().unwrap().to_owned()
+        };
+        // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.
+        assert_eq!(late(0, 3, 0, 0, 3), "CUDA");
+        assert_eq!(late(3, 3, 0, 0, 3), "Vulkan");
+        assert_eq!(late(3, 4, 0, 1, 3), "Vulkan");
+        assert_eq!(late(3, 4, 1, 1, 3), "CUDA");
+        // All frames of a batch wait for its last slot.
+        assert_eq!(late(3, 6, 2, 3, 3), "Vulkan");
+        assert_eq!(late(4, 6, 3, 3, 3), "CUDA");
     }
 }

@@ -16,10 +16,10 @@
 //! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
 //! use ash::vk;
 //! use vulkan_cuda::cuda::TextureDesc;
-//! use vulkan_cuda::image::{picture, share_image};
+//! use vulkan_cuda::{SharedImage, image::picture};
 //!
 //! // 512 x 512 texels and a mip chain of 10 levels, down to one texel.
-//! let image = share_image(&pair, &picture(vk::Format::R8G8B8A8_UNORM, 512, 512, 10)?)?;
+//! let image = SharedImage::new(&pair, &picture(vk::Format::R8G8B8A8_UNORM, 512, 512, 10)?)?;
 //! println!("Vulkan's side is {:?}", image.exported().raw());
 //!
 //! let level = image.level(0)?;
@@ -34,26 +34,26 @@
 //!
 //! ```compile_fail,E0308
 //! // Only exported memory can be mapped: a mapping takes the exported image, not a descriptor.
-//! use vulkan_cuda::{MappedImage, Pair};
+//! use vulkan_cuda::{SharedImage, Pair};
 //! fn forged(pair: &Pair, handle: vulkan_cuda::handle::MemoryHandle) {
-//!     let _ = MappedImage::import(pair, &handle);
+//!     let _ = SharedImage::import(pair, &handle);
 //! }
 //! ```
 //!
 //! ```compile_fail,E0061
 //! // An image cannot be mapped a second time with other parameters: the function takes none.
 //! use std::sync::Arc;
-//! use vulkan_cuda::{ExportedImage, MappedImage, Pair, Shape};
+//! use vulkan_cuda::{ExportedImage, SharedImage, Pair, Shape};
 //! fn otherwise(pair: &Pair, image: &Arc<ExportedImage>, other: Shape) {
-//!     let _ = MappedImage::import(pair, image, other);
+//!     let _ = SharedImage::import(pair, image, other);
 //! }
 //! ```
 //!
 //! ```compile_fail,E0616
 //! // Vulkan's image cannot be destroyed before its mapping: the mapping owns a share of it.
 //! use std::sync::Arc;
-//! use vulkan_cuda::{ExportedImage, MappedImage};
-//! fn too_early(mapped: Arc<MappedImage>) {
+//! use vulkan_cuda::{ExportedImage, SharedImage};
+//! fn too_early(mapped: Arc<SharedImage>) {
 //!     let image: ExportedImage = mapped.exported;
 //!     drop(image);
 //! }
@@ -71,11 +71,11 @@ use crate::pair::Pair;
 use crate::shape::{Shape, ViewType};
 use crate::{Error, Result};
 
-/// A CUDA mipmapped array in memory that Vulkan allocated. It owns the array and the import, and keeps Vulkan's image
-/// alive.
+/// One image in memory that Vulkan allocated: a CUDA mipmapped array and Vulkan's image. It owns the array and the import,
+/// and keeps Vulkan's image alive.
 ///
-/// No stream may still use the array when it is dropped. See the [example](mod@crate::image#examples).
-pub struct MappedImage {
+/// No stream may still use the array when it is dropped.
+pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
     // Dropped before Vulkan's image.
@@ -84,20 +84,25 @@ pub struct MappedImage {
 }
 
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
-unsafe impl Send for MappedImage {}
+unsafe impl Send for SharedImage {}
 // SAFETY: as above.
-unsafe impl Sync for MappedImage {}
+unsafe impl Sync for SharedImage {}
 
-impl MappedImage {
-    /// Exports the image's memory, imports it into CUDA ([`cuImportExternalMemory`]) and maps all levels
-    /// ([`cuExternalMemoryGetMappedMipmappedArray`]).
+impl SharedImage {
+    /// Creates an image in Vulkan and maps it into CUDA.
+    ///
+    /// # Errors
+    /// Fails as [`ExportedImage::new`] and [`SharedImage::import`] do.
+    pub fn new(pair: &Pair, request: &ImageRequest) -> Result<Arc<Self>> {
+        Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
+    }
+
+    /// Exports the image's memory, imports it into CUDA (`cuImportExternalMemory`) and maps all levels
+    /// (`cuExternalMemoryGetMappedMipmappedArray`).
     ///
     /// # Errors
     /// Fails if the image is of another device or if CUDA's driver has no such array. Under WSL2 the driver reports
     /// 304 (`OPERATING_SYSTEM`).
-    ///
-    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         // ANCHOR: import
@@ -115,12 +120,10 @@ impl MappedImage {
     }
 
     /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest.
-    /// Calls [`cuMipmappedArrayGetLevel`]. See the [example](mod@crate::image#examples).
+    /// Calls `cuMipmappedArrayGetLevel`.
     ///
     /// # Errors
     /// Fails if the image has no such level, or if the driver reports an error.
-    ///
-    /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -130,21 +133,19 @@ impl MappedImage {
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// Returns CUDA's mipmapped array, for texture objects of your own ([`cuTexObjectCreate`]). It is valid while
-    /// `self` lives.
-    ///
-    /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
+    /// Returns CUDA's mipmapped array, for texture objects of your own (`cuTexObjectCreate`). It is valid while `self`
+    /// lives.
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }
 
-    /// Returns Vulkan's half. See the [example](mod@crate::image#examples).
+    /// Returns Vulkan's half.
     pub fn exported(&self) -> &ExportedImage {
         &self.exported
     }
 }
 
-impl Drop for MappedImage {
+impl Drop for SharedImage {
     fn drop(&mut self) {
         // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that. No surface or
         // texture object is left: each holds an `Arc` of this.
@@ -154,16 +155,8 @@ impl Drop for MappedImage {
     }
 }
 
-/// Creates an image in Vulkan and maps it into CUDA. See the [example](mod@crate::image#examples).
-///
-/// # Errors
-/// Fails as [`ExportedImage::new`] and [`MappedImage::import`] do.
-pub fn share_image(pair: &Pair, request: &ImageRequest) -> Result<Arc<MappedImage>> {
-    MappedImage::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
-}
-
 /// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
-/// `height` are the texels of level 0. See the [example](mod@crate::image#examples).
+/// `height` are the texels of level 0.
 ///
 /// # Errors
 /// Fails as [`Shape::new`] does.

@@ -1,204 +1,146 @@
-//! Which values of `free` will be signalled, and which will not. Pure bookkeeping for [`crate::shared_ring`], which
-//! needs it only if a frame is given up.
+//! Who has which slot, and which value of `free` CUDA waits for. Pure bookkeeping for [`crate::shared_ring`].
+//!
+//! CUDA only ever waits for a value that an accepted submission signals. So a frame that was given up leaves nobody
+//! waiting, and the CPU never signals in place of Vulkan. The price: while a frame is *held* (neither submitted nor
+//! given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
 
-/// What becomes of each frame's value of `free`. The ledger finds values that CUDA waits for and that no submission
-/// will signal.
-#[derive(Debug, Default)]
+/// The most waits of CUDA's stream that are remembered, for [`Ledger::awaited`].
+const REMEMBERED: usize = 64;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// One for each value from `before + 1` to that of the last frame that was handed to Vulkan.
-    fates: VecDeque<Fate>,
-    /// One less than the value of `fates[0]`.
-    before: u64,
-    /// The greatest value up to `before` that a submission or the CPU signals.
-    signalled: u64,
-    /// CUDA's waits that may still be unfulfilled: the value, and the last value handed out before the wait.
+    slots: Vec<Use>,
+    /// CUDA's next frame.
+    pub(crate) frame: u64,
+    /// CUDA writes a frame when Vulkan has read the one this many before it, at most the number of slots.
+    ahead: usize,
+    /// The greatest value whose submission was tried. Smaller ones can no longer be signalled.
+    tried: u64,
+    /// The greatest value that an accepted submission signals.
+    pub(crate) submitted: u64,
+    /// The last waits of CUDA's stream: the value of `ready` that it had promised before, and the value of `free`.
     waits: VecDeque<(u64, u64)>,
-    /// The value that the counter reaches if nothing more happens: the greatest one that is waited for or submitted.
-    pub(crate) expected: u64,
+    /// Either side may have work that was not waited for.
+    pub(crate) busy: bool,
+    /// The stream may have work after its last signal.
+    pub(crate) unfinished: bool,
+    /// CUDA waits for nothing: [`crate::SharedRing::leave_out_free`].
+    pub(crate) leave_out_free: bool,
 }
 
-/// What becomes of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// Its read may still be submitted.
-    Open,
-    /// A submission signals it.
-    Submitted,
-    /// Its read was dropped.
-    GivenUp,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Use {
+    /// The frame that was handed to Vulkan, and was neither submitted nor given up.
+    held: Option<u64>,
+    /// The greatest value that a submission signals after it has read the slot. 0 if there was none.
+    read: u64,
 }
 
-/// A value that CUDA waits for and that no submission will fulfil. The CPU may signal it once the counter has reached
-/// `after`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stranded {
-    pub(crate) after: u64,
-    pub(crate) value: u64,
+/// The value with which Vulkan marks the end of a frame. A timeline starts at 0.
+pub(crate) fn value(frame: u64) -> u64 {
+    frame + 1
 }
 
 impl Ledger {
-    /// Notes that the next frame is handed to Vulkan.
-    pub(crate) fn issue(&mut self) {
-        self.fates.push_back(Fate::Open);
-    }
-
-    /// Notes that the read that signals `value` was submitted or dropped.
-    pub(crate) fn ends(&mut self, value: u64, fate: Fate) {
-        if fate == Fate::Submitted {
-            self.expected = self.expected.max(value);
-        }
-        match value.checked_sub(self.before + 1) {
-            Some(index) => self.fates[index as usize] = fate,
-            None if fate == Fate::Submitted => self.signalled = self.signalled.max(value),
-            None => {}
+    pub(crate) fn new(slots: usize) -> Self {
+        Self {
+            slots: vec![Use::default(); slots],
+            frame: 0,
+            ahead: slots,
+            tried: 0,
+            submitted: 0,
+            waits: VecDeque::with_capacity(REMEMBERED),
+            busy: false,
+            unfinished: false,
+            leave_out_free: false,
         }
     }
 
-    /// Notes that CUDA waits for `value`. `last` is the last value handed out before the wait. Later values cannot
-    /// fulfil it, because their frames are written after it.
-    pub(crate) fn waits(&mut self, value: u64, last: u64) {
-        self.waits.push_back((value, last));
-        self.expected = self.expected.max(value);
+    /// Returns the slot of a frame.
+    pub(crate) fn slot(&self, frame: u64) -> usize {
+        (frame % self.slots.len() as u64) as usize
     }
 
-    /// Returns the first wait that no submission will fulfil. The CPU must signal it. It is returned again until
-    /// [`signalled_from_host`](Self::signalled_from_host) notes that signal.
-    pub(crate) fn stranded(&mut self) -> Option<Stranded> {
-        loop {
-            let &(value, last) = self.waits.front()?;
-            let (below, rest) = ((value - self.before - 1) as usize, (last - self.before) as usize);
-            let mut candidates = self.fates.iter().take(rest).skip(below);
-            if candidates.any(|&fate| fate == Fate::Submitted) {
-                self.settled();
-                continue;
-            }
-            // An open read may still be submitted. It may then fulfil this wait, or signal a smaller value. A smaller
-            // value must not follow a greater one, so the CPU cannot signal yet. CUDA's later waits come after this
-            // one.
-            if self.fates.iter().take(rest).any(|&fate| fate == Fate::Open) {
-                return None;
-            }
-            let below = (1..=below).rev().find(|&index| self.fates[index - 1] == Fate::Submitted);
-            let after = below.map_or(self.signalled, |index| self.before + index as u64);
-            return Some(Stranded { after, value });
+    /// Sets how many frames CUDA may be ahead of Vulkan. Batches that are longer count as one.
+    pub(crate) fn set_ahead(&mut self, frames: usize) {
+        self.ahead = frames.clamp(1, self.slots.len());
+    }
+
+    /// Returns the value that CUDA must wait for before it writes the next `count` frames, or 0 if it need not wait.
+    /// Returns `None` if one of their slots is held.
+    pub(crate) fn wait_for(&self, count: usize) -> Option<u64> {
+        let end = self.frame + count as u64;
+        if (self.frame..end).any(|frame| self.slots[self.slot(frame)].held.is_some()) {
+            return None;
         }
-    }
-
-    /// The first wait is fulfilled, or will be. Forgets everything before it.
-    fn settled(&mut self) {
-        let Some((value, _)) = self.waits.pop_front() else { return };
-        while self.before + 1 < value {
-            // Still open: its submission comes late, and `ends` notes it then.
-            if self.fates.front() == Some(&Fate::Open) {
-                return;
-            }
-            self.before += 1;
-            if self.fates.pop_front() == Some(Fate::Submitted) {
-                self.signalled = self.before;
-            }
+        if self.leave_out_free {
+            return Some(0);
         }
+        // The last users of these slots are at least this far back, because `ahead` is at most the number of slots.
+        let newest = end.saturating_sub(self.ahead.max(count) as u64);
+        let read = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= newest).max();
+        let waited = self.waits.back().map_or(0, |&(_, value)| value);
+        Some(read.filter(|&value| value > waited).unwrap_or(0))
     }
 
-    /// Notes that the CPU has signalled the first wait's value.
-    pub(crate) fn signalled_from_host(&mut self, value: u64) {
-        self.settled();
-        self.signalled = self.signalled.max(value);
+    /// Notes that the stream gets work after its last signal.
+    pub(crate) fn begins(&mut self) {
+        (self.busy, self.unfinished) = (true, true);
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A ring of two that has handed out `fates`. CUDA then waits for the first slot again.
-    fn ledger(fates: &[Fate]) -> Ledger {
-        let mut ledger = Ledger::default();
-        for (value, &fate) in (1..).zip(fates) {
-            ledger.issue();
-            ledger.ends(value, fate);
+    /// Notes that CUDA's stream waits for `value`, after it has promised to signal `ready`.
+    pub(crate) fn waits(&mut self, value: u64, ready: u64) {
+        if self.waits.len() == REMEMBERED {
+            self.waits.pop_front();
         }
-        ledger.waits(fates.len() as u64 - 1, fates.len() as u64);
-        ledger
+        self.waits.push_back((ready, value));
     }
 
-    #[test]
-    fn only_what_nobody_signals_is_stranded() {
-        use Fate::{GivenUp, Open, Submitted};
-        for (fates, stranded) in [
-            (&[Submitted, Submitted][..], None),
-            (&[Submitted, Open], None),
-            (&[Open, Open], None),
-            // A greater value fulfils the wait too.
-            (&[GivenUp, Submitted], None),
-            (&[GivenUp, Open], None),
-            (&[GivenUp, GivenUp], Some(Stranded { after: 0, value: 1 })),
-            // The CPU signals only after the submitted value.
-            (&[Submitted, GivenUp, GivenUp], Some(Stranded { after: 1, value: 2 })),
-        ] {
-            let mut ledger = ledger(fates);
-            assert_eq!(ledger.stranded(), stranded, "{fates:?}");
-            // A signal that failed is tried again.
-            assert_eq!(ledger.stranded(), stranded, "{fates:?}");
-            if let Some(Stranded { value, .. }) = stranded {
-                ledger.signalled_from_host(value);
-            }
-            assert_eq!(ledger.stranded(), None, "{fates:?}");
+    /// Returns the value of `free` that CUDA needs for what it does once its own counter is `ready`.
+    pub(crate) fn awaited(&self, ready: u64) -> u64 {
+        self.waits.iter().rev().find(|wait| wait.0 <= ready).map_or(0, |wait| wait.1)
+    }
+
+    /// Notes that CUDA has enqueued the next frame's signal, so the frame goes to Vulkan. Returns its number.
+    pub(crate) fn hand_over(&mut self) -> u64 {
+        let frame = self.frame;
+        let slot = self.slot(frame);
+        self.frame += 1;
+        self.slots[slot].held = Some(frame);
+        self.unfinished = false;
+        frame
+    }
+
+    /// Notes that a frame is about to be submitted. Returns the last one that was, if this is no later one: the value
+    /// would then be smaller than one that is pending.
+    pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
+        if value(frame) <= self.tried {
+            return Err(self.tried - 1);
         }
+        self.tried = value(frame);
+        Ok(())
     }
 
-    /// The frame that waits for a value cannot be the one to signal it.
-    #[test]
-    fn a_later_frame_does_not_fulfil_an_earlier_wait() {
-        let mut ledger = ledger(&[Fate::Open, Fate::Open]);
-        assert_eq!(ledger.stranded(), None);
-        ledger.issue();
-        ledger.ends(3, Fate::Submitted);
-        ledger.ends(1, Fate::GivenUp);
-        assert_eq!(ledger.stranded(), None, "2 is open");
-        ledger.ends(2, Fate::GivenUp);
-        assert_eq!(ledger.stranded(), Some(Stranded { after: 0, value: 1 }));
-        assert_eq!(ledger.expected, 3);
+    /// Notes that the frame's submission was accepted.
+    pub(crate) fn submitted(&mut self, frame: u64) {
+        let slot = self.slot(frame);
+        self.slots[slot] = Use { held: None, read: value(frame) };
+        self.submitted = value(frame);
+        self.busy = true;
     }
 
-    /// In a batch CUDA waits for the last slot's value. An earlier open read may still signal its own, smaller value.
-    #[test]
-    fn no_greater_value_is_signalled_while_a_smaller_one_may_be() {
-        let mut ledger = Ledger::default();
-        ledger.issue();
-        ledger.issue();
-        ledger.waits(2, 2);
-        ledger.ends(2, Fate::GivenUp);
-        assert_eq!(ledger.stranded(), None, "1 is open");
-        ledger.ends(1, Fate::Submitted);
-        assert_eq!(ledger.stranded(), Some(Stranded { after: 1, value: 2 }));
+    /// Notes that the frame will not be submitted.
+    pub(crate) fn give_up(&mut self, frame: u64) {
+        let slot = self.slot(frame);
+        self.slots[slot].held = None;
     }
 
-    /// The last open read is submitted, and fulfils only the first wait.
-    #[test]
-    fn a_submission_may_leave_a_later_wait_stranded() {
-        let mut ledger = ledger(&[Fate::Open, Fate::GivenUp]);
-        ledger.issue();
-        ledger.ends(3, Fate::GivenUp);
-        ledger.waits(2, 3);
-        assert_eq!(ledger.stranded(), None);
-        ledger.ends(1, Fate::Submitted);
-        assert_eq!(ledger.stranded(), Some(Stranded { after: 1, value: 2 }));
-    }
-
-    /// The ledger does not grow from frame to frame.
-    #[test]
-    fn what_is_done_is_forgotten() {
-        let mut ledger = Ledger::default();
-        for frame in 0..1000_u64 {
-            if let Some(value) = (frame + 1).checked_sub(3).filter(|&value| value > 0) {
-                ledger.waits(value, frame);
-            }
-            assert_eq!(ledger.stranded(), None);
-            ledger.issue();
-            ledger.ends(frame + 1, Fate::Submitted);
-        }
-        assert!(ledger.fates.len() <= 4 && ledger.waits.is_empty(), "{ledger:?}");
+    /// Returns the frames that are held.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        let mut held: Vec<_> = self.slots.iter().filter_map(|slot| slot.held).collect();
+        held.sort_unstable();
+        held
     }
 }

@@ -11,6 +11,9 @@
 //! 6. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
 //! 7. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
 //!
+//! Names like `vkAllocateMemory` and `cuStreamCreate` are functions of the [Vulkan API](https://registry.khronos.org/vulkan/specs/latest/man/html/)
+//! and of [CUDA's driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html).
+//!
 //! These modules cover the usual case, a buffer in memory of its own. CUDA can also share:
 //!
 //! - images of every view type, with their mip chains: [`image`](mod@image). [`format`](mod@format) and [`shape`] translate
@@ -27,7 +30,7 @@
 //!
 //! use ash::vk;
 //! use cudarc::driver::{CudaContext, CudaStream};
-//! use vulkan_cuda::shared_ring::Reads;
+//! use vulkan_cuda::shared_ring::Reader;
 //! use vulkan_cuda::{Cuda, Pair, Result, SharedBuffer, SharedRing, Vk};
 //!
 //! /// `owner` destroys the device and the instance when it is dropped.
@@ -36,14 +39,14 @@
 //!     owner: Arc<dyn std::any::Any + Send + Sync>,
 //!     context: &Arc<CudaContext>,
 //!     stream: Arc<CudaStream>,
-//!     reads: Reads,
+//!     reader: Reader,
 //! ) -> Result<SharedRing<SharedBuffer>> {
 //!     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
 //!     let vk = unsafe { Vk::from_raw(instance, physical, device, owner) }?;
 //!     let pair = Pair::new(vk, Cuda::from_cudarc(context)?)?; // proves that both are one GPU
 //!     let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
 //!     let slots = (0..3).map(slot).collect::<Result<_>>()?;
-//!     SharedRing::new(&pair, stream, slots, reads)
+//!     SharedRing::new(&pair, stream, slots, reader)
 //! }
 //! ```
 //!
@@ -65,8 +68,8 @@
 //! # Your own device
 //!
 //! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano. [`Cuda::from_cudarc`] and [`Cuda::from_raw`] adopt a context.
-//! This crate never destroys what it adopts. Create the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The
-//! barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
+//! This crate never destroys what it adopts. Create the instance with `apiVersion` 1.2 or later, and the device with
+//! [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
 //!
 //! # Who keeps what alive
 //!
@@ -74,11 +77,11 @@
 //! still uses an object. A function that enqueues such a use is therefore `unsafe`, here, in ash and in cudarc: its caller promises
 //! to keep the object alive until the GPU has passed that use. [`SharedRing`] makes that promise itself, and keeps it.
 //!
-//! Shared objects, rings and reads are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
+//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
 //! is one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the callback must not own such an
 //! object. The object would keep the device alive, so the callback would never run. Lend the buffer instead, and drop
 //! it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds of value cannot change
-//! threads. A [`Write`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci
+//! threads. A [`CudaTurn`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci
 //! object, so they are not `Send`.
 //!
 //! # Layers
@@ -87,8 +90,8 @@
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
-//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `imported_buffer`, `cuda_memory`,
-//! `ledger`, `hand_over`, `slot`, `shared_ring`
+//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
+//! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -98,6 +101,7 @@ pub mod allocation;
 pub mod binary;
 pub mod cuda;
 mod cuda_allocation;
+mod cuda_buffer;
 pub mod cuda_memory;
 mod error;
 mod export;
@@ -109,7 +113,6 @@ mod hand_over;
 pub mod handle;
 mod identity;
 pub mod image;
-mod imported_buffer;
 pub mod layout;
 mod ledger;
 pub mod memory;
@@ -124,25 +127,27 @@ pub mod shared_ring;
 mod slot;
 mod sparse;
 pub mod timeline;
+mod view;
 mod vulkan;
 mod vulkan_info;
+mod vulkan_turn;
 
 pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
 pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
-pub use cuda_memory::{CudaAllocation, ImportedBuffer};
+pub use cuda_memory::{CudaAllocation, CudaBuffer};
 pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use exported_allocation::ExportedAllocation;
 pub use exported_image::{ExportedImage, ImageRequest};
 pub use format::{ArrayFormat, FORMATS, Numeric};
 pub use identity::{DeviceUuid, Luid};
-pub use image::{MappedImage, share_image};
+pub use image::SharedImage;
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use pair::{Mismatch, Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};
 pub use semaphore::ImportedSemaphore;
 pub use shape::{Shape, ViewType};
-pub use shared_ring::{Read, Reads, SharedRing, Slot, Write};
+pub use shared_ring::{CudaTurn, Reader, SharedRing, Slot, VulkanTurn};
 pub use timeline::{ExportedTimeline, SharedTimeline};
 pub use vulkan::Vk;
 pub use vulkan_info::{DEVICE_EXTENSIONS, Exports, VkInfo};

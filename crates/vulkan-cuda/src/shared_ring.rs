@@ -5,29 +5,37 @@
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! # use vulkan_cuda::{Pair, Result, SharedBuffer, SharedRing, Stream, shared_ring::Reads};
+//! # use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
 //! # use ash::vk;
-//! # fn launch_kernel(_slot: &SharedBuffer) {}
-//! # fn example(pair: Pair, stream: Arc<dyn Stream>, family: u32, commands: vk::CommandBuffer) -> Result<()> {
-//! let reads = Reads {
+//! # use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+//! # fn draw(_slot: &SharedBuffer) {}
+//! # fn queue_submit(_wait: vk::SemaphoreSubmitInfo, _signal: vk::SemaphoreSubmitInfo) -> Result<(), vk::Result> { Ok(()) }
+//! # fn example(
+//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction, family: u32, commands: vk::CommandBuffer,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let reader = Reader {
 //!     family,
 //!     stage: vk::PipelineStageFlags::VERTEX_SHADER,
 //!     access: vk::AccessFlags::SHADER_READ,
 //! };
 //! let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
-//! let slots = (0..3).map(slot).collect::<Result<_>>()?;
-//! let mut ring = SharedRing::new(&pair, stream, slots, reads)?;
+//! let slots = (0..3).map(slot).collect::<Result<_, _>>()?;
+//! let mut ring = SharedRing::new(&pair, stream, slots, reader)?;
 //!
-//! // Each frame:
-//! let write = ring.write()?; // CUDA waits for the slot, on the GPU
-//! launch_kernel(write.slot()); // on the ring's stream
-//! let read = write.finish()?; // CUDA signals
-//! // SAFETY: `commands` is being recorded for a queue of `family`; the slots are of the pair's device.
-//! unsafe { ring.record_acquire(&read, commands) };
-//! // … draw from ring.slots()[read.slot()] …
-//! unsafe { ring.record_release(&read, commands) }; // SAFETY: as above.
-//! // … submit `commands`: wait for read.wait(), signal read.signal() …
-//! read.submitted();
+//! // Each frame. CUDA's stream waits for the slot, on the GPU:
+//! let Some(write) = ring.write()? else { return Ok(()) }; // not yet: earlier frames are not submitted
+//! let mut out = write.view::<f32>()?;
+//! let count = out.len() as u32;
+//! let mut launch = write.stream().launch_builder(&kernel);
+//! launch.arg(&mut out).arg(&count);
+//! // SAFETY: these are the kernel's parameters, and it writes only the slot.
+//! unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
+//! let read = write.finish_after_kernels()?; // CUDA signals
+//!
+//! // SAFETY: `commands` is being recorded for a queue of `family`.
+//! unsafe { read.record(commands, |slot| draw(slot)) };
+//! // SAFETY: submits `commands` once, waits for `wait` and signals `signal`.
+//! unsafe { read.submit(|wait, signal| queue_submit(wait, signal)) }??;
 //! # Ok(())
 //! # }
 //! ```
@@ -36,275 +44,408 @@
 //!
 //! # What goes wrong, and what then
 //!
-//! - *A [`Write`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
+//! - *A [`CudaTurn`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
 //!   frame's number is not used up. The next write takes the same slot.
-//! - *A [`Read`] is dropped* (a submission failed, or the window was minimised): the frame is given up. CUDA gets the
-//!   slot back once Vulkan has read the next frame. If CUDA already waits for the slot and no other read can end that
-//!   wait, the CPU signals instead.
-//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::abort`], or drop the ring, which does the same.
-//!   Otherwise Vulkan waits forever.
-//! - *The ring is dropped* while the GPU uses it: the drop waits up to a second for each API, and for each value that
-//!   the CPU must signal. If the GPU is still not done, the ring is leaked. Submit or drop every read before you drop
-//!   the ring, because CUDA may be waiting for it.
+//! - *A [`VulkanTurn`] is dropped* (a submission failed, or the window was minimised): the frame is given up, and CUDA
+//!   may use the slot again. Nobody waits for it.
+//! - *A [`VulkanTurn`] is kept*: its slot stays Vulkan's. When the ring comes round to it, [`SharedRing::write`] answers
+//!   "not yet".
+//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::check`] while the CPU waits for Vulkan. Otherwise Vulkan
+//!   waits for ever.
+//! - *The ring is dropped* while the GPU uses it: the drop waits for the GPU, at most as long as
+//!   [`SharedRing::set_patience`] says, and otherwise leaks the ring. Turns that you still hold keep the slots alive; the
+//!   last one then waits.
 //!
 //! # What the CPU waits for
 //!
-//! Usually for nothing: `write` and `finish` only enqueue. If reads were dropped, the CPU may have to signal in their
-//! place. It first waits until Vulkan has read what was submitted earlier, up to a second for each value. This
-//! happens in [`SharedRing::write`], [`SharedRing::reserve`], [`Read::submitted`] and the drop of a `Read`.
+//! For nothing: writing, handing over and submitting only enqueue. CUDA waits only for submissions that were accepted, so
+//! the CPU need not signal in anybody's place. Only [`SharedRing::wait_idle`], [`SharedRing::into_slots`] and the drop
+//! wait.
 //!
-//! CUDA is at most K frames ahead, where K is the number of slots. A CPU that enqueues faster fills the queues. Limit
-//! how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames. Such a
-//! signal wakes the CPU at once.
+//! CUDA is at most K frames ahead, where K is the number of slots ([`SharedRing::set_ahead`] makes it fewer). A CPU that
+//! enqueues faster fills the queues. Limit how far it runs ahead with a fence or a timeline that *Vulkan* signals, as
+//! you already do for your frames. Such a signal wakes the CPU at once.
+//!
+//! # Two threads
+//!
+//! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`] to the
+//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from [`SharedRing::write`]
+//! to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
+//!
+//! # Your own memory
+//!
+//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported by
+//! CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
+//! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared afterwards.
 //!
 //! # What it costs
 //!
 //! A GPU runs either CUDA's work or Vulkan's. A switch takes about 160 µs on an H200 (driver 580), for any size of
 //! slot. If a frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is
-//! drawn. If its work is long, write several frames in a row ([`SharedRing::reserve`]). K remains the limit.
+//! drawn. If its work is long, write several frames in a row ([`SharedRing::write_batch`]). K remains the limit.
 //! [`crate::ring`] explains why.
 
-use std::mem::ManuallyDrop;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ash::vk;
+use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
-use crate::error::cleanup_error;
-use crate::hand_over::HandOver;
-pub use crate::hand_over::Read;
+pub use crate::hand_over::Progress;
+use crate::hand_over::{Owned, Parts};
 use crate::pair::Pair;
-use crate::ring::{MAX_DEPTH, Ring, Turn};
-pub use crate::slot::{Reads, Resource, Slot};
+use crate::ring::MAX_DEPTH;
+use crate::slot::Transfer;
+pub use crate::slot::{Reader, Resource, Slot};
+use crate::timeline::SharedTimeline;
+pub use crate::view::SlotView;
+pub use crate::vulkan_turn::VulkanTurn;
 use crate::{Error, Result};
 
 /// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines that hand
 /// them over. It owns the slots and the timelines, and keeps the stream and the pair alive.
 ///
 /// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
-/// must only grow.
+/// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
 /// [`crate::shared_ring`] has an [example](mod@crate::shared_ring#examples), and tells what the drop does while the
 /// GPU still uses a slot.
-pub struct SharedRing<S: Slot> {
-    // Dropped by hand: see `Drop`.
-    parts: ManuallyDrop<Parts<S>>,
-    plan: Ring,
-    reads: Reads,
-    /// The next frame.
-    frame: u64,
-    /// The stream has waited for the slots of all frames before this one.
-    reserved: u64,
-    /// A write was dropped, and its kernel may still run.
-    unfinished: bool,
+pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
+    /// Written by [`SharedRing::write_batch`].
+    unread: VecDeque<VulkanTurn<S, C>>,
+    parts: Arc<Parts<S, C>>,
 }
 
-struct Parts<S> {
-    slots: Vec<S>,
-    hand_over: Arc<HandOver>,
-    stream: Arc<dyn Stream>,
-    pair: Pair,
-}
-
-impl<S: Slot> SharedRing<S> {
+impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Makes a ring that hands over `slots` from `stream` to Vulkan. It takes the slots, and creates two timelines.
     /// CUDA owns all slots at first. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`], if the stream is of another context or is the
-    /// per-thread default stream, or if the devices cannot share timelines.
-    pub fn new(pair: &Pair, stream: Arc<dyn Stream>, slots: Vec<S>, reads: Reads) -> Result<Self> {
-        pair.cuda().require_stream(&*stream, "SharedRing::new")?;
-        let depth = u32::try_from(slots.len()).ok().and_then(Ring::new);
-        let plan = depth.ok_or_else(|| {
-            Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {} were given", slots.len()))
-        })?;
-        let parts = Parts { slots, hand_over: HandOver::new(pair)?, stream, pair: pair.clone() };
-        Ok(Self { parts: ManuallyDrop::new(parts), plan, reads, frame: 0, reserved: 0, unfinished: false })
+    /// Fails if there are no slots or more than [`MAX_DEPTH`], if one is of another device, if the stream is of another
+    /// context or is the per-thread default stream, or if the devices cannot share timelines.
+    pub fn new(pair: &Pair, stream: C, slots: Vec<S>, reader: Reader) -> Result<Self> {
+        pair.cuda().require_stream(&stream, "SharedRing::new")?;
+        let depth = slots.len();
+        if !(1..=MAX_DEPTH as usize).contains(&depth) {
+            return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
+        }
+        let mut released = true;
+        for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
+            if resource.device() != pair.vk().device().handle() {
+                return Err(Error::Rule(format!(
+                    "slot {index} of a ring is of another device than the ring's pair"
+                )));
+            }
+            released &= matches!(resource, Resource::Buffer { .. });
+        }
+        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
+        let owned = Owned { slots, ready, free, stream, reader, pair: pair.clone() };
+        let unread = VecDeque::with_capacity(depth);
+        Ok(Self { unread, parts: Arc::new(Parts::new(owned, released)) })
     }
 
-    /// Returns the slots. Index them with [`Read::slot`]. See the [example](mod@crate::shared_ring#examples).
+    /// Returns the slots. Index them with [`VulkanTurn::index`].
     pub fn slots(&self) -> &[S] {
-        &self.parts.slots
+        &self.parts.owned.slots
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
-    /// ([`cuWaitExternalSemaphoresAsync`]). See the [example](mod@crate::shared_ring#examples).
+    /// ([`cuWaitExternalSemaphoresAsync`]). The CPU does not wait.
     ///
-    /// If reads were dropped, this may block the CPU for some seconds: see [what the CPU waits
-    /// for](mod@crate::shared_ring#what-the-cpu-waits-for).
+    /// Returns `None`, "not yet", as long as the previous frame in that slot is *held*: it was neither submitted nor
+    /// given up, because the program has its [`VulkanTurn`], or has not taken it from [`SharedRing::next_read`]. Then
+    /// submit first. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
-    /// Fails if either driver reports an error, or if Vulkan does not read an earlier frame within a second.
+    /// Fails if CUDA reports an error, or if the slots are images that were not
+    /// [released](SharedRing::record_first_release) to CUDA.
     ///
     /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    pub fn write(&mut self) -> Result<Write<'_, S>> {
-        self.reserve(1)?;
-        self.unfinished = true;
-        Ok(Write { turn: self.plan.turn(self.frame), ring: self })
+    pub fn write(&mut self) -> Result<Option<CudaTurn<'_, S, C>>> {
+        Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
 
-    /// Begins a batch: the stream waits once, now, for the slots of the next `count` frames. The next `count` writes
-    /// then wait for nothing more. Frames that are already reserved count as part of the batch. ([`Ring::batch`]
-    /// plans batches for a ring that you run yourself, and has an example.)
+    /// Writes `count` frames without interruption: the stream waits once, for the slots of all. Calls `write` for each
+    /// frame, which returns what [`CudaTurn::finish`] returned. Take the frames from [`SharedRing::next_read`]. A later
+    /// batch may have another length.
+    ///
+    /// Returns `false`, "not yet", if one of the slots is held (see [`SharedRing::write`]). Nothing was written then.
     ///
     /// # Errors
-    /// Fails if `count` is 0 or greater than the number of slots, and otherwise as [`SharedRing::write`] does.
-    pub fn reserve(&mut self, count: usize) -> Result<()> {
-        let depth = self.plan.depth();
+    /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If `write` fails,
+    /// the frames before are kept, and the failed one never began.
+    pub fn write_batch<E: From<Error>>(
+        &mut self,
+        count: usize,
+        mut write: impl FnMut(CudaTurn<'_, S, C>) -> Result<VulkanTurn<S, C>, E>,
+    ) -> Result<bool, E> {
+        let depth = self.slots().len();
         if !(1..=depth).contains(&count) {
-            return Err(Error::Rule(format!(
-                "a batch of a ring of {depth} has 1 to {depth} frames, not {count}"
-            )));
+            let text = format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}");
+            return Err(Error::Rule(text).into());
         }
-        let end = self.frame + count as u64;
-        if end <= self.reserved {
-            return Ok(());
+        if !self.begin(count)? {
+            return Ok(false);
         }
-        // From here on the stream has work after its last signal.
-        self.unfinished = true;
-        // The last frame has the greatest value to wait for: see `Ring::turn`.
-        if let Some(value) = self.plan.turn(end - 1).wait_free {
-            // SAFETY: `Drop` keeps the parts alive until the stream has passed this.
-            unsafe { self.parts.hand_over.take_back(&*self.parts.stream, value, self.frame) }?;
+        for _ in 0..count {
+            let written = write(CudaTurn { ring: self })?;
+            self.unread.push_back(written);
         }
-        self.reserved = end;
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns the oldest frame of [`SharedRing::write_batch`] that was not taken yet.
+    pub fn next_read(&mut self) -> Option<VulkanTurn<S, C>> {
+        self.unread.pop_front()
+    }
+
+    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without this
+    /// call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU switches
+    /// more often: see [what it costs](mod@crate::shared_ring#what-it-costs).
+    pub fn set_ahead(&mut self, frames: usize) {
+        self.parts.ledger().set_ahead(frames);
+    }
+
+    /// Lets the stream wait for the next `count` frames. Returns `false` if that is not possible yet.
+    fn begin(&mut self, count: usize) -> Result<bool> {
+        let Some(value) = self.parts.ledger().wait_for(count) else { return Ok(false) };
+        if !self.parts.released.load(Ordering::Relaxed) {
+            return Err(Error::Rule(
+                "the ring's images were not released to CUDA: submit SharedRing::record_first_release, and wait, before the first write".into(),
+            ));
+        }
+        self.parts.ledger().begins();
+        if value > 0 {
+            // SAFETY: the parts live until the stream has passed this.
+            unsafe { self.parts.owned.free.cuda_wait(&self.parts.owned.stream, value) }?;
+            self.parts.ledger().waits(value, self.parts.owned.ready.promised());
+        }
+        Ok(true)
     }
 
     /// Records the layout of new images and their release to CUDA: see
-    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the
-    /// commands, and wait for them, before the first write.
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the commands,
+    /// and wait for them, before the first write.
     ///
     /// # Safety
-    /// As for [`SharedRing::record_acquire`]. Also, CUDA must not have written any slot yet.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
+    /// - CUDA must not have written any slot yet, and must write none before the commands are done.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
-        for slot in self.slots() {
-            // SAFETY: the caller's promise; the slot is alive.
-            unsafe { slot.resource().record_first_release(self.device(), commands, self.reads) };
+        let images = self.slots().iter().filter(|slot| matches!(slot.resource(), Resource::Image { .. }));
+        for image in images {
+            for half in [Transfer::Layout, Transfer::Release] {
+                // SAFETY: the caller's promise.
+                unsafe { self.parts.record(image, commands, half) };
+            }
         }
+        self.parts.released.store(true, Ordering::Relaxed);
     }
 
-    /// Records the barrier with which Vulkan takes the slot from CUDA ([`vkCmdPipelineBarrier`]). Record it before
-    /// Vulkan's first use of the slot. See the [example](mod@crate::shared_ring#examples) and [`crate::ownership`].
+    /// Records the barrier with which Vulkan takes a slot from CUDA ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
+    ///
+    /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many frames, or
+    /// that are in several command buffers.
+    ///
+    /// # Errors
+    /// Fails if there is no such slot.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reads::family`].
-    /// - The slots must be of the ring's device, and `read` must be this ring's.
-    /// - If the submission succeeds, you must call [`Read::submitted`] before you drop the read or the ring.
-    /// - All reads of a ring must go to one queue, in the order of their frames, because the timeline `free` must
-    ///   only grow.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
+    /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the acquire: see
+    ///   [several submissions](VulkanTurn#several-submissions).
     ///
     /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
-    pub unsafe fn record_acquire(&self, read: &Read, commands: vk::CommandBuffer) {
-        // SAFETY: the caller's promise; the slot is alive.
-        unsafe { self.slots()[read.slot()].resource().record_acquire(self.device(), commands, self.reads) }
+    pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
-    /// Records the barrier with which Vulkan gives the slot back ([`vkCmdPipelineBarrier`]). Record it after Vulkan's
-    /// last use of the slot. See the [example](mod@crate::shared_ring#examples) and [`crate::ownership`].
+    /// Records the barrier with which Vulkan gives a slot back ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
+    ///
+    /// # Errors
+    /// Fails if there is no such slot.
     ///
     /// # Safety
     /// As for [`SharedRing::record_acquire`].
     ///
     /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
-    pub unsafe fn record_release(&self, read: &Read, commands: vk::CommandBuffer) {
-        // SAFETY: as in `record_acquire`.
-        unsafe { self.slots()[read.slot()].resource().record_release(self.device(), commands, self.reads) }
+    pub unsafe fn record_release(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.record(slot, commands, Transfer::Release) }
     }
 
-    /// Ends Vulkan's waits after CUDA has failed: the CPU signals what CUDA no longer signals
-    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. `examples/03_hand_over.rs` calls
-    /// it after an error of the stream.
+    /// # Safety
+    /// As for [`SharedRing::record_acquire`].
+    unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer, transfer: Transfer) -> Result<()> {
+        let depth = self.slots().len();
+        let none = || Error::Rule(format!("a ring of {depth} has no slot {slot}"));
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slots().get(slot).ok_or_else(none)?, commands, transfer) };
+        Ok(())
+    }
+
+    /// Looks whether CUDA has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has faulted,
+    /// CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that Vulkan's queue
+    /// ends. The frames that it still draws may be incomplete.
+    ///
+    /// # Errors
+    /// Returns the fault.
+    pub fn check(&self) -> Result<()> {
+        self.parts.check()
+    }
+
+    /// Returns how far both sides are.
+    ///
+    /// # Errors
+    /// Fails if Vulkan reports an error.
+    pub fn progress(&self) -> Result<Progress> {
+        self.parts.progress()
+    }
+
+    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted. Turns
+    /// that you still hold do not matter.
+    ///
+    /// # Errors
+    /// Fails if that takes longer than `limit`, with [`SharedRing::progress`] in the text, and as [`SharedRing::check`]
+    /// does.
+    pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
+        self.parts.come_to_rest(limit)?;
+        self.check()
+    }
+
+    /// Sets how long the drop waits for the GPU: of the ring, or of its last turn. If the GPU is not done by then, the
+    /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason. Without this call it is 5
+    /// seconds.
+    pub fn set_patience(&mut self, limit: Duration) {
+        self.parts.set_patience(limit);
+    }
+
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that were
+    /// not taken from [`SharedRing::next_read`] are given up.
+    ///
+    /// # Errors
+    /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
+    pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
+        self.unread.clear();
+        self.wait_idle(limit)?;
+        let held = self.parts.ledger().held();
+        let parts = Arc::get_mut(&mut self.parts).ok_or_else(|| {
+            Error::Rule(format!(
+                "the slots of a ring are in use: submit or drop the turns of frames {held:?} first"
+            ))
+        })?;
+        Ok(std::mem::take(&mut parts.owned.slots))
+    }
+
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals
+    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. After a fault, [`SharedRing::check`]
+    /// does this by itself.
     ///
     /// # Errors
     /// Fails if Vulkan reports an error.
     ///
     /// # Safety
-    /// The stream must execute nothing more: a kernel has faulted, and the context cannot be used any longer.
+    /// The stream must execute nothing more: a kernel never ends, for example, and the process is about to.
     ///
     /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn abort(&self) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.parts.hand_over.abort() }
+        unsafe { self.parts.abort() }
     }
 
-    fn device(&self) -> &ash::Device {
-        self.parts.pair.vk().device()
-    }
-}
-
-impl<S: Slot> Drop for SharedRing<S> {
-    fn drop(&mut self) {
-        let Parts { hand_over, stream, pair, .. } = &*self.parts;
-        match hand_over.come_to_rest(pair.cuda(), &**stream, self.unfinished) {
-            // SAFETY: never touched again.
-            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.parts) },
-            // Leaked: the GPU may still use them.
-            Err(error) => cleanup_error(&error),
-        }
+    /// From now on CUDA does not wait for Vulkan. For tests that show that the wait is needed.
+    ///
+    /// # Safety
+    /// The content of the slots is then undefined.
+    #[doc(hidden)]
+    pub unsafe fn leave_out_free(&mut self) {
+        self.parts.ledger().leave_out_free = true;
     }
 }
 
-/// A frame that CUDA writes. [`Write::finish`] hands it to Vulkan. If it is dropped before that, the frame never
+/// A frame that CUDA writes. [`CudaTurn::finish`] hands it to Vulkan. If it is dropped before that, the frame never
 /// began, and the next write takes the same slot.
 ///
 /// See the [example](mod@crate::shared_ring#examples).
 #[must_use = "nothing is handed over before `finish`"]
-pub struct Write<'a, S: Slot> {
-    ring: &'a mut SharedRing<S>,
-    turn: Turn,
+pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
+    ring: &'a mut SharedRing<S, C>,
 }
 
-impl<S: Slot> Write<'_, S> {
+impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot to write to, on the ring's stream. See the [example](mod@crate::shared_ring#examples).
     pub fn slot(&self) -> &S {
-        &self.ring.slots()[self.turn.slot]
+        &self.ring.slots()[self.index()]
     }
 
-    /// Returns the frame's number, which counts from 0. See [`Turn`].
+    /// Returns the slot's index in [`SharedRing::slots`].
+    pub fn index(&self) -> usize {
+        let ledger = self.ring.parts.ledger();
+        ledger.slot(ledger.frame)
+    }
+
+    /// Returns the frame's number, which counts from 0 without gaps.
     pub fn frame(&self) -> u64 {
-        self.ring.frame
+        self.ring.parts.ledger().frame
     }
 
     /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
-    pub fn stream(&self) -> &dyn Stream {
-        &*self.ring.parts.stream
+    pub fn stream(&self) -> &C {
+        &self.ring.parts.owned.stream
+    }
+
+    /// Returns the slot's elements, for cudarc's launches and copies.
+    ///
+    /// # Errors
+    /// Fails if the slot is an image, or does not hold a whole number of `T`.
+    pub fn view<T: cudarc::driver::DeviceRepr>(&self) -> Result<SlotView<'_, T, C>> {
+        SlotView::new(self.slot().resource(), self.stream())
     }
 
     /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
-    /// ([`cuSignalExternalSemaphoresAsync`]). When this returns, the signal is enqueued, and you can submit the
+    /// ([`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset)). When this returns, the signal is enqueued, and you can submit the
     /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
     ///
     /// # Errors
-    /// Fails if CUDA reports an error. The frame is then lost, and the next write takes the next slot.
+    /// Fails if CUDA reports an error, or if the stream is being captured into a graph. The frame then never began.
     ///
     /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    pub fn finish(self) -> Result<Read> {
-        let Self { ring, turn } = self;
-        let (frame, Parts { hand_over, stream, .. }) = (ring.frame, &*ring.parts);
-        ring.frame += 1;
-        // SAFETY: the ring's `Drop` keeps the parts alive until the stream has passed this.
-        let read = unsafe { hand_over.hand_out(&**stream, frame, turn) }?;
-        ring.unfinished = false;
-        Ok(read)
+    pub fn finish(self) -> Result<VulkanTurn<S, C>> {
+        self.hand_over(true)
+    }
+
+    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot: [no signal was seen
+    /// to overtake them](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). If one does, Vulkan reads old data;
+    /// nothing worse can happen.
+    ///
+    /// # Errors
+    /// Fails as [`CudaTurn::finish`] does.
+    pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
+        self.hand_over(false)
+    }
+
+    fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
+        let parts = &self.ring.parts;
+        let ready = parts.signal_ready(guarded)?;
+        Ok(VulkanTurn::new(parts, ready))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::MappedImage;
     use crate::memory::SharedBuffer;
-    use crate::timeline::SharedTimeline;
 
     /// A renderer may own these values, on any thread.
     #[test]
     fn everything_may_change_threads() {
         fn owned<T: Send + Sync + 'static>() {}
         owned::<SharedRing<SharedBuffer>>();
-        owned::<SharedRing<Arc<MappedImage>>>();
-        owned::<Read>();
+        owned::<VulkanTurn<SharedBuffer>>();
+        owned::<SharedRing<SharedBuffer, Arc<dyn Stream>>>();
         owned::<SharedTimeline>();
     }
 }

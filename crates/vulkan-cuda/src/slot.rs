@@ -1,45 +1,59 @@
 //! What a ring hands over, and the barriers for it. They are those of [`crate::ownership`] in the older form, which
 //! needs no `synchronization2`.
 
-use std::sync::Arc;
-
 use ash::vk;
+use cudarc::driver::sys;
 
-use crate::image::MappedImage;
-use crate::imported_buffer::ImportedBuffer;
+use crate::cuda_buffer::CudaBuffer;
+use crate::image::SharedImage;
 use crate::memory::SharedBuffer;
-use crate::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
+use crate::ownership::{SHARED_LAYOUT, whole_image};
 
 /// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
 ///
-/// [`SharedBuffer`], [`ImportedBuffer`] and [`MappedImage`] are slots, and so is an `Arc` of a slot.
+/// [`SharedBuffer`] is a slot. For anything else, or to keep more with each slot, write a type of your own: it owns the
+/// buffer or image, and passes on its [`Resource`].
 ///
 /// # Safety
-/// [`Slot::resource`] must always return the same resource, and the resource must live as long as the slot. (A slot
-/// does not know its ring. The caller of [`SharedRing::record_acquire`](crate::SharedRing::record_acquire) promises
-/// that the resource is of the ring's device.)
+/// - [`Slot::resource`] must always return the same resource, which must live as long as the slot.
+/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`CudaBuffer`]s, which
+///   may overlap, are none by themselves.
 ///
 /// # Examples
+///
+/// A buffer, and the descriptor set through which a renderer reads it:
+///
 /// ```
 /// use ash::vk;
-/// use vulkan_cuda::shared_ring::Resource;
-/// use vulkan_cuda::{SharedBuffer, Slot};
+/// use vulkan_cuda::shared_ring::{Resource, Slot};
+/// use vulkan_cuda::SharedBuffer;
 ///
-/// /// A buffer, and the descriptor set through which a renderer reads it.
 /// struct Drawn {
 ///     buffer: SharedBuffer,
 ///     set: vk::DescriptorSet,
 /// }
 ///
-/// // SAFETY: the slot owns the buffer.
+/// // SAFETY: the slot owns the buffer, and shares it with nobody.
 /// unsafe impl Slot for Drawn {
 ///     fn resource(&self) -> Resource {
-///         Resource::Buffer(self.buffer.vulkan())
+///         self.buffer.resource()
 ///     }
 /// }
 /// ```
+///
+/// One buffer cannot be two slots:
+///
+/// ```compile_fail,E0277
+/// use std::sync::Arc;
+/// use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
+/// use cudarc::driver::CudaStream;
+///
+/// fn aliased(pair: &Pair, stream: Arc<CudaStream>, buffer: Arc<SharedBuffer>, reader: Reader) {
+///     let _ = SharedRing::new(pair, stream, vec![buffer.clone(), buffer], reader);
+/// }
+/// ```
 pub unsafe trait Slot {
-    /// Returns the Vulkan object for the barriers. The slot still owns it. See the [example](Slot#examples).
+    /// Returns what the two APIs share. The slot still owns it. See the [example](Slot#examples).
     fn resource(&self) -> Resource;
 }
 
@@ -48,44 +62,54 @@ pub unsafe trait Slot {
 pub enum Resource {
     /// A whole buffer. No barrier is needed before CUDA's first write: a buffer has no layout, and its contents need
     /// not be kept.
-    Buffer(vk::Buffer),
+    Buffer {
+        /// Vulkan's buffer.
+        raw: vk::Buffer,
+        /// The device that it was made from.
+        device: vk::Device,
+        /// The same bytes in CUDA's address space, and how many there are, for [`CudaTurn::view`]. `None` if this
+        /// process has no address.
+        ///
+        /// [`CudaTurn::view`]: crate::shared_ring::CudaTurn::view
+        bytes: Option<(sys::CUdeviceptr, u64)>,
+    },
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
     /// CUDA's first write it needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
-    Image(vk::Image),
+    Image {
+        /// Vulkan's image.
+        raw: vk::Image,
+        /// The device that it was made from.
+        device: vk::Device,
+    },
 }
 
-// SAFETY: it owns the buffer.
+// SAFETY: it owns the buffer, and nothing else has its memory.
 unsafe impl Slot for SharedBuffer {
     fn resource(&self) -> Resource {
-        Resource::Buffer(self.vulkan())
+        let (raw, device) = (self.vulkan(), self.device());
+        Resource::Buffer { raw, device, bytes: Some((self.cuda(), self.size())) }
     }
 }
 
-// SAFETY: it owns the buffer.
-unsafe impl Slot for ImportedBuffer {
-    fn resource(&self) -> Resource {
-        Resource::Buffer(self.vulkan())
+impl CudaBuffer {
+    /// Returns the buffer as a slot's resource: see [`Slot`].
+    pub fn resource(&self) -> Resource {
+        let bytes = self.cuda().map(|address| (address, self.size()));
+        Resource::Buffer { raw: self.vulkan(), device: self.device(), bytes }
     }
 }
 
-// SAFETY: it keeps the image alive.
-unsafe impl Slot for MappedImage {
-    fn resource(&self) -> Resource {
-        Resource::Image(self.exported().raw())
-    }
-}
-
-// SAFETY: the same slot.
-unsafe impl<S: Slot + ?Sized> Slot for Arc<S> {
-    fn resource(&self) -> Resource {
-        (**self).resource()
+impl SharedImage {
+    /// Returns the image as a slot's resource: see [`Slot`].
+    pub fn resource(&self) -> Resource {
+        Resource::Image { raw: self.exported().raw(), device: self.exported().vk.device().handle() }
     }
 }
 
 /// Where and how Vulkan reads a slot. One value applies to all slots of a ring. [`crate::shared_ring`] has an example.
 #[derive(Clone, Copy, Debug)]
-pub struct Reads {
-    /// The index of the queue family that reads.
+pub struct Reader {
+    /// The index of the queue family that reader.
     pub family: u32,
     /// The stages that read ([`VkPipelineStageFlagBits`]).
     ///
@@ -98,106 +122,81 @@ pub struct Reads {
 }
 
 impl Resource {
+    /// The device that the object was made from.
+    pub(crate) fn device(self) -> vk::Device {
+        match self {
+            Self::Buffer { device, .. } | Self::Image { device, .. } => device,
+        }
+    }
+
+    /// Records a transfer with `vkCmdPipelineBarrier`.
+    ///
     /// # Safety
     /// `commands` is being recorded, outside a render pass, for a queue of the family. The resource is of `device`.
-    pub(crate) unsafe fn record_acquire(
+    pub(crate) unsafe fn record(
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        reads: Reads,
+        Reader { family, stage, access }: Reader,
+        transfer: Transfer,
     ) {
-        let barrier = Owner::External.acquire(vk::Buffer::null(), reads.family, reads.access());
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reads.stage, reads.stage) }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`].
-    pub(crate) unsafe fn record_release(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        reads: Reads,
-    ) {
-        let barrier = Owner::External.release(vk::Buffer::null(), reads.family, reads.access());
-        let behind = vk::PipelineStageFlags::BOTTOM_OF_PIPE;
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, &barrier, reads.stage, behind) }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`]. Also, the resource was not used before.
-    pub(crate) unsafe fn record_first_release(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        reads: Reads,
-    ) {
-        let Self::Image(image) = self else { return };
-        let (all, none) = (vk::PipelineStageFlags::ALL_COMMANDS, vk::DependencyFlags::empty());
-        for barrier in first_release(image, reads.family) {
-            let older = vk::ImageMemoryBarrier::default()
-                .image(image)
-                .subresource_range(barrier.subresource_range)
-                .old_layout(barrier.old_layout)
-                .new_layout(barrier.new_layout)
-                .src_queue_family_index(barrier.src_queue_family_index)
-                .dst_queue_family_index(barrier.dst_queue_family_index);
-            // SAFETY: the caller's promise.
-            unsafe { device.cmd_pipeline_barrier(commands, all, all, none, &[], &[], &[older]) };
-        }
-    }
-
-    /// # Safety
-    /// As [`Resource::record_acquire`].
-    unsafe fn record(
-        self,
-        device: &ash::Device,
-        commands: vk::CommandBuffer,
-        barrier: &vk::BufferMemoryBarrier2<'_>,
-        from: vk::PipelineStageFlags,
-        to: vk::PipelineStageFlags,
-    ) {
-        // Both forms have the same low 32 bits, and these flags came from the older form.
-        let older = |access: vk::AccessFlags2| vk::AccessFlags::from_raw(access.as_raw() as u32);
-        let (src, dst) = (older(barrier.src_access_mask), older(barrier.dst_access_mask));
-        let (src_family, dst_family) = (barrier.src_queue_family_index, barrier.dst_queue_family_index);
-        let none = vk::DependencyFlags::empty();
-        match self {
-            Self::Buffer(buffer) => {
-                let barrier = vk::BufferMemoryBarrier::default()
-                    .buffer(buffer)
+        use vk::{AccessFlags as Access, PipelineStageFlags as Stage};
+        let (ignored, external) = (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_EXTERNAL);
+        let (layout, families, accesses, stages) = match transfer {
+            Transfer::Layout => {
+                let all = Stage::ALL_COMMANDS;
+                (
+                    vk::ImageLayout::UNDEFINED,
+                    (ignored, ignored),
+                    (Access::empty(), Access::empty()),
+                    (all, all),
+                )
+            }
+            Transfer::Acquire => {
+                (SHARED_LAYOUT, (external, family), (Access::empty(), access), (stage, stage))
+            }
+            Transfer::Release => {
+                (SHARED_LAYOUT, (family, external), (access, Access::empty()), (stage, Stage::BOTTOM_OF_PIPE))
+            }
+        };
+        let buffers = match self {
+            Self::Buffer { raw, .. } => Some(
+                vk::BufferMemoryBarrier::default()
+                    .buffer(raw)
                     .size(vk::WHOLE_SIZE)
-                    .src_access_mask(src)
-                    .dst_access_mask(dst)
-                    .src_queue_family_index(src_family)
-                    .dst_queue_family_index(dst_family);
-                // SAFETY: the caller's promise.
-                unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &[barrier], &[]) };
-            }
-            Self::Image(image) => {
-                let barrier = vk::ImageMemoryBarrier::default()
-                    .image(image)
+                    .src_access_mask(accesses.0)
+                    .dst_access_mask(accesses.1)
+                    .src_queue_family_index(families.0)
+                    .dst_queue_family_index(families.1),
+            ),
+            Self::Image { .. } => None,
+        };
+        let images = match self {
+            Self::Image { raw, .. } => Some(
+                vk::ImageMemoryBarrier::default()
+                    .image(raw)
                     .subresource_range(whole_image())
-                    .old_layout(SHARED_LAYOUT)
+                    .old_layout(layout)
                     .new_layout(SHARED_LAYOUT)
-                    .src_access_mask(src)
-                    .dst_access_mask(dst)
-                    .src_queue_family_index(src_family)
-                    .dst_queue_family_index(dst_family);
-                // SAFETY: the caller's promise.
-                unsafe { device.cmd_pipeline_barrier(commands, from, to, none, &[], &[], &[barrier]) };
-            }
-        }
+                    .src_access_mask(accesses.0)
+                    .dst_access_mask(accesses.1)
+                    .src_queue_family_index(families.0)
+                    .dst_queue_family_index(families.1),
+            ),
+            Self::Buffer { .. } => None,
+        };
+        let (flags, from, to) = (vk::DependencyFlags::empty(), stages.0, stages.1);
+        let (buffers, images) = (buffers.as_slice(), images.as_slice());
+        // SAFETY: the caller's promise.
+        unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], buffers, images) };
     }
 }
 
-impl Reads {
-    /// Returns the stages and the access in the newer flags. Their low bits are the older flags.
-    fn access(self) -> Access {
-        Access {
-            stage: vk::PipelineStageFlags2::from_raw(self.stage.as_raw().into()),
-            access: vk::AccessFlags2::from_raw(self.access.as_raw().into()),
-        }
-    }
+/// The barriers of [`crate::ownership`].
+#[derive(Clone, Copy)]
+pub(crate) enum Transfer {
+    /// The first half of [`crate::ownership::first_release`], which gives an image its layout.
+    Layout,
+    Acquire,
+    Release,
 }

@@ -5,10 +5,10 @@ pub mod texture;
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use ash::vk::{self, AccessFlags as Access, PipelineStageFlags as Stage};
 use cudarc::driver::{CudaContext, CudaStream};
-use vulkan_cuda::shared_ring::{Reads, SharedRing, Slot};
+use vulkan_cuda::shared_ring::{Reader, SharedRing, Slot};
 use vulkan_cuda::{Cuda, CudaInfo, Driver, Pair, SharedBuffer, Vk, VkInfo, find_twin};
 use wgpu::hal::vulkan::{Api, Buffer, CreateDeviceCallbackArgs};
 use wgpu::{BufferUsages, CommandBuffer, CommandEncoder};
@@ -96,10 +96,14 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         lend: impl Fn(&S, Arc<()>) -> W,
         restore: fn(&W, &mut CommandEncoder),
     ) -> Result<Self> {
-        let reads = Reads { family: 0, stage: Stage::ALL_COMMANDS, access: Access::MEMORY_READ };
-        let ring = SharedRing::new(&gpu.pair, gpu.stream.clone(), shared, reads)?;
+        let reader = Reader { family: 0, stage: Stage::ALL_COMMANDS, access: Access::MEMORY_READ };
+        let ring = SharedRing::new(&gpu.pair, gpu.stream.clone(), shared, reader)?;
         // SAFETY: (and below) records only barriers, outside a pass, for wgpu's only queue, which is of family 0.
-        gpu.queue.submit([raw(gpu, |commands| unsafe { ring.record_first_release(commands) })]);
+        let release = |commands| {
+            unsafe { ring.record_first_release(commands) };
+            Ok(())
+        };
+        gpu.queue.submit([raw(gpu, release)?]);
         gpu.device.poll(wgpu::PollType::wait_indefinitely())?;
         let lent = Arc::new(());
         let slots = ring.slots().iter().map(|slot| lend(slot, lent.clone())).collect();
@@ -113,39 +117,46 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         write: impl FnOnce(&S, u64) -> Result<()>,
         read: impl FnOnce(usize, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        let slot = self.ring.write()?; // CUDA waits, on the GPU, until wgpu has read the slot.
-        write(slot.slot(), slot.frame())?;
-        let frame = slot.finish()?; // CUDA signals.
+        // CUDA waits, on the GPU, until wgpu has read the slot.
+        let turn = self.ring.write()?.context("each frame is submitted before the next one begins")?;
+        write(turn.slot(), turn.frame())?;
+        let frame = turn.finish_after_kernels()?; // CUDA signals.
+        let slot = frame.index();
         // Three encoders, because wgpu's commands and raw commands cannot share one.
-        let acquire = raw(self.gpu, |commands| unsafe { self.ring.record_acquire(&frame, commands) });
+        let acquire = raw(self.gpu, |commands| unsafe { self.ring.record_acquire(slot, commands) })?;
         let mut work = self.gpu.device.create_command_encoder(&Default::default());
-        read(frame.slot(), &mut work);
-        (self.restore)(&self.slots[frame.slot()], &mut work);
-        let release = raw(self.gpu, |commands| unsafe { self.ring.record_release(&frame, commands) });
+        read(slot, &mut work);
+        (self.restore)(&self.slots[slot], &mut work);
+        let release = raw(self.gpu, |commands| unsafe { self.ring.record_release(slot, commands) })?;
         let commands = [acquire, work.finish(), release];
         // ANCHOR: submit
-        let ((ready, value), (free, next)) = (frame.wait(), frame.signal());
-        // SAFETY: the queue is not destroyed.
-        let queue = unsafe { self.gpu.queue.as_hal::<Api>() }.expect(VULKAN);
-        // The next submission, from any code, takes these two, so submit immediately.
-        if wait {
-            queue.add_wait_semaphore(ready, Some(value), Stage::ALL_COMMANDS);
-        }
-        queue.add_signal_semaphore(free, Some(next));
-        drop(queue);
-        let index = self.gpu.queue.submit(commands);
-        frame.submitted();
+        let submit = |ready: vk::SemaphoreSubmitInfo, free: vk::SemaphoreSubmitInfo| {
+            // SAFETY: the queue is not destroyed.
+            let queue = unsafe { self.gpu.queue.as_hal::<Api>() }.expect(VULKAN);
+            // The next submission, from any code, takes these two, so submit immediately.
+            if wait {
+                queue.add_wait_semaphore(ready.semaphore, Some(ready.value), Stage::ALL_COMMANDS);
+            }
+            queue.add_signal_semaphore(free.semaphore, Some(free.value));
+            drop(queue);
+            anyhow::Ok(self.gpu.queue.submit(commands))
+        };
+        // SAFETY: makes one submission, to wgpu's only queue.
+        let index = unsafe { frame.submit(submit) }??;
         // ANCHOR_END: submit
         Ok(index)
     }
 }
 
 /// Records a command buffer of raw commands.
-fn raw(gpu: &Gpu, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {
+fn raw(
+    gpu: &Gpu,
+    record: impl FnOnce(vk::CommandBuffer) -> vulkan_cuda::Result<()>,
+) -> Result<CommandBuffer> {
     let mut encoder = gpu.device.create_command_encoder(&Default::default());
     // SAFETY: the caller records only barriers, which change nothing that wgpu tracks.
-    unsafe { encoder.as_hal_mut::<Api, _, _>(|hal| record(hal.expect(VULKAN).raw_handle())) };
-    encoder.finish()
+    unsafe { encoder.as_hal_mut::<Api, _, _>(|hal| record(hal.expect(VULKAN).raw_handle())) }?;
+    Ok(encoder.finish())
 }
 
 const VULKAN: &str = "`find` asks for Vulkan's adapters only";

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use ash::vk;
-use vulkan_cuda::shared_ring::{Reads, SharedRing, Slot};
+use vulkan_cuda::shared_ring::{Reader, SharedRing, Slot};
 use vulkan_cuda::{SharedBuffer, image};
 
 use crate::check::{Counts, Job};
@@ -39,7 +39,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
     };
     let (cols, rows) = job.size;
     let stream = gpu.cuda.new_stream()?;
-    let reads = Reads {
+    let reader = Reader {
         family: gpu.family,
         stage: vk::PipelineStageFlags::COMPUTE_SHADER,
         access: vk::AccessFlags::SHADER_READ,
@@ -48,7 +48,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         let kernel = Kernel::load(&stream, PATTERN_TEXELS, job.size)?;
         let request = image::picture(pass::TEXELS, cols, rows, 1)?;
         let slots = (0..3).map(|_| Canvas::new(&gpu.pair, &request)).collect::<Result<_>>()?;
-        let ring = SharedRing::new(&gpu.pair, stream, slots, reads)?;
+        let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
         run(&gpu, job, ring, c"check_texture", |canvas, frame| {
             // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is done.
             unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }
@@ -57,7 +57,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         let kernel = Kernel::load(&stream, PATTERN, job.size)?;
         let (size, usage) = (u64::from(cols) * u64::from(rows) * 16, vk::BufferUsageFlags::STORAGE_BUFFER);
         let slots = (0..3).map(|_| SharedBuffer::new(&gpu.pair, size, usage)).collect::<Result<_, _>>()?;
-        let ring = SharedRing::new(&gpu.pair, stream, slots, reads)?;
+        let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
         // SAFETY: as above.
         run(&gpu, job, ring, c"check_buffer", |buffer, frame| unsafe {
             kernel.launch(buffer.cuda(), frame, 0.0)
@@ -99,28 +99,29 @@ fn count<S: Slot>(
     let mut in_flight = VecDeque::new();
     let begin = Instant::now();
     for frame in 0..job.frames {
-        let slot = ring.write()?; // CUDA waits, on the GPU, until Vulkan has read the slot.
-        write(slot.slot(), slot.frame())?;
-        let read = slot.finish()?; // CUDA signals.
+        // CUDA waits, on the GPU, until Vulkan has read the slot.
+        let turn = ring.write()?.context("each frame is submitted before the next one begins")?;
+        write(turn.slot(), turn.frame())?;
+        let read = turn.finish_after_kernels()?; // CUDA signals.
 
         let commands = pass.begin(frame)?;
         unsafe {
-            ring.record_acquire(&read, commands);
-            pass.record(read.slot(), commands);
-            ring.record_release(&read, commands);
+            read.record(commands, |_| pass.record(read.index(), commands));
             gpu.device.end_command_buffer(commands)?;
         }
-        let waits = job.wait.then(|| read.wait_info());
-        let signals = [read.signal_info()];
-        let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-        let batch = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(waits.as_slice())
-            .command_buffer_infos(&buffers)
-            .signal_semaphore_infos(&signals)];
-        // SAFETY: recorded above; everything lives until the GPU is done, or is leaked.
-        unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
-        in_flight.push_back(read.signal());
-        read.submitted();
+        let submit = |wait, signal: vk::SemaphoreSubmitInfo<'static>| {
+            let (waits, signals) = (job.wait.then_some(wait), [signal]);
+            let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+            let batch = [vk::SubmitInfo2::default()
+                .wait_semaphore_infos(waits.as_slice())
+                .command_buffer_infos(&buffers)
+                .signal_semaphore_infos(&signals)];
+            // SAFETY: recorded above; everything lives until the GPU is done, or is leaked.
+            unsafe { gpu.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?;
+            anyhow::Ok((signal.semaphore, signal.value))
+        };
+        // SAFETY: makes one submission, and an error means that there was none.
+        in_flight.push_back(unsafe { read.submit(submit) }??);
         if in_flight.len() > IN_FLIGHT {
             wait(gpu, in_flight.pop_front())?;
         }

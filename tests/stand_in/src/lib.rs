@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `STAND_IN_FAIL` | `CALL:CODE[:NTH[:TIMES]]`, separated by commas: TIMES calls, from the NTH on (counted from 1), return CODE |
 //! | `STAND_IN_BESIDE` | `CALL+CALL`: the first of each call waits for the other; it is an offence if that takes longer than some seconds |
+//! | `STAND_IN_TELL` | `CALL:NTH:FILE`: makes FILE at the NTH call, so that a test can wait for it |
 //! | `STAND_IN_REPORT` | the file for the report |
 //! | `STAND_IN_PRETEND` | names, separated by commas: device extensions of [`vulkan::PRETENDED`] that the layer adds, or the feature `sparseBinding` |
 //! | `STAND_IN_MEMORY` | the bytes of device memory; allocations beyond them fail |

@@ -64,6 +64,16 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Notified at each call.
 static CALLED: Condvar = Condvar::new();
 
+/// Makes the file that `STAND_IN_TELL` asks for, if this is the call.
+fn tell(name: &str, count: u64) {
+    static TELL: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_TELL").unwrap_or_default());
+    let mut parts = TELL.splitn(3, ':');
+    let wanted = parts.next() == Some(name) && parts.next().and_then(|nth| nth.parse().ok()) == Some(count);
+    if let Some(path) = parts.next().filter(|_| wanted) {
+        let _ = std::fs::write(path, "");
+    }
+}
+
 /// The call that `name` must wait for, if any.
 fn beside(name: &str) -> Option<&'static str> {
     static PAIR: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_BESIDE").unwrap_or_default());
@@ -89,6 +99,7 @@ pub(crate) fn call(name: &'static str) -> Option<i32> {
     *count += 1;
     let count = *count;
     CALLED.notify_all();
+    tell(name, count);
     if let Some(other) = beside(name).filter(|_| count == 1) {
         let alone = |journal: &mut Journal| !journal.calls.contains_key(other);
         let waited = CALLED.wait_timeout_while(journal, PATIENCE, alone);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::{CudaAllocation, ImportedBuffer};
+use vulkan_cuda::{CudaAllocation, CudaBuffer};
 
 use super::match_devices::Gpu;
 use super::{USAGE, check, open, write};
@@ -33,7 +33,7 @@ pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
     }
     is_taken(&mut child, &memory, size)??;
     // SAFETY: the child has shown that it is memory of this GPU; its sender says that it has this size.
-    let view = unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), memory.into(), size, RANGE, USAGE) }?;
+    let view = unsafe { CudaBuffer::from_descriptor(gpu.pair.vk(), memory.into(), size, RANGE, USAGE) }?;
     // The sender may drop its allocation: Vulkan's import keeps the memory. Only CUDA's address is gone.
     drop(allocation);
     check(gpu, view.vulkan(), RANGE.size, 3)?;
@@ -74,6 +74,6 @@ fn attempt() -> Result<(), Box<dyn Error>> {
     let gpu = open()?;
     let fd = Fd::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     // SAFETY: unknown. Any damage ends with this process.
-    unsafe { ImportedBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }?;
+    unsafe { CudaBuffer::from_descriptor(gpu.pair.vk(), fd, size, RANGE, USAGE) }?;
     Ok(())
 }

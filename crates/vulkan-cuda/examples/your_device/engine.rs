@@ -8,8 +8,7 @@ use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{
     Allocation, AllocationCreateDesc, AllocationScheme, Allocator, AllocatorCreateDesc,
 };
-use vulkan_cuda::shared_ring::Read;
-use vulkan_cuda::{SharedBuffer, SharedRing};
+use vulkan_cuda::{SharedBuffer, VulkanTurn};
 
 use super::device::Device;
 use super::{BYTES, fill};
@@ -83,8 +82,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Draws a slot. In this example, drawing is a copy. After an error the read is dropped, so its frame is given up.
-    pub fn draw(&mut self, ring: &SharedRing<SharedBuffer>, read: Read) -> Result<(), Box<dyn Error>> {
+    /// Draws a slot. In this example, drawing is a copy. After an error the turn is dropped, so its frame is given up.
+    pub fn draw(&mut self, read: VulkanTurn<SharedBuffer>) -> Result<(), Box<dyn Error>> {
         // The engine's pace: it waits until the last frame with these objects is done. It waits for its own timeline, never for CUDA's.
         let index = (self.submitted % IN_FLIGHT) as usize;
         self.wait_for((self.submitted + 1).saturating_sub(IN_FLIGHT))?;
@@ -102,9 +101,9 @@ impl Engine {
             raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
             raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
             // ANCHOR: barriers
-            ring.record_acquire(&read, frame.commands);
-            raw.cmd_copy_buffer(frame.commands, ring.slots()[read.slot()].vulkan(), frame.target, &copy);
-            ring.record_release(&read, frame.commands);
+            read.record(frame.commands, |slot| {
+                raw.cmd_copy_buffer(frame.commands, slot.vulkan(), frame.target, &copy);
+            });
             // ANCHOR_END: barriers
             raw.cmd_pipeline_barrier2(
                 frame.commands,
@@ -115,22 +114,25 @@ impl Engine {
 
         // ANCHOR: submit
         // 3. The engine's own wait stands for the waits that your engine has, for a swapchain image or an upload, for
-        //    example. The wait for CUDA comes in addition. For `vkQueueSubmit`, `Read::wait` and `Read::signal` return the
-        //    same as plain numbers.
+        //    example. The wait for CUDA comes in addition.
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
         let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
-        let waits = [own.value(self.submitted), read.wait_info()];
-        let signals = [own.value(self.submitted + 1), read.signal_info()];
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(frame.commands)];
-        let batch = [vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits)
-            .command_buffer_infos(&commands)
-            .signal_semaphore_infos(&signals)];
-        // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the queue has passed it.
-        unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?;
+        let shows = read.frame();
+        let submit = |wait, signal| {
+            let waits = [own.value(self.submitted), wait];
+            let signals = [own.value(self.submitted + 1), signal];
+            let batch = [vk::SubmitInfo2::default()
+                .wait_semaphore_infos(&waits)
+                .command_buffer_infos(&commands)
+                .signal_semaphore_infos(&signals)];
+            // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the queue has passed it.
+            unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }
+        };
+        // SAFETY: `submit` makes one submission, and an error means that there was none.
+        unsafe { read.submit(submit) }??;
         self.submitted += 1;
-        frame.shows = Some(read.frame());
-        read.submitted();
+        frame.shows = Some(shows);
         // ANCHOR_END: submit
         Ok(())
     }

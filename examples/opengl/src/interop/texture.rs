@@ -8,7 +8,7 @@ use ash::vk;
 use glow::HasContext;
 use vulkan_cuda::cuda::Surface;
 use vulkan_cuda::ownership::first_release;
-use vulkan_cuda::{MappedImage, image, share_image};
+use vulkan_cuda::{SharedImage, image};
 
 use super::{Gpu, Slot};
 use crate::gl::{Gl, Name, Named};
@@ -27,14 +27,15 @@ pub struct Texture {
     pub levels: Vec<Surface>,
     memory: Name,
     context: Rc<Gl>,
-    _image: Arc<MappedImage>,
+    _image: Arc<SharedImage>,
 }
 
 impl Texture {
-    /// Step 2, for an image with all its levels. [`share_image`] exports it for CUDA; GL's descriptor is a second export.
+    /// Step 2, for an image with all its levels. [`SharedImage::new`] exports it for CUDA; GL's descriptor is a second export.
     pub fn new(gpu: &Gpu, format: Format, (width, height): (u32, u32)) -> Result<Self> {
         let count = width.max(height).ilog2() + 1;
-        let image = share_image(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
+        let image =
+            SharedImage::new(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
         let exported = image.exported();
         // A new image has no layout, and must get one before it is written. This is the only work for Vulkan's queue.
         readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {

@@ -10,11 +10,8 @@ use super::Frames;
 impl<S: Slot, W> Drop for Frames<'_, S, W> {
     fn drop(&mut self) {
         self.slots.clear();
-        let cuda = self.gpu.pair.cuda();
-        if cuda.memory().is_err() && cuda.has_faulted() {
-            // SAFETY: after a fault CUDA executes nothing more, and wgpu would wait for its signals for ever.
-            let _ = unsafe { self.ring.abort() };
-        }
+        // After a fault of CUDA wgpu would wait for its signals for ever. This ends the wait.
+        let _ = self.ring.check();
         let limit = wgpu::PollType::Wait { submission_index: None, timeout: Some(Duration::from_secs(5)) };
         if self.gpu.device.poll(limit).is_err() || Arc::strong_count(&self.lent) > 1 {
             self.gpu.pair.vk().abandon(); // Leaks everything that wgpu or the GPU still uses.

@@ -6,7 +6,7 @@ use anyhow::Result;
 use ash::vk;
 use vulkan_cuda::cuda::Surface;
 use vulkan_cuda::shared_ring::{Resource, Slot};
-use vulkan_cuda::{ImageRequest, MappedImage, Pair, share_image};
+use vulkan_cuda::{ImageRequest, Pair, SharedImage};
 use wgpu::hal::vulkan::{Api, TextureMemory};
 use wgpu::{TextureUsages, TextureUses};
 
@@ -15,12 +15,12 @@ use super::{Frames, Gpu, VULKAN};
 /// A slot: an image, and the surface object through which kernels write its only level.
 pub struct Canvas {
     pub surface: Surface,
-    image: Arc<MappedImage>,
+    image: Arc<SharedImage>,
 }
 
 impl Canvas {
     pub fn new(pair: &Pair, request: &ImageRequest) -> Result<Self> {
-        let image = share_image(pair, request)?;
+        let image = SharedImage::new(pair, request)?;
         Ok(Self { surface: image.level(0)?.surface()?, image })
     }
 }

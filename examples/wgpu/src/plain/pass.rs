@@ -100,11 +100,11 @@ impl Pass {
         let (number, counts) = (whole(self.number.raw()), whole(self.counts.raw()));
         let (vertices, texels);
         let slot = match slot {
-            Resource::Buffer(buffer) => {
+            Resource::Buffer { raw: buffer, .. } => {
                 vertices = whole(buffer);
                 write(2, Kind::STORAGE_BUFFER).buffer_info(&vertices)
             }
-            Resource::Image(image) => {
+            Resource::Image { raw: image, .. } => {
                 let info = vk::ImageViewCreateInfo::default().image(image).format(TEXELS);
                 let info = info.view_type(vk::ImageViewType::TYPE_2D).subresource_range(whole_image());
                 // SAFETY: (also below) the caller's promise.

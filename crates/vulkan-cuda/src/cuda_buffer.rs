@@ -20,7 +20,7 @@ use crate::{Error, Result};
 /// the [`CudaAllocation`] alive.
 ///
 /// The GPU must be done with the buffer before it is dropped. [`crate::cuda_memory`] has an example.
-pub struct ImportedBuffer {
+pub struct CudaBuffer {
     buffer: vk::Buffer,
     /// One import for each chunk that holds bytes of the buffer.
     memories: Vec<vk::DeviceMemory>,
@@ -32,10 +32,10 @@ pub struct ImportedBuffer {
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
 
-impl ImportedBuffer {
+impl CudaBuffer {
     /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes. Offset and size are
-    /// in bytes. Calls [`vkAllocateMemory`] with [`VkImportMemoryFdInfoKHR`]. The device needs the extension
-    /// `VK_KHR_external_memory_fd`. See the [example](crate::cuda_memory#examples).
+    /// in bytes. Calls `vkAllocateMemory` with `VkImportMemoryFdInfoKHR`. The device needs the extension
+    /// `VK_KHR_external_memory_fd`.
     ///
     /// # Errors
     /// Fails if
@@ -44,9 +44,6 @@ impl ImportedBuffer {
     /// - the allocation is on another GPU.
     /// - the device was created without the extension, or imports no buffers of this usage.
     /// - either driver reports an error.
-    ///
-    /// [`vkAllocateMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkAllocateMemory.html
-    /// [`VkImportMemoryFdInfoKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImportMemoryFdInfoKHR.html
     pub fn new(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -57,7 +54,7 @@ impl ImportedBuffer {
         let found = made.place(pair, allocation, range)?;
         let &[Piece { chunk, range: within, .. }] = found.as_slice() else {
             return Err(Error::Rule(format!(
-                "{range} span {} chunks of CUDA's memory: bind them sparsely (ImportedBuffer::spanning), or copy them into one",
+                "{range} span {} chunks of CUDA's memory: bind them sparsely (CudaBuffer::spanning), or copy them into one",
                 found.len()
             )));
         };
@@ -68,13 +65,13 @@ impl ImportedBuffer {
     }
 
     /// Makes a buffer of bytes that may span several chunks. Imports each chunk, binds them one after the other with
-    /// [`vkQueueBindSparse`] ([Sparse Resources]), and returns when they are bound.
+    /// `vkQueueBindSparse` ([Sparse Resources]), and returns when they are bound.
     ///
     /// The range must begin at a multiple of the device's sparse block, usually 64 KiB. `examples/08_cuda_memory.rs`
     /// shows it.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
+    /// Fails as [`CudaBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
     /// family does not support sparse binding, if the device does not bind imported memory sparsely, or if the
     /// range's part in a chunk does not consist of whole sparse blocks.
     ///
@@ -84,7 +81,6 @@ impl ImportedBuffer {
     /// - No other thread may use the queue during the call. Work that is already on it must be able to finish while
     ///   this thread waits.
     ///
-    /// [`vkQueueBindSparse`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueBindSparse.html
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
         pair: &Pair,
@@ -112,13 +108,11 @@ impl ImportedBuffer {
     /// [`crate::cuda_memory`]). `examples/cuda_memory/stranger.rs` shows how.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
+    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
     ///
     /// # Safety
-    /// `fd` must stand for memory on this device's GPU, which CUDA exported ([`cuMemExportToShareableHandle`]), of
+    /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`), of
     /// exactly `allocation_size` bytes. Drivers need not detect a wrong promise.
-    ///
-    /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub unsafe fn from_descriptor(
         vk: &Vk,
         fd: Fd,
@@ -135,15 +129,15 @@ impl ImportedBuffer {
     }
 
     /// Imports memory that consists of several consecutive chunks: `chunks` has a descriptor and a size in bytes for
-    /// each. One chunk is bound as by [`ImportedBuffer::from_descriptor`], several as by [`ImportedBuffer::spanning`].
+    /// each. One chunk is bound as by [`CudaBuffer::from_descriptor`], several as by [`CudaBuffer::spanning`].
     /// If the import fails, the descriptors are closed.
     ///
     /// # Errors
-    /// Fails as [`ImportedBuffer::from_descriptor`] and [`ImportedBuffer::spanning`] do.
+    /// Fails as [`CudaBuffer::from_descriptor`] and [`CudaBuffer::spanning`] do.
     ///
     /// # Safety
-    /// As for [`ImportedBuffer::from_descriptor`], for each chunk. For several chunks also as for
-    /// [`ImportedBuffer::spanning`].
+    /// As for [`CudaBuffer::from_descriptor`], for each chunk. For several chunks also as for
+    /// [`CudaBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
         mut chunks: Vec<(Fd, u64)>,
@@ -172,20 +166,25 @@ impl ImportedBuffer {
         unsafe { made.bind_sparsely(queue, &found) }
     }
 
-    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](crate::cuda_memory#examples).
+    /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.buffer
     }
 
     /// Returns the address of the same bytes in CUDA's address space, or `None` if the buffer was made from
-    /// descriptors. The address is valid while `self` lives. See the [example](crate::cuda_memory#examples).
+    /// descriptors. The address is valid while `self` lives.
     pub fn cuda(&self) -> Option<sys::CUdeviceptr> {
         self.owner.as_ref().map(|(pointer, _)| *pointer)
     }
 
-    /// Returns the size in bytes, as requested. See the [example](crate::cuda_memory#examples).
+    /// Returns the size in bytes, as requested.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Returns Vulkan's device.
+    pub(crate) fn device(&self) -> vk::Device {
+        self.vk.device().handle()
     }
 
     /// Creates a buffer without memory.
@@ -291,7 +290,7 @@ impl ImportedBuffer {
     }
 }
 
-impl Drop for ImportedBuffer {
+impl Drop for CudaBuffer {
     fn drop(&mut self) {
         // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
         self.vk.cleanup(|device| unsafe {

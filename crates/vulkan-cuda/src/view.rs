@@ -1,0 +1,79 @@
+//! A slot's bytes as cudarc takes them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cudarc::driver::{
+    CudaStream, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
+};
+
+use crate::slot::Resource;
+use crate::{Error, Result};
+
+/// The elements of a slot while CUDA has it. Returned by [`CudaTurn::view`](crate::shared_ring::CudaTurn::view).
+///
+/// With a ring on cudarc's stream, it is an argument of a launch (`launch.arg(&mut view)`), and the target of a copy or a
+/// memset (`stream.memcpy_htod(&words, &mut view)`).
+pub struct SlotView<'a, T, C = Arc<CudaStream>> {
+    address: sys::CUdeviceptr,
+    len: usize,
+    stream: &'a C,
+    elements: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T, C> SlotView<'a, T, C> {
+    pub(crate) fn new(resource: Resource, stream: &'a C) -> Result<Self> {
+        let refused = |why: String| {
+            Error::Rule(format!("a slot cannot be viewed as {}: {why}", std::any::type_name::<T>()))
+        };
+        let Resource::Buffer { bytes: Some((address, size)), .. } = resource else {
+            return Err(refused("it is no buffer with an address of CUDA".into()));
+        };
+        let (one, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
+        if one == 0 || !size.is_multiple_of(one) || !address.is_multiple_of(align) {
+            return Err(refused(format!(
+                "{size} bytes at {address:#x} are not a whole number of elements of {one} bytes, aligned to {align}"
+            )));
+        }
+        Ok(Self { address, len: (size / one) as usize, stream, elements: PhantomData })
+    }
+
+    /// Returns the address of the first element, for other bindings than cudarc.
+    pub fn address(&self) -> sys::CUdeviceptr {
+        self.address
+    }
+
+    /// Returns the number of elements.
+    #[allow(clippy::len_without_is_empty)] // A shared buffer has at least one byte.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl<T> DeviceSlice<T> for SlotView<'_, T> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn stream(&self) -> &Arc<CudaStream> {
+        self.stream
+    }
+}
+
+impl<T> DevicePtrMut<T> for SlotView<'_, T> {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+        if stream.cu_stream() == self.stream.cu_stream() {
+            return (self.address, SyncOnDrop::Record(None));
+        }
+        // Another stream: it begins after the ring's stream, and is done before the ring's stream goes on.
+        stream.context().record_err(stream.join(self.stream));
+        (self.address, SyncOnDrop::sync_stream(stream))
+    }
+}
+
+// SAFETY: the kernel's parameter is the address, which lives as long as the view.
+unsafe impl<'a, 'b: 'a, T: DeviceRepr, C> PushKernelArg<&'b mut SlotView<'_, T, C>> for LaunchArgs<'a> {
+    fn arg(&mut self, view: &'b mut SlotView<'_, T, C>) -> &mut Self {
+        self.arg(&view.address)
+    }
+}

@@ -1,0 +1,161 @@
+//! Vulkan's half of a frame.
+
+use std::sync::Arc;
+
+use ash::vk;
+use cudarc::driver::CudaStream;
+
+use crate::cuda::Stream;
+use crate::hand_over::Parts;
+use crate::ledger::value;
+use crate::slot::{Slot, Transfer};
+use crate::{Error, Result};
+
+/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines alive,
+/// even if the ring is dropped, and may go to another thread.
+///
+/// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
+/// slot back at once. All turns of a ring go to one queue, in the order of their frames. [`crate::shared_ring`] has an
+/// example.
+///
+/// # Several submissions
+///
+/// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as you hold
+/// the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
+/// [`record_acquire`](crate::SharedRing::record_acquire). The last one ends with
+/// [`record_release`](crate::SharedRing::record_release), and is the one that [`submit`](VulkanTurn::submit) makes. The
+/// other slots of the ring go on meanwhile.
+#[must_use = "`submit` it, or the frame is given up"]
+pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
+    frame: u64,
+    ready: u64,
+    submitted: bool,
+    parts: Arc<Parts<S, C>>,
+}
+
+impl<S: Slot, C: Stream> VulkanTurn<S, C> {
+    /// The frame that was just handed over, with the value of `ready` that CUDA signals for it.
+    pub(crate) fn new(parts: &Arc<Parts<S, C>>, ready: u64) -> Self {
+        let frame = parts.ledger().hand_over();
+        Self { frame, ready, submitted: false, parts: parts.clone() }
+    }
+
+    /// Returns the frame's number, which counts from 0.
+    pub fn frame(&self) -> u64 {
+        self.frame
+    }
+
+    /// Returns the slot.
+    pub fn slot(&self) -> &S {
+        &self.parts.owned.slots[self.index()]
+    }
+
+    /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
+    pub fn index(&self) -> usize {
+        (self.frame % self.parts.owned.slots.len() as u64) as usize
+    }
+
+    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
+    /// gives the slot back (`vkCmdPipelineBarrier`, [`crate::ownership`]).
+    ///
+    /// # Safety
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
+    ///   [`Reader`](crate::shared_ring::Reader). `read` may begin a render pass, and must end it.
+    /// - Submit the commands in [`VulkanTurn::submit`] only.
+    pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
+        let done = read(self.slot());
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
+        done
+    }
+
+    /// Returns what a submission must wait for before all its commands. The stage is `ALL_COMMANDS`, because no narrower
+    /// one orders the acquire ([`crate::ownership`]). You need this only for [several
+    /// submissions](VulkanTurn#several-submissions).
+    pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
+        self.parts.owned.ready.vulkan_wait(self.ready)
+    }
+
+    /// Calls `submit`, which submits the work that reads the slot. Its arguments are one wait and one signal for that
+    /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    ///
+    /// The inner result is that of `submit`. If it is an error, the frame is given up.
+    ///
+    /// # Errors
+    /// Fails if a later frame of this ring was submitted before. `submit` is then not called, and the frame is given up.
+    ///
+    /// # Safety
+    /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
+    ///   error or panics, it must have made none.
+    /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
+    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one after
+    ///   the other: no two threads may submit at once.
+    /// - If the turn is dropped instead, no submission may read the slot any more.
+    ///
+    /// # Examples
+    ///
+    /// With `vkQueueSubmit2`:
+    ///
+    /// ```no_run
+    /// # use ash::vk;
+    /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
+    /// # unsafe fn example(
+    /// #     device: &ash::Device,
+    /// #     queue: vk::Queue,
+    /// #     commands: vk::CommandBuffer,
+    /// #     read: VulkanTurn<SharedBuffer>,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let submit = |wait, signal| {
+    ///     let (waits, signals) = ([wait], [signal]); // and your own
+    ///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+    ///     let submission = vk::SubmitInfo2::default()
+    ///         .wait_semaphore_infos(&waits)
+    ///         .command_buffer_infos(&buffers)
+    ///         .signal_semaphore_infos(&signals);
+    ///     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+    /// };
+    /// // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+    /// unsafe { read.submit(submit) }??;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A turn cannot be submitted twice:
+    ///
+    /// ```compile_fail,E0382
+    /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
+    /// fn twice(read: VulkanTurn<SharedBuffer>) {
+    ///     let submit = |_, _| Ok::<_, ()>(());
+    ///     let _ = unsafe { read.submit(submit) };
+    ///     let _ = unsafe { read.submit(submit) };
+    /// }
+    /// ```
+    pub unsafe fn submit<R, E>(
+        mut self,
+        submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
+    ) -> Result<Result<R, E>> {
+        let (frame, parts) = (self.frame, &self.parts);
+        parts.ledger().try_submit(frame).map_err(|later| {
+            Error::Rule(format!(
+                "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
+            ))
+        })?;
+        let signal = parts.owned.free.vulkan_signal(value(frame))?;
+        let done = submit(self.wait_info(), signal);
+        if done.is_ok() {
+            parts.ledger().submitted(frame);
+            self.submitted = true;
+        }
+        Ok(done)
+    }
+}
+
+impl<S: Slot, C: Stream> Drop for VulkanTurn<S, C> {
+    fn drop(&mut self) {
+        if !self.submitted {
+            self.parts.ledger().give_up(self.frame);
+        }
+    }
+}
