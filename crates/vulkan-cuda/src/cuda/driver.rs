@@ -53,13 +53,11 @@ pub struct CudaInfo {
 }
 
 impl Driver {
-    /// Opens and initialises the driver, with [`cuInit`]. Later calls are cheap. See the [example](Driver#examples).
+    /// Opens and initialises the driver, with `cuInit`. Later calls are cheap.
     ///
     /// # Errors
-    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if [`cuInit`] reports an error: 100
+    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if `cuInit` reports an error: 100
     /// (`NO_DEVICE`), for example.
-    ///
-    /// [`cuInit`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     pub fn load() -> Result<Self> {
         // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
         if !unsafe { sys::is_culib_present() } {
@@ -85,20 +83,15 @@ impl Driver {
         Ok(Self { version })
     }
 
-    /// Returns the CUDA version that the driver supports, such as `13.0` ([`cuDriverGetVersion`]). See the
-    /// [example](Driver#examples).
-    ///
-    /// [`cuDriverGetVersion`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html
+    /// Returns the CUDA version that the driver supports, such as `13.0` (`cuDriverGetVersion`).
     pub fn version(self) -> String {
         version_words(self.version)
     }
 
-    /// Returns every visible device ([`cuDeviceGetCount`]). See the [example](Driver#examples).
+    /// Returns every visible device (`cuDeviceGetCount`).
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`cuDeviceGetCount`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.

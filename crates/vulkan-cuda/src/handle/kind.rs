@@ -4,11 +4,8 @@ use ash::vk;
 
 use super::SemaphoreKind;
 
-/// A handle type that Vulkan exports and CUDA imports: [`VkExternalMemoryHandleTypeFlagBits`] and
-/// [`VkExternalSemaphoreHandleTypeFlagBits`].
-///
-/// [`VkExternalMemoryHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalMemoryHandleTypeFlagBits.html
-/// [`VkExternalSemaphoreHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalSemaphoreHandleTypeFlagBits.html
+/// A handle type that Vulkan exports and CUDA imports: `VkExternalMemoryHandleTypeFlagBits` and
+/// `VkExternalSemaphoreHandleTypeFlagBits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
@@ -57,10 +54,8 @@ impl ExportType {
         }
     }
 
-    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of
-    /// timelines: see [`cuImportExternalSemaphore`].
-    ///
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of timelines:
+    /// see `cuImportExternalSemaphore`.
     pub const fn carries(self, kind: SemaphoreKind) -> bool {
         !matches!((self, kind), (Self::OpaqueWin32Kmt, SemaphoreKind::Timeline))
     }

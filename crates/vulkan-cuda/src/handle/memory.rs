@@ -54,11 +54,9 @@ impl MemoryHandle {
         self.row().0
     }
 
-    /// Returns the descriptor that [`cuImportExternalMemory`] takes, for an allocation of `size` bytes. `dedicated` tells
-    /// whether the allocation was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid while the
-    /// handle lives.
-    ///
-    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated` tells
+    /// whether the allocation was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid
+    /// while the handle lives.
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
         let (_, type_, _, member, always) = self.row();
         sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {

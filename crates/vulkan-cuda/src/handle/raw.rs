@@ -127,8 +127,8 @@ impl From<Fd> for OwnedFd {
     }
 }
 
-/// A shared object of the NT kernel, by its handle or by its name. It owns a handle, and closes it (`CloseHandle`) when it
-/// is dropped. Vulkan exports one with [`vkGetMemoryWin32HandleKHR`].
+/// A shared object of the NT kernel, by its handle or by its name. It owns a handle, and closes it (`CloseHandle`) when
+/// it is dropped. Vulkan exports one with `vkGetMemoryWin32HandleKHR`.
 ///
 /// # Examples
 /// ```
@@ -138,8 +138,6 @@ impl From<Fd> for OwnedFd {
 /// assert_eq!(handle.name(), "D3D12_RESOURCE");
 /// assert!(NtHandle::named("").is_err());
 /// ```
-///
-/// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
 #[derive(Debug)]
 pub struct NtHandle(Nt);
 
@@ -173,7 +171,7 @@ impl NtHandle {
         Some(Self(Nt::Open(raw)))
     }
 
-    /// Takes the name under which the object was created. See the [example](NtHandle#examples).
+    /// Takes the name under which the object was created.
     ///
     /// # Errors
     /// Fails if the name is empty, or contains a zero character: Windows would stop reading there.

@@ -8,10 +8,8 @@ use super::raw::{Form, Member};
 use super::{Fd, KmtHandle, NtHandle, NvSciObject, Operand};
 use crate::Result;
 
-/// The two kinds of Vulkan semaphore ([`VkSemaphoreType`]). Both are exported as the same handle types, so CUDA must
-/// be told which kind a handle stands for.
-///
-/// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
+/// The two kinds of Vulkan semaphore (`VkSemaphoreType`). Both are exported as the same handle types, so CUDA must be
+/// told which kind a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreKind {
     /// A 64-bit counter that only grows.
@@ -95,9 +93,7 @@ impl SemaphoreHandle {
         self.row().4
     }
 
-    /// Returns the descriptor that [`cuImportExternalSemaphore`] takes. It is valid while the handle lives.
-    ///
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns the descriptor that `cuImportExternalSemaphore` takes. It is valid while the handle lives.
     pub fn descriptor(&self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
         let (_, type_, _, member, _) = self.row();
         // SAFETY: the union of a semaphore's descriptor.
