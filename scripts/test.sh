@@ -9,7 +9,9 @@ cd "$root"
 passed=
 skipped=()
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+python_log=$(mktemp)
+python=
+trap 'rm -f "$log" "$python_log"; [[ -z $python ]] || kill "$python" 2>/dev/null || true' EXIT
 
 # skip WHAT WHY
 skip() {
@@ -104,6 +106,15 @@ count() {
     fi
 }
 
+# Waits for the checks of the Python package, and prints what they printed.
+python_package() {
+    local status=0
+    wait "$python" || status=$?
+    python=
+    kept cat "$python_log"
+    return "$status"
+}
+
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 tables=(essentials x11_window test_tools python_tools)
@@ -124,6 +135,10 @@ step "the library's interface" scripts/api.py
 step "the library with CUDA's versions" scripts/cuda-versions.sh
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
+step 'build of the tests' cargo test --locked --no-run "$@"
+# Beside the tests, because it waits much, and with the program that was just built.
+WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
+python=$!
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, and not everybody has OpenGL, so a plain `cargo test` leaves these out.
 if [[ ${CI:-} == true ]]; then
@@ -135,8 +150,7 @@ if [[ ${CI:-} == true ]]; then
     component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
-# Also runs against the program that these tests have built.
-skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
+skippable_step 'Python package' python_package
 [[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"

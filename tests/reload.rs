@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{is_same, wavefield};
+use common::{is_same, process, wavefield};
 use display::{Display, PATIENCE, Picture, poll};
 use stand_in::{ALL, StandIn, first_uuid};
 use tempfile::TempDir;
@@ -225,7 +225,9 @@ fn what_is_saved_is_drawn_and_what_is_no_good_is_not() {
 
     // A file that is missing for a while is no problem.
     fs::remove_file(edited.file()).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // It is missing for many frames: each waits for the GPU at least once.
+    let before = process::waits(edited.program.id());
+    process::wait_for(&mut edited.program, "more frames", |program| process::waits(program) > before + 500);
     edited.save(WAVE, "note: reloaded ");
     edited.assert_shows("the file that came back", &wave);
     assert!(!edited.notes().contains("cannot read"), "{}", edited.notes());

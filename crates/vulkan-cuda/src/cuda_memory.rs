@@ -17,8 +17,8 @@
 //! handle (including its shareable counterparts) are also released", `cuMemRelease`). But CUDA's *address* is valid
 //! only while the allocation lives. Vulkan's buffer therefore keeps the allocation alive.
 //!
-//! An [`CudaBuffer`] is a [`Slot`](crate::Slot): a [`SharedRing`](crate::SharedRing) hands over such buffers as
-//! it does [`SharedBuffer`](crate::SharedBuffer)s.
+//! A [`SharedRing`](crate::SharedRing) hands over such buffers too. Because two of them may show the same bytes, which the
+//! slots of a ring must not, you write the [`Slot`](crate::Slot) yourself.
 //!
 //! # Examples
 //!

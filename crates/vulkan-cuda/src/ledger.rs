@@ -144,6 +144,3 @@ impl Ledger {
         held
     }
 }
-
-#[cfg(test)]
-mod tests;
