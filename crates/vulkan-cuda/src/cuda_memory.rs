@@ -61,4 +61,3 @@
 
 pub use crate::cuda_allocation::CudaAllocation;
 pub use crate::cuda_buffer::CudaBuffer;
-pub use crate::pieces::{Piece, pieces};

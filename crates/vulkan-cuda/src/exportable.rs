@@ -142,16 +142,11 @@ unsafe fn image_as(
     })
 }
 
-/// What a device reports about buffers of one usage. Returned by [`buffer`].
-#[derive(Clone, Copy, Debug)]
-pub struct BufferSupport {
-    /// Whether each buffer needs an allocation of its own. If so, an allocation that holds several buffers cannot be
-    /// exported.
-    pub dedicated_only: bool,
-}
-
 /// Queries whether a device exports buffers of this usage as `handle`. Calls
 /// `vkGetPhysicalDeviceExternalBufferProperties`. `name` is the device's name, for the error.
+///
+/// Returns whether each buffer needs an allocation of its own. If so, an allocation that holds several buffers cannot be
+/// exported.
 ///
 /// # Errors
 /// Returns the reason why the device does not.
@@ -164,16 +159,14 @@ pub unsafe fn buffer(
     name: &str,
     usage: vk::BufferUsageFlags,
     handle: ExportType,
-) -> Result<BufferSupport, String> {
+) -> Result<bool, String> {
     if usage.is_empty() {
         return Err("a buffer needs a usage".into());
     }
     // SAFETY: the caller's promise.
     let features = unsafe { buffer_features(instance, physical, usage, handle) };
     match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        true => Ok(BufferSupport {
-            dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
-        }),
+        true => Ok(features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)),
         false => Err(format!("{name} exports no buffers for {usage:?} as {}", handle.name())),
     }
 }

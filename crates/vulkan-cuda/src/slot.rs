@@ -45,10 +45,9 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 ///
 /// ```compile_fail,E0277
 /// use std::sync::Arc;
-/// use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
-/// use cudarc::driver::CudaStream;
+/// use vulkan_cuda::{Pair, SharedBuffer, SharedRing, Stream, shared_ring::Reader};
 ///
-/// fn aliased(pair: &Pair, stream: Arc<CudaStream>, buffer: Arc<SharedBuffer>, reader: Reader) {
+/// fn aliased(pair: &Pair, stream: impl Stream, buffer: Arc<SharedBuffer>, reader: Reader) {
 ///     let _ = SharedRing::new(pair, stream, vec![buffer.clone(), buffer], reader);
 /// }
 /// ```

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ash::vk;
 
-use crate::exportable::{self, BufferSupport};
+use crate::exportable;
 use crate::handle::ExportType;
 use crate::vulkan_info::{
     MEMORY_EXTENSION, MEMORY_FUNCTION, MemoryFns, SEMAPHORE_EXTENSION, SEMAPHORE_FUNCTION, SemaphoreFns,
@@ -205,15 +205,11 @@ impl Vk {
         }
     }
 
-    /// Queries how buffers of this usage are exported as `handle`.
+    /// Queries whether buffers of this usage, exported as `handle`, need dedicated allocations.
     ///
     /// # Errors
     /// Fails if the device does not export them.
-    pub(crate) fn exports_buffer(
-        &self,
-        usage: vk::BufferUsageFlags,
-        handle: ExportType,
-    ) -> Result<BufferSupport> {
+    pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
         // SAFETY: the adopted device's own.
         unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
             .map_err(Error::Unsupported)
