@@ -72,8 +72,8 @@ pub(super) struct State {
     clock: Clock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// When the picture last changed, and what it was drawn with: see [`State::is_still`].
-    changed: (Instant, Option<(crate::render::View, Parameters)>),
+    /// When the picture last changed, the number of the next frame then, and what it was drawn with: see [`State::is_still`].
+    changed: (Instant, u64, Option<(crate::render::View, Parameters)>),
     visibility: Visibility,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
@@ -161,7 +161,7 @@ impl State {
         let film = filmed::film(&device, config, swapchain.format(), false)?;
         Ok(Self {
             title: Title::new(),
-            changed: (Instant::now(), None),
+            changed: (Instant::now(), 0, None),
             companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
             snapshot: Snapshot::default(),
             paced: swapchain.mode() == PresentMode::Fifo,
@@ -666,15 +666,18 @@ impl State {
         let Some(companion) = &self.companion else { return false };
         let seen = Some((*self.engine.view(), self.controls.parameters));
         let busy = self.film.is_some() || self.overlay.has_notice() || !companion.is_still();
-        if busy || self.changed.1 != seen {
-            self.changed = (now, seen);
+        if busy || self.changed.2 != seen {
+            self.changed = (now, self.engine.next_frame(), seen);
         }
-        now - self.changed.0 >= STILL
+        let (since, frame, _) = self.changed;
+        // What is under the pointer is known once every frame in flight is another one.
+        let enough = self.engine.producer().profile().slots.len() as u64 + 3;
+        now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
     /// To be called if the next picture may differ.
     pub(super) fn stir(&mut self) {
-        self.changed.0 = Instant::now();
+        (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
     }
 
     /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.

@@ -24,7 +24,8 @@ pub(super) fn keys(egui: &Context) {
     let room = egui.content_rect().size() - vec2(40.0, 70.0);
     let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
     list.collapsible(false).resizable(false).show(egui, |ui| {
-        ScrollArea::vertical().max_height(room.y).show(ui, |ui| {
+        let scroll = ScrollArea::vertical().max_height(room.y).min_scrolled_height(room.y.min(440.0));
+        scroll.show(ui, |ui| {
             Table::new("keys").num_columns(2).max_col_width((room.x - 80.0).min(360.0)).show(ui, |ui| {
                 for (key, does) in keys::help() {
                     ui.label(RichText::new(key).monospace().strong());
