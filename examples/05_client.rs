@@ -36,7 +36,7 @@ pub mod client {
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::app::{FrameTimes, write_png};
     use wavefield::array::{Kind, Number};
-    use wavefield::cuda::{Cuda, Driver, Event, Kernel, KernelSource, Signature, Stream};
+    use wavefield::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
     use wavefield::serve::default_path;
     use wavefield::serve::protocol::{
         Described, FromClient, FromServer, Hello, MemoryKind, Version, Welcome,
@@ -206,7 +206,7 @@ pub mod client {
     ) -> Result<()> {
         // The same GPU as the renderer's: only the UUID says which that is.
         let uuid = DeviceUuid::parse(&welcome.device.uuid).context("the renderer's UUID is none")?;
-        let driver = Driver::load()?;
+        let driver = load_driver()?;
         let device = driver.devices()?.into_iter().find(|device| device.uuid == uuid).with_context(|| {
             format!("CUDA does not see {} ({uuid}): look at CUDA_VISIBLE_DEVICES", welcome.device.name)
         })?;

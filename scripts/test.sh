@@ -9,7 +9,9 @@ cd "$root"
 passed=
 skipped=()
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+python_log=$(mktemp)
+python=
+trap 'rm -f "$log" "$python_log"; [[ -z $python ]] || kill "$python" 2>/dev/null || true' EXIT
 
 # skip WHAT WHY
 skip() {
@@ -54,14 +56,14 @@ tools() {
 # known_programs FOLDER: links the programs that a fresh machine has after `setup`: those of Debian's required packages, git,
 # Rust, and what the tables name.
 known_programs() {
-    local name path
+    local name table path
     rm -rf "$1" && mkdir -p "$1"
     {
         { dpkg-query -W -f '${Priority} ${Package}\n' | sed -n 's/^required //p'; echo apt; } |
             xargs dpkg -L | grep -E '^(/usr)?/s?bin/.'
         # `has_pip` looks for python3, and `can_link` for cc, which starts as and ld. awk belongs to no package.
         for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk \
-            $(for name in "${tables[@]}"; do "$name"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
+            $(for table in "${tables[@]}"; do "$table"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
             command -v "$name" || true
         done
     } | while read -r path; do ln -sf "$path" "$1"; done
@@ -104,6 +106,15 @@ count() {
     fi
 }
 
+# Waits for the checks of the Python package, and prints what they printed.
+python_package() {
+    local status=0
+    wait "$python" || status=$?
+    python=
+    kept cat "$python_log"
+    return "$status"
+}
+
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps; }
 
 tables=(essentials x11_window test_tools python_tools)
@@ -120,8 +131,14 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings
 component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
+step "the library's interface" scripts/api.py
+step "the library with CUDA's versions" scripts/cuda-versions.sh
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
+step 'build of the tests' cargo test --locked --no-run "$@"
+# Beside the tests, because it waits much, and with the program that was just built.
+WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
+python=$!
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, and not everybody has OpenGL, so a plain `cargo test` leaves these out.
 if [[ ${CI:-} == true ]]; then
@@ -133,8 +150,7 @@ if [[ ${CI:-} == true ]]; then
     component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
-# Also runs against the program that these tests have built.
-skippable_step 'Python package' kept env WAVEFIELD_BIN="${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield" scripts/python.sh
+skippable_step 'Python package' python_package
 [[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"

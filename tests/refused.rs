@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// For each example its file, its number in the file, the error code and a part of the compiler's message.
-const REASONS: [(&str, usize, &str, &str); 11] = [
+const REASONS: [(&str, usize, &str, &str); 13] = [
     (
         "crates/vulkan-cuda/src/allocation.rs",
         1,
@@ -46,6 +46,13 @@ const REASONS: [(&str, usize, &str, &str); 11] = [
         "this function takes 2 arguments but 3 arguments were supplied",
     ),
     ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `SharedImage` is private"),
+    (
+        "crates/vulkan-cuda/src/slot.rs",
+        1,
+        "E0277",
+        "the trait bound `Arc<SharedBuffer>: Slot` is not satisfied",
+    ),
+    ("crates/vulkan-cuda/src/vulkan_turn.rs", 1, "E0382", "use of moved value: `read`"),
     ("src/cuda/cubin.rs", 1, "E0423", "cannot initialize a tuple struct which contains private fields"),
 ];
 

@@ -71,6 +71,8 @@ class FakeDriver(ModuleType):
         self.enqueued: dict[int, int] = {}
         self.contexts: list[int] = []
         self.allocations: dict[int, Any] = {}
+        # The streams whose last call was the guard of a signal.
+        self.guarded: set[int] = set()
         self.chunks: dict[int, int] = {}
         """The file of each handle."""
         self.references: dict[int, int] = {}
@@ -352,8 +354,16 @@ class FakeDriver(ModuleType):
         self.enqueue(stream, lambda: timeline.value >= value)
         return (OK,)
 
+    def cuStreamWriteValue32(self, stream: int, pointer: Any, value: int, flags: int) -> Any:
+        self.need_context()
+        assert int(pointer) in self.allocations and flags == 0
+        self.guarded.add(int(stream))
+        return (OK,)
+
     def cuSignalExternalSemaphoresAsync(self, semaphores: Any, params: Any, count: int, stream: int) -> Any:
         self.need_context()
+        assert int(stream) in self.guarded, "the signal could overtake a memset"
+        self.guarded.discard(int(stream))
         timeline, value = self.semaphores[int(semaphores[0])], params[0].params.fence.value
 
         def signal() -> bool:

@@ -10,7 +10,7 @@ use tracing::trace_span;
 
 use super::{Choice, Config};
 use crate::Result;
-use crate::cuda::{Cuda, CudaInfo, Driver};
+use crate::cuda::{Cuda, CudaInfo, Driver, load_driver};
 use crate::vulkan::cuda_inside_vulkan;
 
 /// Work on its own thread. Dropping it waits for that thread, so that after a failed run no thread is inside a driver.
@@ -53,7 +53,7 @@ impl EarlyDriver {
         vulkan_cuda::on_cleanup_error(|error| crate::report::cleanup_error(&error.clone().into()));
         Self(Early::begin("CUDA driver", || {
             let _span = trace_span!("CUDA driver").entered();
-            let driver = Driver::load()?;
+            let driver = load_driver()?;
             Ok((driver, driver.devices()?))
         }))
     }

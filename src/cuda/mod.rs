@@ -3,6 +3,7 @@
 //!
 //! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 
+pub(crate) mod api;
 pub mod cubin;
 mod jit_log;
 mod kernel;
@@ -21,7 +22,32 @@ pub use mipmap::MipmappedArray;
 pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
 pub use ptx::Signature;
 pub use stream::{Event, Priority, Stream};
-pub(crate) use vulkan_cuda::cuda::api;
+pub(crate) use vulkan_cuda::cuda::is_sticky;
 pub use vulkan_cuda::cuda::{Array, Surface, Texture, TextureDesc};
-pub(crate) use vulkan_cuda::cuda::{is_sticky, require};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
+
+use crate::{Error, Result};
+
+/// Loads CUDA's driver, with the functions that only this program calls.
+///
+/// # Errors
+/// As [`Driver::load`].
+pub fn load_driver() -> Result<Driver> {
+    let driver = Driver::load()?;
+    // SAFETY: the library is present, because the driver was loaded.
+    unsafe { api::look_up() }?;
+    Ok(driver)
+}
+
+/// Checks that the driver has these functions, which only some programs need.
+///
+/// # Errors
+/// Names the first function that the driver lacks, and `since`, the version that introduced it.
+pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
+    match names.iter().find(|name| !api::has(name)) {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
+        }
+    }
+}

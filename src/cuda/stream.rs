@@ -1,10 +1,9 @@
 //! Streams and events.
 
 use cudarc::driver::sys;
-use vulkan_cuda::cuda::api::{self, Code};
-use vulkan_cuda::cuda::require;
 
-use super::Cuda;
+use super::api::{self, Code};
+use super::{Cuda, require};
 use crate::Result;
 
 /// The priority of a stream's work over that of other streams.

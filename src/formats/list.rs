@@ -94,7 +94,7 @@ pub fn list(choice: &Choice, command: String) -> Report {
     };
     let none = support.as_ref().err().cloned();
     let dedicated_only = support
-        .is_ok_and(|support| support.dedicated_only)
+        .unwrap_or(false)
         .then(|| "the driver exports buffers in dedicated allocations only".to_owned());
     let several = exports.buffer.filter(|_| dedicated_only.is_none());
     Report {

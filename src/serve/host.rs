@@ -66,6 +66,10 @@ impl Host {
             self.turn_away();
             return self.restore(engine);
         }
+        if self.ending.is_some() {
+            // An error came before the connection could end, and was repaired.
+            self.restore(engine)?;
+        }
         if self.client.is_none()
             && let Some(visitor) = self.visitor()
         {

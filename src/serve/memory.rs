@@ -268,7 +268,7 @@ impl HostMemory {
 fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     match handle {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
-        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }
 }
 
@@ -276,7 +276,7 @@ fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
 fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     match handle {
         SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
-        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.facts().name))),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use vulkan_cuda::DeviceUuid;
 
-use crate::cuda::{Cuda, Driver};
+use crate::cuda::{Cuda, load_driver};
 use crate::{Error, Result};
 
 /// How long the child may take until it [begins](Attempt::begins). It loads CUDA, makes a context and compiles in this time, which
@@ -247,7 +247,7 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
 /// # Errors
 /// There is no CUDA, or no such device.
 pub(super) fn context(device: DeviceUuid) -> Result<Cuda> {
-    let driver = Driver::load()?;
+    let driver = load_driver()?;
     let info = driver.devices()?.into_iter().find(|info| info.uuid == device);
     let info =
         info.ok_or_else(|| Error::Unsupported(format!("CUDA has no device with the UUID {device}")))?;

@@ -26,14 +26,14 @@ impl<const MARKS: usize> Timestamps<MARKS> {
     }
 
     /// Records the reset of a flight's marks. It must come before the first mark, outside a render pass.
-    pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
+    pub(crate) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
         // SAFETY: recording, outside a render pass; the flight's last frame is done, so its queries are not in use.
         unsafe { self.device.raw().cmd_reset_query_pool(commands, self.pool, first, MARKS as u32) };
     }
 
     /// Records mark `mark`: the time when everything recorded before it was done.
-    pub fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
+    pub(crate) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         let query = (flight * MARKS + mark) as u32;
         let stage = vk::PipelineStageFlags2::ALL_COMMANDS;
         // SAFETY: recording; the query was reset in this command buffer.

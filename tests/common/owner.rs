@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cudarc::driver::sys;
 use rustix::fs::MemfdFlags;
-use vulkan_cuda::cuda::api;
 use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
 use vulkan_cuda::{CudaAllocation, DeviceUuid, ImportedSemaphore};
-use wavefield::cuda::{Cuda, Driver, Stream};
+use wavefield::cuda::{Cuda, Stream, load_driver};
 use wavefield::serve::protocol::{FromClient, FromServer};
 
 use super::example::client::Memory;
@@ -41,7 +41,7 @@ pub struct Gpu {
 impl Gpu {
     fn new(client: &Client) -> Self {
         let uuid = DeviceUuid::parse(&client.welcome.device.uuid).unwrap();
-        let driver = Driver::load().unwrap();
+        let driver = load_driver().unwrap();
         let devices = driver.devices().unwrap();
         let found = devices.iter().find(|device| device.uuid == uuid);
         let device = found.unwrap_or_else(|| panic!("{uuid} is not among {devices:?}")).clone();
@@ -161,8 +161,7 @@ impl Chunks<'_> {
             gpu.context.bind().unwrap();
             let (to, from) = (memory.pointer() + offset, bytes.as_ptr().cast());
             // SAFETY: the memory is mapped and long enough; the bytes are borrowed until the stream is done.
-            let code = unsafe { api::cuMemcpyHtoDAsync(to, from, bytes.len(), gpu.stream.raw()) };
-            gpu.context.check("cuMemcpyHtoDAsync", code).unwrap();
+            unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, bytes.len(), gpu.stream.raw()) }.result().unwrap();
             return gpu.stream.synchronize().unwrap();
         }
         let mut begin = 0;

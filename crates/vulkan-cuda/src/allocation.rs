@@ -68,13 +68,10 @@ pub struct ImportedAllocation {
 }
 
 impl ImportedAllocation {
-    /// Imports the whole allocation, which must be of the pair's device. Calls [`cuImportExternalMemory`]. See the
-    /// [example](ImportedAllocation#examples).
+    /// Imports the whole allocation, which must be of the pair's device. Calls `cuImportExternalMemory`.
     ///
     /// # Errors
     /// Fails if the allocation is of another device, or if either driver reports an error.
-    ///
-    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair, exported: &Arc<ExportedAllocation>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         let handle = exported.export()?;
@@ -82,18 +79,15 @@ impl ImportedAllocation {
         Ok(Arc::new(Self { imported, mapped: Mutex::default(), exported: exported.clone() }))
     }
 
-    /// Returns Vulkan's half. See the [example](ImportedAllocation#examples).
+    /// Returns Vulkan's half.
     pub fn exported(&self) -> &ExportedAllocation {
         &self.exported
     }
 
-    /// Maps buffer `index`. Calls [`cuExternalMemoryGetMappedBuffer`]. See the
-    /// [example](ImportedAllocation#examples).
+    /// Maps buffer `index`. Calls `cuExternalMemoryGetMappedBuffer`.
     ///
     /// # Errors
     /// Fails if there is no such buffer, if it is mapped already, or if the driver reports an error.
-    ///
-    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn map(self: &Arc<Self>, index: usize) -> Result<MappedBuffer> {
         let Some(&range) = self.exported.ranges.get(index) else {
             return Err(Error::Rule(format!(
@@ -145,19 +139,17 @@ pub struct MappedBuffer {
 }
 
 impl MappedBuffer {
-    /// Returns the address in CUDA's address space. It is valid while `self` lives. See the
-    /// [example](ImportedAllocation#examples).
+    /// Returns the address in CUDA's address space. It is valid while `self` lives.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
 
-    /// Returns the buffer's place in the allocation, in bytes. See the [example](ImportedAllocation#examples).
+    /// Returns the buffer's place in the allocation, in bytes.
     pub fn range(&self) -> Range {
         self.range
     }
 
-    /// Returns Vulkan's buffer of the same bytes. It lives as long as `self`. See the
-    /// [example](ImportedAllocation#examples).
+    /// Returns Vulkan's buffer of the same bytes. It lives as long as `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.imported.exported.buffers[self.index]
     }
@@ -192,8 +184,7 @@ pub struct SharedAllocation {
 }
 
 impl SharedAllocation {
-    /// Allocates once in Vulkan, imports once into CUDA, and maps each buffer. `sizes` are in bytes. See the
-    /// [example](SharedAllocation#examples).
+    /// Allocates once in Vulkan, imports once into CUDA, and maps each buffer. `sizes` are in bytes.
     ///
     /// # Errors
     /// Fails as [`ExportedAllocation::new`] and [`ImportedAllocation::new`] do.
@@ -204,7 +195,7 @@ impl SharedAllocation {
         Ok(Self { mapped })
     }
 
-    /// Returns the buffers, in the order of `sizes`. See the [example](SharedAllocation#examples).
+    /// Returns the buffers, in the order of `sizes`.
     pub fn buffers(&self) -> &[MappedBuffer] {
         &self.mapped
     }

@@ -93,14 +93,14 @@ struct Binary {
 #[must_use = "each signal of a binary semaphore needs exactly one wait"]
 pub struct BinarySignal(Arc<Binary>);
 
-/// A signal that a Vulkan submission will make. See the [example](SharedBinary#examples).
+/// A signal that a Vulkan submission will make.
 ///
 /// If it is dropped without [`submitted`](SignalToSubmit::submitted), the semaphore cannot be used any more: it is
 /// unknown whether the signal was submitted, so every later signal is an error. Make a new [`SharedBinary`] then.
 #[must_use = "call `submitted` once vkQueueSubmit2 has succeeded"]
 pub struct SignalToSubmit(Arc<Binary>);
 
-/// A wait that a Vulkan submission will make. See the [example](SharedBinary#examples).
+/// A wait that a Vulkan submission will make.
 ///
 /// If it is dropped without [`submitted`](WaitToSubmit::submitted), the semaphore cannot be used any more, as for a
 /// [`SignalToSubmit`].
@@ -108,24 +108,20 @@ pub struct SignalToSubmit(Arc<Binary>);
 pub struct WaitToSubmit(Arc<Binary>);
 
 impl SharedBinary {
-    /// Creates the semaphore in Vulkan ([`vkCreateSemaphore`]) and imports it into CUDA
-    /// ([`cuImportExternalSemaphore`]). It is unsignalled.
+    /// Creates the semaphore in Vulkan (`vkCreateSemaphore`) and imports it into CUDA (`cuImportExternalSemaphore`). It
+    /// is unsignalled.
     ///
     /// # Errors
     /// Fails if the device cannot export binary semaphores or was created without the extension, or if either driver
     /// reports an error.
-    ///
-    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = Exported::new(pair.vk(), SemaphoreKind::Binary)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         Ok(Self(Arc::new(Binary { imported, exported, pending: Pending::default() })))
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done. Calls
-    /// [`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). See
-    /// the [example](SharedBinary#examples).
+    /// Makes `stream` signal once everything enqueued on it so far is done. Calls `cuSignalExternalSemaphoresAsync`,
+    /// after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet, if the stream is of another context or is being captured, or if the
@@ -135,8 +131,6 @@ impl SharedBinary {
     /// - The semaphore, or a signal or wait that it returned, must live until the stream has passed the signal.
     /// - On the GPU, the signal must come after the wait for the previous signal
     ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
-    ///
-    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<BinarySignal> {
         // SAFETY: the caller's promise.
         self.signal_once(|imported| unsafe { imported.signal(stream, Signal::Binary) })
@@ -163,13 +157,11 @@ impl SharedBinary {
         Ok(BinarySignal(self.0.clone()))
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), after all its commands. You can wait for the
-    /// signal once it is [`submitted`](SignalToSubmit::submitted). See the [example](SharedBinary#examples).
+    /// Returns a signal for a Vulkan submission (`VkSemaphoreSubmitInfo`), after all its commands. You can wait for the
+    /// signal once it is [`submitted`](SignalToSubmit::submitted).
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet.
-    ///
-    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_signal(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, SignalToSubmit)> {
         self.0.pending.begin()?;
         Ok((self.0.exported.info(0), SignalToSubmit(self.0.clone())))
@@ -177,10 +169,7 @@ impl SharedBinary {
 }
 
 impl SignalToSubmit {
-    /// Notes that [`vkQueueSubmit2`] accepted the submission with this signal. See the
-    /// [example](SharedBinary#examples).
-    ///
-    /// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
+    /// Notes that `vkQueueSubmit2` accepted the submission with this signal.
     pub fn submitted(self) -> BinarySignal {
         BinarySignal(self.0)
     }
@@ -188,7 +177,7 @@ impl SignalToSubmit {
 
 impl BinarySignal {
     /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the signal. The wait resets the
-    /// semaphore. Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedBinary#examples).
+    /// semaphore. Calls `cuWaitExternalSemaphoresAsync`.
     ///
     /// # Errors
     /// Fails if the stream is of another context or is being captured, or if the driver reports an error. The semaphore
@@ -196,8 +185,6 @@ impl BinarySignal {
     ///
     /// # Safety
     /// The [`SharedBinary`] must live until the stream has passed the wait.
-    ///
-    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_wait(self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.imported.wait(stream, Wait::Binary) }?;
@@ -205,20 +192,15 @@ impl BinarySignal {
         Ok(())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), before all its commands. The semaphore can be
-    /// signalled again once the wait is [`submitted`](WaitToSubmit::submitted). See the [example](SharedBinary#examples).
-    ///
-    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
+    /// Returns a wait for a Vulkan submission (`VkSemaphoreSubmitInfo`), before all its commands. The semaphore can be
+    /// signalled again once the wait is [`submitted`](WaitToSubmit::submitted).
     pub fn vulkan_wait(self) -> (vk::SemaphoreSubmitInfo<'static>, WaitToSubmit) {
         (self.0.exported.info(0), WaitToSubmit(self.0))
     }
 }
 
 impl WaitToSubmit {
-    /// Notes that [`vkQueueSubmit2`] accepted the submission with this wait. See the
-    /// [example](SharedBinary#examples).
-    ///
-    /// [`vkQueueSubmit2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueSubmit2.html
+    /// Notes that `vkQueueSubmit2` accepted the submission with this wait.
     pub fn submitted(self) {
         self.0.pending.end();
     }
@@ -246,25 +228,19 @@ impl WaitToSubmit {
 pub struct ExportedBinary(Exported);
 
 impl ExportedBinary {
-    /// Creates the semaphore, unsignalled ([`vkCreateSemaphore`]). See the [example](ExportedBinary#examples).
+    /// Creates the semaphore, unsignalled (`vkCreateSemaphore`).
     ///
     /// # Errors
     /// Fails if the device cannot export binary semaphores, or was created without the extension.
-    ///
-    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
     pub fn new(vk: &Vk) -> Result<Self> {
         Exported::new(vk, SemaphoreKind::Binary).map(Self)
     }
 
-    /// Creates a new handle to the semaphore, with [`vkGetSemaphoreFdKHR`] or [`vkGetSemaphoreWin32HandleKHR`]. You
-    /// own the handle. It keeps the semaphore's payload alive by itself, unless it is a KMT handle. See the
-    /// [example](ExportedBinary#examples).
+    /// Creates a new handle to the semaphore, with `vkGetSemaphoreFdKHR` or `vkGetSemaphoreWin32HandleKHR`. You own the
+    /// handle. It keeps the semaphore's payload alive by itself, unless it is a KMT handle.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetSemaphoreFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreFdKHR.html
-    /// [`vkGetSemaphoreWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreWin32HandleKHR.html
     pub fn export(&self) -> Result<SemaphoreHandle> {
         self.0.export()
     }

@@ -23,15 +23,11 @@ pub struct CudaAllocation {
 
 impl CudaAllocation {
     /// Allocates at least `size` bytes in one chunk, which the context's device can read and write. CUDA rounds up to
-    /// its granularity, 2 MiB on an H200. The contents are undefined. Calls [`cuMemCreate`] and [`cuMemMap`]. See the
-    /// [example](crate::cuda_memory#examples).
+    /// its granularity, 2 MiB on an H200. The contents are undefined. Calls `cuMemCreate` and `cuMemMap`.
     ///
     /// # Errors
     /// Fails if `size` is 0, if the device or the system cannot export such memory, with 2 (`OUT_OF_MEMORY`) if
     /// memory has run out, or if the driver reports another error.
-    ///
-    /// [`cuMemCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
-    /// [`cuMemMap`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn new(cuda: &Cuda, size: u64) -> Result<Arc<Self>> {
         Self::in_chunks(cuda, &[size])
     }
@@ -50,7 +46,7 @@ impl CudaAllocation {
     }
 
     /// Maps memory that another process allocated and exported: a descriptor and a size in bytes for each chunk. You
-    /// keep the descriptors. Calls [`cuMemImportFromShareableHandle`].
+    /// keep the descriptors. Calls `cuMemImportFromShareableHandle`.
     ///
     /// # Errors
     /// Fails if
@@ -59,8 +55,6 @@ impl CudaAllocation {
     /// - the memory is compressed, which Vulkan would not know.
     /// - a size is not exactly the chunk's.
     /// - the driver reports another error: 2 (`OUT_OF_MEMORY`), for example.
-    ///
-    /// [`cuMemImportFromShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         has_bytes(&sizes)?;
@@ -105,34 +99,26 @@ impl CudaAllocation {
         Ok(Arc::new(made))
     }
 
-    /// Returns the address in CUDA's address space. It is valid while `self` lives. See the
-    /// [example](crate::cuda_memory#examples).
+    /// Returns the address in CUDA's address space. It is valid while `self` lives.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.reserved.pointer
     }
 
-    /// Returns the number of bytes mapped there: those of all chunks. It may be more than requested. See
-    /// [`cuMemGetAllocationGranularity`].
-    ///
-    /// [`cuMemGetAllocationGranularity`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
+    /// Returns the number of bytes mapped there: those of all chunks. It may be more than requested.
     pub fn size(&self) -> u64 {
         self.reserved.size
     }
 
-    /// Returns each chunk's size in bytes, which an importer must specify ([`VkMemoryAllocateInfo`]).
-    ///
-    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
+    /// Returns each chunk's size in bytes, which an importer must specify (`VkMemoryAllocateInfo`).
     pub fn chunks(&self) -> Vec<u64> {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a new descriptor of a chunk, with [`cuMemExportToShareableHandle`]. You own it: close it or send it.
-    /// It keeps the chunk's memory alive by itself.
+    /// Creates a new descriptor of a chunk, with `cuMemExportToShareableHandle`. You own it: close it or send it. It
+    /// keeps the chunk's memory alive by itself.
     ///
     /// # Errors
     /// Fails if there is no such chunk, or if the driver reports an error.
-    ///
-    /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
             return Err(Error::Rule(format!(

@@ -34,8 +34,8 @@ pub struct CudaBuffer {
 
 impl CudaBuffer {
     /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes. Offset and size are
-    /// in bytes. Calls [`vkAllocateMemory`] with [`VkImportMemoryFdInfoKHR`]. The device needs the extension
-    /// `VK_KHR_external_memory_fd`. See the [example](crate::cuda_memory#examples).
+    /// in bytes. Calls `vkAllocateMemory` with `VkImportMemoryFdInfoKHR`. The device needs the extension
+    /// `VK_KHR_external_memory_fd`.
     ///
     /// # Errors
     /// Fails if
@@ -44,9 +44,6 @@ impl CudaBuffer {
     /// - the allocation is on another GPU.
     /// - the device was created without the extension, or imports no buffers of this usage.
     /// - either driver reports an error.
-    ///
-    /// [`vkAllocateMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkAllocateMemory.html
-    /// [`VkImportMemoryFdInfoKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImportMemoryFdInfoKHR.html
     pub fn new(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -68,7 +65,7 @@ impl CudaBuffer {
     }
 
     /// Makes a buffer of bytes that may span several chunks. Imports each chunk, binds them one after the other with
-    /// [`vkQueueBindSparse`] ([Sparse Resources]), and returns when they are bound.
+    /// `vkQueueBindSparse` ([Sparse Resources]), and returns when they are bound.
     ///
     /// The range must begin at a multiple of the device's sparse block, usually 64 KiB. `examples/08_cuda_memory.rs`
     /// shows it.
@@ -84,7 +81,6 @@ impl CudaBuffer {
     /// - No other thread may use the queue during the call. Work that is already on it must be able to finish while
     ///   this thread waits.
     ///
-    /// [`vkQueueBindSparse`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkQueueBindSparse.html
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
         pair: &Pair,
@@ -115,10 +111,8 @@ impl CudaBuffer {
     /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
     ///
     /// # Safety
-    /// `fd` must stand for memory on this device's GPU, which CUDA exported ([`cuMemExportToShareableHandle`]), of
+    /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`), of
     /// exactly `allocation_size` bytes. Drivers need not detect a wrong promise.
-    ///
-    /// [`cuMemExportToShareableHandle`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html
     pub unsafe fn from_descriptor(
         vk: &Vk,
         fd: Fd,
@@ -172,18 +166,18 @@ impl CudaBuffer {
         unsafe { made.bind_sparsely(queue, &found) }
     }
 
-    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](crate::cuda_memory#examples).
+    /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.buffer
     }
 
     /// Returns the address of the same bytes in CUDA's address space, or `None` if the buffer was made from
-    /// descriptors. The address is valid while `self` lives. See the [example](crate::cuda_memory#examples).
+    /// descriptors. The address is valid while `self` lives.
     pub fn cuda(&self) -> Option<sys::CUdeviceptr> {
         self.owner.as_ref().map(|(pointer, _)| *pointer)
     }
 
-    /// Returns the size in bytes, as requested. See the [example](crate::cuda_memory#examples).
+    /// Returns the size in bytes, as requested.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -4,7 +4,7 @@
 //! tensor. CUDA can export memory that was allocated with `cuMemCreate` and a handle type ([Virtual Memory
 //! Management](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VA.html)). It cannot export memory from
 //! `cuMemAlloc`. On Linux the handle is a file descriptor, and Vulkan imports it as `OPAQUE_FD`
-//! ([`VkImportMemoryFdInfoKHR`]). No specification promises that this works. It does on an NVIDIA H200 (driver 580).
+//! (`VkImportMemoryFdInfoKHR`). No specification promises that this works. It does on an NVIDIA H200 (driver 580).
 //!
 //! | owner | owns | until |
 //! |---|---|---|
@@ -17,8 +17,8 @@
 //! handle (including its shareable counterparts) are also released", `cuMemRelease`). But CUDA's *address* is valid
 //! only while the allocation lives. Vulkan's buffer therefore keeps the allocation alive.
 //!
-//! An [`CudaBuffer`] is a [`Slot`](crate::Slot): a [`SharedRing`](crate::SharedRing) hands over such buffers as
-//! it does [`SharedBuffer`](crate::SharedBuffer)s.
+//! A [`SharedRing`](crate::SharedRing) hands over such buffers too. Because two of them may show the same bytes, which the
+//! slots of a ring must not, you write the [`Slot`](crate::Slot) yourself.
 //!
 //! # Examples
 //!
@@ -58,9 +58,6 @@
 //! So import only what your own process has exported, or try the descriptor in a child process first: the damage ends
 //! with that process. `examples/cuda_memory/stranger.rs` does so. There [`CudaAllocation::import`] also proves what
 //! Vulkan cannot: that the descriptor stands for CUDA's memory, on this GPU, of exactly this size.
-//!
-//! [`VkImportMemoryFdInfoKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImportMemoryFdInfoKHR.html
 
 pub use crate::cuda_allocation::CudaAllocation;
 pub use crate::cuda_buffer::CudaBuffer;
-pub use crate::pieces::{Piece, pieces};

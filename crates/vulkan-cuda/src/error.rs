@@ -85,10 +85,7 @@ pub enum Error {
 
 impl Error {
     /// Returns `true` if device or host memory has run out: `VK_ERROR_OUT_OF_DEVICE_MEMORY` or
-    /// `VK_ERROR_OUT_OF_HOST_MEMORY` ([`VkResult`]), or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`). See the
-    /// [example](enum@Error#examples).
-    ///
-    /// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
+    /// `VK_ERROR_OUT_OF_HOST_MEMORY` (`VkResult`), or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`).
     pub fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -101,19 +98,15 @@ impl Error {
     }
 }
 
-/// Describes a [`VkResult`], followed by its name. If ash has no description, only the name is returned.
-///
-/// [`VkResult`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkResult.html
+/// Describes a `VkResult`, followed by its name. If ash has no description, only the name is returned.
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// Returns advice on a CUDA error. `call` is the function that failed, `code` its [`CUresult`] as a number.
+/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number.
 ///
 /// The text begins with a semicolon, because it follows the error's own text. It is empty if there is no advice.
-///
-/// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",

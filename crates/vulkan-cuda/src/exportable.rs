@@ -24,13 +24,11 @@ pub struct ImageSupport {
 }
 
 impl ImageSupport {
-    /// Checks that such an image may be as large as `shape`. See [`VkImageFormatProperties`] and the
+    /// Checks that such an image may be as large as `shape`. See `VkImageFormatProperties` and the
     /// [example](fn@image#examples).
     ///
     /// # Errors
     /// Returns the limit that is exceeded, as text.
-    ///
-    /// [`VkImageFormatProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageFormatProperties.html
     pub fn holds(&self, shape: &Shape) -> Result<(), String> {
         let (asked, most) = (shape.extent(), self.extent);
         if asked.width > most.width || asked.height > most.height || asked.depth > most.depth {
@@ -58,7 +56,7 @@ impl ImageSupport {
 }
 
 /// Queries whether a device exports images of this kind with optimal tiling. Returns the first handle type of
-/// [`ExportType::HERE`] that the driver offers. Calls [`vkGetPhysicalDeviceImageFormatProperties2`].
+/// [`ExportType::HERE`] that the driver offers. Calls `vkGetPhysicalDeviceImageFormatProperties2`.
 ///
 /// # Errors
 /// Returns the reason, in words: the driver's error, or a text that the device has such images but does not export
@@ -81,8 +79,6 @@ impl ImageSupport {
 /// # Ok(())
 /// # }
 /// ```
-///
-/// [`vkGetPhysicalDeviceImageFormatProperties2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceImageFormatProperties2.html
 pub unsafe fn image(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -146,40 +142,31 @@ unsafe fn image_as(
     })
 }
 
-/// What a device reports about buffers of one usage. Returned by [`buffer`].
-#[derive(Clone, Copy, Debug)]
-pub struct BufferSupport {
-    /// Whether each buffer needs an allocation of its own. If so, an allocation that holds several buffers cannot be
-    /// exported.
-    pub dedicated_only: bool,
-}
-
 /// Queries whether a device exports buffers of this usage as `handle`. Calls
-/// [`vkGetPhysicalDeviceExternalBufferProperties`]. `name` is the device's name, for the error.
+/// `vkGetPhysicalDeviceExternalBufferProperties`. `name` is the device's name, for the error.
+///
+/// Returns whether each buffer needs an allocation of its own. If so, an allocation that holds several buffers cannot be
+/// exported.
 ///
 /// # Errors
 /// Returns the reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].
-///
-/// [`vkGetPhysicalDeviceExternalBufferProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalBufferProperties.html
 pub unsafe fn buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     name: &str,
     usage: vk::BufferUsageFlags,
     handle: ExportType,
-) -> Result<BufferSupport, String> {
+) -> Result<bool, String> {
     if usage.is_empty() {
         return Err("a buffer needs a usage".into());
     }
     // SAFETY: the caller's promise.
     let features = unsafe { buffer_features(instance, physical, usage, handle) };
     match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        true => Ok(BufferSupport {
-            dedicated_only: features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY),
-        }),
+        true => Ok(features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)),
         false => Err(format!("{name} exports no buffers for {usage:?} as {}", handle.name())),
     }
 }

@@ -21,7 +21,7 @@ pub struct ExportedAllocation {
 
 impl ExportedAllocation {
     /// Creates a buffer for each of `sizes` (in bytes) and packs them into one allocation of device memory, in this
-    /// order: see [`layout::pack`]. See the [example](crate::ImportedAllocation#examples).
+    /// order: see [`layout::pack`].
     ///
     /// # Errors
     /// Fails if `sizes` is empty or contains 0, if the device exports such buffers only in dedicated allocations or
@@ -104,8 +104,7 @@ impl ExportedAllocation {
         Ok(made)
     }
 
-    /// Returns the buffers, in the order of the sizes or ranges. They are destroyed with `self`. See the
-    /// [example](crate::ImportedAllocation#examples).
+    /// Returns the buffers, in the order of the sizes or ranges. They are destroyed with `self`.
     pub fn buffers(&self) -> &[vk::Buffer] {
         &self.buffers
     }
@@ -115,21 +114,16 @@ impl ExportedAllocation {
         &self.ranges
     }
 
-    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`]. You own the
-    /// handle. It keeps the memory alive by itself, unless it is a KMT handle.
+    /// Creates a new handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own the handle.
+    /// It keeps the memory alive by itself, unless it is a KMT handle.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
-    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify ([`VkMemoryAllocateInfo`]).
-    ///
-    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
+    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`).
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -42,15 +42,13 @@ pub struct ExportedImage {
 const USAGES_OF_1_0: u32 = 0xff;
 
 impl ExportedImage {
-    /// Creates the image, with [`vkCreateImage`]. Its layout is `UNDEFINED`, as Vulkan requires of an external image.
+    /// Creates the image, with `vkCreateImage`. Its layout is `UNDEFINED`, as Vulkan requires of an external image.
     /// Before CUDA's first write it must be released to CUDA: see [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
     /// Fails if CUDA has no counterpart of the format, if the device does not have or does not export such an image
     /// (the error has the driver's reason), if the device was created without the extension, or if memory has run
     /// out.
-    ///
-    /// [`vkCreateImage`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateImage.html
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -114,9 +112,7 @@ impl ExportedImage {
         Ok(exported)
     }
 
-    /// Returns Vulkan's image. It is destroyed with `self`. See [`VkImage`].
-    ///
-    /// [`VkImage`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImage.html
+    /// Returns Vulkan's image. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Image {
         self.image
     }
@@ -131,22 +127,17 @@ impl ExportedImage {
         self.format
     }
 
-    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`], for an
-    /// importer other than [`SharedImage::import`](crate::SharedImage::import). You own the handle. It keeps the
-    /// memory alive by itself, unless it is a KMT handle.
+    /// Creates a new handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`, for an importer
+    /// other than [`SharedImage::import`](crate::SharedImage::import). You own the handle. It keeps the memory alive by
+    /// itself, unless it is a KMT handle.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
-    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify ([`VkMemoryAllocateInfo`]).
-    ///
-    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
+    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`).
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }

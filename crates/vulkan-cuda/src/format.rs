@@ -7,19 +7,14 @@
 //! array formats `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` mean the same and need a driver of CUDA 11.5. They
 //! have no advantage here.)
 //!
-//! See [`CUDA_ARRAY3D_DESCRIPTOR`] and [`VkFormat`].
-//!
-//! [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
-//! [`VkFormat`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkFormat.html
+//! See `CUDA_ARRAY3D_DESCRIPTOR` and `VkFormat`.
 
 use ash::vk;
 use cudarc::driver::sys::CUarray_format as Array;
 
 use crate::{Error, Result};
 
-/// What a channel's bits mean to code that samples the image. It is the suffix of a [`VkFormat`].
-///
-/// [`VkFormat`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkFormat.html
+/// What a channel's bits mean to code that samples the image. It is the suffix of a `VkFormat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numeric {
     /// An unsigned integer.
@@ -63,7 +58,7 @@ pub struct ArrayFormat {
 }
 
 impl ArrayFormat {
-    /// Returns the row of `format`. See the [example](ArrayFormat#examples).
+    /// Returns the row of `format`.
     ///
     /// # Errors
     /// Fails if no CUDA array has this layout. The message lists the formats that have a counterpart.
@@ -77,12 +72,12 @@ impl ArrayFormat {
         })
     }
 
-    /// Returns Vulkan's name of the format, without `VK_FORMAT_`. See the [example](ArrayFormat#examples).
+    /// Returns Vulkan's name of the format, without `VK_FORMAT_`.
     pub fn name(&self) -> String {
         format!("{:?}", self.vulkan)
     }
 
-    /// Returns the number of bytes in a texel. See the [example](ArrayFormat#examples).
+    /// Returns the number of bytes in a texel.
     pub fn bytes(&self) -> u32 {
         self.channels * self.bits / 8
     }

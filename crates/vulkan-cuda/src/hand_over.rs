@@ -115,11 +115,14 @@ impl<S, C: Stream> Parts<S, C> {
     /// # Errors
     /// Fails if the GPU is not done in time, or if a driver cannot tell.
     pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
+        let begin = Instant::now();
+        let cuda = self.owned.pair.cuda();
+        if self.ledger().aborted && !cuda.has_faulted() {
+            return Err(Error::Timeout(format!("a stream on {} was given up", cuda.info().name)));
+        }
         if !self.ledger().busy {
             return Ok(());
         }
-        let begin = Instant::now();
-        let cuda = self.owned.pair.cuda();
         // An error is not this function's: it only matters whether CUDA still runs.
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {

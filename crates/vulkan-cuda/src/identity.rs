@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The 16 bytes by which both APIs identify a device: [`VkPhysicalDeviceIDProperties`] in Vulkan, [`cuDeviceGetUuid`]
-/// in CUDA.
+/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties` in Vulkan, `cuDeviceGetUuid` in
+/// CUDA.
 ///
 /// # Examples
 /// ```
@@ -13,9 +13,6 @@ use std::fmt;
 /// assert_eq!(uuid.0[..2], [0x00, 0x11]);
 /// assert_eq!(uuid.to_string(), "00112233-4455-6677-8899-aabbccddeeff");
 /// ```
-///
-/// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
-/// [`cuDeviceGetUuid`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct DeviceUuid(pub [u8; 16]);
 
@@ -40,7 +37,7 @@ impl fmt::Debug for DeviceUuid {
 
 impl DeviceUuid {
     /// Reads a UUID as `Display` writes it. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped, and upper case
-    /// is accepted. Returns `None` for anything else. See the [example](DeviceUuid#examples).
+    /// is accepted. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
@@ -61,10 +58,7 @@ impl DeviceUuid {
 }
 
 /// The number by which Windows identifies an adapter until the next restart, and the node of that adapter. See
-/// [`VkPhysicalDeviceIDProperties`] and [`cuDeviceGetLuid`].
-///
-/// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
-/// [`cuDeviceGetLuid`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
+/// `VkPhysicalDeviceIDProperties` and `cuDeviceGetLuid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Luid {
     /// The 8 bytes of a Windows `LUID`.

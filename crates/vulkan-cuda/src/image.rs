@@ -74,7 +74,7 @@ use crate::{Error, Result};
 /// One image in memory that Vulkan allocated: a CUDA mipmapped array and Vulkan's image. It owns the array and the import,
 /// and keeps Vulkan's image alive.
 ///
-/// No stream may still use the array when it is dropped. See the [example](mod@crate::image#examples).
+/// No stream may still use the array when it is dropped.
 pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
@@ -89,7 +89,7 @@ unsafe impl Send for SharedImage {}
 unsafe impl Sync for SharedImage {}
 
 impl SharedImage {
-    /// Creates an image in Vulkan and maps it into CUDA. See the [example](mod@crate::image#examples).
+    /// Creates an image in Vulkan and maps it into CUDA.
     ///
     /// # Errors
     /// Fails as [`ExportedImage::new`] and [`SharedImage::import`] do.
@@ -97,15 +97,12 @@ impl SharedImage {
         Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
     }
 
-    /// Exports the image's memory, imports it into CUDA ([`cuImportExternalMemory`]) and maps all levels
-    /// ([`cuExternalMemoryGetMappedMipmappedArray`]).
+    /// Exports the image's memory, imports it into CUDA (`cuImportExternalMemory`) and maps all levels
+    /// (`cuExternalMemoryGetMappedMipmappedArray`).
     ///
     /// # Errors
     /// Fails if the image is of another device or if CUDA's driver has no such array. Under WSL2 the driver reports
     /// 304 (`OPERATING_SYSTEM`).
-    ///
-    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         // ANCHOR: import
@@ -123,12 +120,10 @@ impl SharedImage {
     }
 
     /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest.
-    /// Calls [`cuMipmappedArrayGetLevel`]. See the [example](mod@crate::image#examples).
+    /// Calls `cuMipmappedArrayGetLevel`.
     ///
     /// # Errors
     /// Fails if the image has no such level, or if the driver reports an error.
-    ///
-    /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -138,15 +133,13 @@ impl SharedImage {
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// Returns CUDA's mipmapped array, for texture objects of your own ([`cuTexObjectCreate`]). It is valid while
-    /// `self` lives.
-    ///
-    /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
+    /// Returns CUDA's mipmapped array, for texture objects of your own (`cuTexObjectCreate`). It is valid while `self`
+    /// lives.
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }
 
-    /// Returns Vulkan's half. See the [example](mod@crate::image#examples).
+    /// Returns Vulkan's half.
     pub fn exported(&self) -> &ExportedImage {
         &self.exported
     }
@@ -163,7 +156,7 @@ impl Drop for SharedImage {
 }
 
 /// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
-/// `height` are the texels of level 0. See the [example](mod@crate::image#examples).
+/// `height` are the texels of level 0.
 ///
 /// # Errors
 /// Fails as [`Shape::new`] does.

@@ -6,12 +6,10 @@
 //! kernels load `float4` and `double2` from typed pointers, so the address must also be a multiple of 16
 //! ([`CUDA_ALIGNMENT`]).
 //!
-//! If two mappings overlap, CUDA may give them two different addresses. A write through one is then not always
-//! visible through the other ([`cuExternalMemoryGetMappedBuffer`]). This is never what a program intends, so it is an
-//! error here.
+//! If two mappings overlap, CUDA may give them two different addresses. A write through one is then not always visible
+//! through the other (`cuExternalMemoryGetMappedBuffer`). This is never what a program intends, so it is an error here.
 //!
 //! [Resource Memory Association]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-association
-//! [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
 
 use std::fmt;
 
@@ -45,13 +43,12 @@ pub struct Range {
 }
 
 impl Range {
-    /// Returns the offset of the first byte after the range, or `None` if it does not fit in 64 bits. See the
-    /// [example](Range#examples).
+    /// Returns the offset of the first byte after the range, or `None` if it does not fit in 64 bits.
     pub fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
 
-    /// Returns whether the two ranges have a byte in common. See the [example](Range#examples).
+    /// Returns whether the two ranges have a byte in common.
     pub fn overlaps(self, other: Self) -> bool {
         let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
         self.offset < other_end && other.offset < end
@@ -64,10 +61,8 @@ impl fmt::Display for Range {
     }
 }
 
-/// What a buffer requires of its place: two fields of [`VkMemoryRequirements`]. [`pack`] and [`check`] take one for
-/// each buffer.
-///
-/// [`VkMemoryRequirements`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryRequirements.html
+/// What a buffer requires of its place: two fields of `VkMemoryRequirements`. [`pack`] and [`check`] take one for each
+/// buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Number of bytes. It may be more than the buffer's own size.

@@ -26,6 +26,8 @@ pub(crate) struct Ledger {
     pub(crate) busy: bool,
     /// The stream may have work after its last signal.
     pub(crate) unfinished: bool,
+    /// The CPU has signalled for a stream that still runs: nobody can tell when it ends.
+    pub(crate) aborted: bool,
     /// CUDA waits for nothing: [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
@@ -54,6 +56,7 @@ impl Ledger {
             waits: VecDeque::with_capacity(REMEMBERED),
             busy: false,
             unfinished: false,
+            aborted: false,
             leave_out_free: false,
         }
     }
@@ -144,6 +147,3 @@ impl Ledger {
         held
     }
 }
-
-#[cfg(test)]
-mod tests;

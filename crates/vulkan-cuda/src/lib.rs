@@ -11,6 +11,9 @@
 //! 6. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
 //! 7. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
 //!
+//! Names like `vkAllocateMemory` and `cuStreamCreate` are functions of the [Vulkan API](https://registry.khronos.org/vulkan/specs/latest/man/html/)
+//! and of [CUDA's driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html).
+//!
 //! These modules cover the usual case, a buffer in memory of its own. CUDA can also share:
 //!
 //! - images of every view type, with their mip chains: [`image`](mod@image). [`format`](mod@format) and [`shape`] translate

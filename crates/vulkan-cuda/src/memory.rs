@@ -18,10 +18,7 @@
 //! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have only a
 //! handle, from another process for example, you must promise them: [`MappedMemory::import`] is `unsafe`.
 //!
-//! The two functions behind this module are [`vkGetMemoryFdKHR`] and [`cuImportExternalMemory`].
-//!
-//! [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
-//! [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+//! The two functions behind this module are `vkGetMemoryFdKHR` and `cuImportExternalMemory`.
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -69,16 +66,12 @@ pub struct ExportedBuffer {
 
 impl ExportedBuffer {
     /// Creates a buffer of `size` bytes in device memory. It can be exported as the handle type in
-    /// [`Exports::buffer`](crate::Exports::buffer). Calls [`vkCreateBuffer`], [`vkAllocateMemory`] and
-    /// [`vkBindBufferMemory`].
+    /// [`Exports::buffer`](crate::Exports::buffer). Calls `vkCreateBuffer`, `vkAllocateMemory` and
+    /// `vkBindBufferMemory`.
     ///
     /// # Errors
     /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not export
     /// buffers of this usage, or if memory has run out.
-    ///
-    /// [`vkCreateBuffer`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateBuffer.html
-    /// [`vkAllocateMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkAllocateMemory.html
-    /// [`vkBindBufferMemory`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkBindBufferMemory.html
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
@@ -107,41 +100,33 @@ impl ExportedBuffer {
         // ANCHOR_END: allocate
     }
 
-    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](ExportedBuffer#examples).
+    /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Buffer {
         self.buffer
     }
 
-    /// Returns the buffer's size in bytes, as requested. See the [example](ExportedBuffer#examples).
+    /// Returns the buffer's size in bytes, as requested.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify ([`VkMemoryAllocateInfo`]). It
-    /// may be more than [`size`](ExportedBuffer::size).
-    ///
-    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
+    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`). It may
+    /// be more than [`size`](ExportedBuffer::size).
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }
 
-    /// Returns the index of the allocation's memory type. Another Vulkan device object that imports the memory must
-    /// use the same one ([`VkMemoryAllocateInfo`]).
-    ///
-    /// [`VkMemoryAllocateInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkMemoryAllocateInfo.html
+    /// Returns the index of the allocation's memory type. Another Vulkan device object that imports the memory must use
+    /// the same one (`VkMemoryAllocateInfo`).
     pub fn memory_type(&self) -> u32 {
         self.memory_type
     }
 
-    /// Creates a new handle to the memory, with [`vkGetMemoryFdKHR`] or [`vkGetMemoryWin32HandleKHR`]. You own the
-    /// handle. It keeps the memory alive by itself, unless it is a KMT handle. See the
-    /// [example](ExportedBuffer#examples).
+    /// Creates a new handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own the handle.
+    /// It keeps the memory alive by itself, unless it is a KMT handle.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetMemoryFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryFdKHR.html
-    /// [`vkGetMemoryWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetMemoryWin32HandleKHR.html
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -198,7 +183,7 @@ impl Drop for ImportedMemory {
 /// Memory that Vulkan allocated, at an address in CUDA's address space. It owns the mapping and the import, and frees
 /// both when it is dropped.
 ///
-/// No stream may still use the memory when it is dropped. See the [example](ExportedBuffer#examples).
+/// No stream may still use the memory when it is dropped.
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -207,8 +192,7 @@ pub struct MappedMemory {
 
 impl MappedMemory {
     /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. Calls
-    /// [`cuImportExternalMemory`] and [`cuExternalMemoryGetMappedBuffer`]. See the
-    /// [example](ExportedBuffer#examples).
+    /// `cuImportExternalMemory` and `cuExternalMemoryGetMappedBuffer`.
     ///
     /// Consumes the handle, and closes it if CUDA does not: see [`crate::handle`].
     ///
@@ -221,9 +205,6 @@ impl MappedMemory {
     /// # Errors
     /// Fails if this system has no handles of that kind. CUDA's driver reports 304 (`OPERATING_SYSTEM`) under WSL2,
     /// which does not support this, and 2 (`OUT_OF_MEMORY`) if memory has run out.
-    ///
-    /// [`cuImportExternalMemory`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn import(
         cuda: &Cuda,
         handle: impl Into<MemoryHandle>,
@@ -242,10 +223,7 @@ impl MappedMemory {
         // ANCHOR_END: map
     }
 
-    /// Returns the address in CUDA's address space. It is valid while `self` lives. See
-    /// [`cuExternalMemoryGetMappedBuffer`].
-    ///
-    /// [`cuExternalMemoryGetMappedBuffer`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns the address in CUDA's address space. It is valid while `self` lives.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
@@ -300,13 +278,12 @@ impl SharedBuffer {
         Ok(Self { mapped, exported })
     }
 
-    /// Returns Vulkan's buffer. It is destroyed with `self`. See the [example](SharedBuffer#examples).
+    /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
         self.exported.raw()
     }
 
-    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives. See the
-    /// [example](SharedBuffer#examples).
+    /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives.
     pub fn cuda(&self) -> sys::CUdeviceptr {
         self.mapped.pointer()
     }
@@ -316,7 +293,7 @@ impl SharedBuffer {
         self.exported.vk.device().handle()
     }
 
-    /// Returns the size in bytes, as requested. See the [example](SharedBuffer#examples).
+    /// Returns the size in bytes, as requested.
     pub fn size(&self) -> u64 {
         self.exported.size()
     }

@@ -103,7 +103,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Pairs the two. See the [example](Pair#examples).
+    /// Pairs the two.
     ///
     /// # Errors
     /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group.
@@ -120,12 +120,12 @@ impl Pair {
         Ok(Self { cuda, vk })
     }
 
-    /// Returns Vulkan's side. See the [example](Pair#examples).
+    /// Returns Vulkan's side.
     pub fn vk(&self) -> &Vk {
         &self.vk
     }
 
-    /// Returns CUDA's side. See the [example](Pair#examples).
+    /// Returns CUDA's side.
     pub fn cuda(&self) -> &Cuda {
         &self.cuda
     }

@@ -5,13 +5,13 @@ use crate::{Error, Result};
 
 /// The bytes of a buffer that lie in one chunk. Returned by [`pieces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// The chunk's index.
-    pub chunk: usize,
+    pub(crate) chunk: usize,
     /// The bytes' place in the chunk.
-    pub range: Range,
+    pub(crate) range: Range,
     /// The bytes' place in the buffer: the number of bytes from its beginning.
-    pub at: u64,
+    pub(crate) at: u64,
 }
 
 /// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the chunks'
@@ -19,16 +19,7 @@ pub struct Piece {
 ///
 /// # Errors
 /// Fails if `range` is empty, or ends after the last chunk.
-///
-/// # Examples
-/// ```
-/// use vulkan_cuda::{cuda_memory::pieces, layout::Range};
-///
-/// let found = pieces(&[100, 100], Range { offset: 90, size: 30 }).unwrap();
-/// assert_eq!((found[0].chunk, found[0].range.offset, found[0].range.size, found[0].at), (0, 90, 10, 0));
-/// assert_eq!((found[1].chunk, found[1].range.offset, found[1].range.size, found[1].at), (1, 0, 20, 10));
-/// ```
-pub fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
+pub(crate) fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {
         return Err(Error::Rule(format!("{range} do not lie in memory of {all} bytes")));
@@ -54,6 +45,13 @@ mod tests {
 
     fn range(offset: u64, size: u64) -> Range {
         Range { offset, size }
+    }
+
+    #[test]
+    fn what_lies_in_two_chunks_is_two_pieces() {
+        let first = Piece { chunk: 0, range: range(90, 10), at: 0 };
+        let second = Piece { chunk: 1, range: range(0, 20), at: 10 };
+        assert_eq!(pieces(&[100, 100], range(90, 30)).unwrap(), [first, second]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Ring {
     /// this one value is enough.
     ///
     /// This is for a ring that you run yourself. With a [`SharedRing`](crate::SharedRing), call
-    /// [`reserve`](crate::SharedRing::reserve).
+    /// [`write_batch`](crate::SharedRing::write_batch).
     ///
     /// # Examples
     /// ```

@@ -123,13 +123,11 @@ impl Drop for Exported {
 ///
 /// # A signal may overtake a memset
 ///
-/// [`cuSignalExternalSemaphoresAsync`] promises to wait for all earlier work of its stream. But while another stream of
+/// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another stream of
 /// the context executes many small memsets, it does not wait for a small memset of its own stream, and Vulkan reads old
-/// bytes. Kernels, copies and larger memsets were never overtaken, and a *wait* never was. A guard between the memset and
-/// the signal helps. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that shows
-/// it.
-///
-/// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+/// bytes. Kernels, copies and larger memsets were never overtaken, and a *wait* never was. A guard between the memset
+/// and the signal helps. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that
+/// shows it.
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,
@@ -143,18 +141,16 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports a handle of any kind that CUDA supports, with [`cuImportExternalSemaphore`]. Consumes the handle: see
-    /// [`crate::handle`] for who closes it. See the [example](ImportedSemaphore#examples).
+    /// Imports a handle of any kind that CUDA supports, with `cuImportExternalSemaphore`. Consumes the handle: see
+    /// [`crate::handle`] for who closes it.
     ///
     /// # Errors
     /// Fails if this system has no handles of that kind (CUDA is then not called). CUDA's driver fails with 304
     /// (`OPERATING_SYSTEM`) under WSL2, and with 1 (`INVALID_VALUE`) if the handle does not stand for a semaphore.
-    ///
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
         handle.exists_here()?;
         let desc = handle.descriptor();
-        let facts = handle.facts();
+        let (name, operand) = (handle.name(), handle.operand());
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
         cuda.prepare_guard()?;
@@ -164,7 +160,7 @@ impl ImportedSemaphore {
         // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
         // every handle is still ours, and dropping it closes it.
         handle.imported();
-        Ok(Self { raw, name: facts.name, operand: facts.operand, cuda: cuda.clone() })
+        Ok(Self { raw, name, operand, cuda: cuda.clone() })
     }
 
     /// Checks that `stream` may signal this semaphore.
@@ -181,7 +177,7 @@ impl ImportedSemaphore {
     }
 
     /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the semaphore is signalled. Calls
-    /// [`cuWaitExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
+    /// `cuWaitExternalSemaphoresAsync`.
     ///
     /// # Errors
     /// Fails if the wait is for another kind of semaphore, if the stream is of another context or is being captured, or
@@ -191,8 +187,6 @@ impl ImportedSemaphore {
     /// - The handle that was imported must have been of its declared kind, and of this GPU.
     /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`: outstanding
     ///   waits and signals must have completed).
-    ///
-    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn wait(&self, stream: &dyn Stream, wait: Wait) -> Result<()> {
         self.operand.check(wait.operand(), "wait for", self.name)?;
         let (params, cuda) = (wait.params(), &self.cuda);
@@ -202,11 +196,10 @@ impl ImportedSemaphore {
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done. Calls
-    /// [`cuSignalExternalSemaphoresAsync`]. See the [example](ImportedSemaphore#examples).
+    /// Makes `stream` signal once everything enqueued on it so far is done. Calls `cuSignalExternalSemaphoresAsync`.
     ///
-    /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues a
-    /// guard before it, with [`cuStreamWriteValue32`].
+    /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues
+    /// a guard before it, with `cuStreamWriteValue32`.
     ///
     /// # Errors
     /// Fails as [`ImportedSemaphore::wait`] does.
@@ -214,9 +207,6 @@ impl ImportedSemaphore {
     /// # Safety
     /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values
     /// that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
-    ///
-    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
-    /// [`cuStreamWriteValue32`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html
     pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
         self.operand.check(signal.operand(), "signal", self.name)?;
         self.can_signal(stream)?;

@@ -1,12 +1,8 @@
 //! How an image is laid out, in the terms of both APIs: its view type, extent, layers and levels. Pure translation.
 //!
-//! Vulkan has a view type, an extent, and a number of layers beside the extent. CUDA has one
-//! [`CUDA_ARRAY3D_DESCRIPTOR`]. Its extents are zero for dimensions that an image does not have. Its depth is the
-//! number of layers if there are any (six for each cube), and its flags tell what the depth means
-//! ([`cuArray3DCreate`]).
-//!
-//! [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
-//! [`cuArray3DCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
+//! Vulkan has a view type, an extent, and a number of layers beside the extent. CUDA has one `CUDA_ARRAY3D_DESCRIPTOR`.
+//! Its extents are zero for dimensions that an image does not have. Its depth is the number of layers if there are any
+//! (six for each cube), and its flags tell what the depth means (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -14,9 +10,7 @@ use cudarc::driver::sys;
 use crate::format::ArrayFormat;
 use crate::{Error, Result};
 
-/// How an image is seen: the seven values of [`VkImageViewType`].
-///
-/// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
+/// How an image is seen: the seven values of `VkImageViewType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ViewType {
     /// A line of texels.
@@ -36,16 +30,12 @@ pub enum ViewType {
 }
 
 impl ViewType {
-    /// All seven, in the order of [`VkImageViewType`].
-    ///
-    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
+    /// All seven, in the order of `VkImageViewType`.
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 
-    /// Returns a name for messages and files, such as `2d-array`. It is the name of the [`VkImageViewType`] in lower
+    /// Returns a name for messages and files, such as `2d-array`. It is the name of the `VkImageViewType` in lower
     /// case.
-    ///
-    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
     pub fn name(self) -> &'static str {
         match self {
             Self::D1 => "1d",
@@ -58,9 +48,7 @@ impl ViewType {
         }
     }
 
-    /// Returns Vulkan's view type: [`VkImageViewType`].
-    ///
-    /// [`VkImageViewType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageViewType.html
+    /// Returns Vulkan's view type: `VkImageViewType`.
     pub fn vulkan(self) -> vk::ImageViewType {
         match self {
             Self::D1 => vk::ImageViewType::TYPE_1D,
@@ -138,8 +126,7 @@ pub struct Shape {
 
 impl Shape {
     /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for each dimension that the view does not
-    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain. See the
-    /// [example](Shape#examples).
+    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain.
     ///
     /// # Errors
     /// Names the dimension that such a view does not have, or the broken rule.
@@ -198,7 +185,7 @@ impl Shape {
         self.layers
     }
 
-    /// Returns the number of levels in the mip chain. See the [example](Shape#examples).
+    /// Returns the number of levels in the mip chain.
     pub fn levels(&self) -> u32 {
         self.levels
     }
@@ -214,16 +201,13 @@ impl Shape {
     }
 
     /// Returns the number of texels of one level: its width, its height, and its depth or layers. In a buffer the
-    /// texels follow each other in this order. See the [example](Shape#examples).
+    /// texels follow each other in this order.
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
     }
 
-    /// Returns width, height and depth as CUDA counts them in a [`CUDA_ARRAY3D_DESCRIPTOR`]. See the
-    /// [example](Shape#examples).
-    ///
-    /// [`CUDA_ARRAY3D_DESCRIPTOR`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+    /// Returns width, height and depth as CUDA counts them in a `CUDA_ARRAY3D_DESCRIPTOR`.
     pub fn array_extent(&self) -> [usize; 3] {
         let vk::Extent3D { width, height, depth } = self.extent;
         let (height, depth) = match self.view {
@@ -236,10 +220,8 @@ impl Shape {
         [width, height, depth].map(|size| size as usize)
     }
 
-    /// Returns CUDA's flags ([`cuArray3DCreate`]). They tell what the depth means, whether Vulkan draws on the image
+    /// Returns CUDA's flags (`cuArray3DCreate`). They tell what the depth means, whether Vulkan draws on the image
     /// (`COLOR_ATTACHMENT` in `usage`), and whether kernels write it as a surface.
-    ///
-    /// [`cuArray3DCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
         let attachment = usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT);
         self.view.array_flags()
@@ -247,10 +229,8 @@ impl Shape {
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Returns the whole description that [`cuExternalMemoryGetMappedMipmappedArray`] takes, for an image in a
-    /// dedicated allocation.
-    ///
-    /// [`cuExternalMemoryGetMappedMipmappedArray`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns the whole description that `cuExternalMemoryGetMappedMipmappedArray` takes, for an image in a dedicated
+    /// allocation.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,
@@ -277,8 +257,7 @@ impl Shape {
     }
 }
 
-/// Returns the number of levels in a full mip chain, down to one texel: [Image Mip Level Sizing]. See the
-/// [example](Shape#examples).
+/// Returns the number of levels in a full mip chain, down to one texel: [Image Mip Level Sizing].
 ///
 /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
 pub fn full_chain(extent: vk::Extent3D) -> u32 {

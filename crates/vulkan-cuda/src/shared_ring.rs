@@ -341,17 +341,18 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals
-    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. After a fault, [`SharedRing::check`]
-    /// does this by itself.
+    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. The ring is leaked when it is dropped,
+    /// because nobody can tell when the stream ends. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Errors
     /// Fails if Vulkan reports an error.
     ///
     /// # Safety
-    /// The stream must execute nothing more: a kernel never ends, for example, and the process is about to.
+    /// The stream must never come to its signals: a kernel does not end, for example, and the process is about to.
     ///
     /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn abort(&self) -> Result<()> {
+        self.parts.ledger().aborted = true;
         // SAFETY: the caller's promise.
         unsafe { self.parts.abort() }
     }

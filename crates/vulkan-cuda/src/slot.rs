@@ -45,11 +45,13 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 ///
 /// ```compile_fail,E0277
 /// use std::sync::Arc;
-/// use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
-/// use cudarc::driver::CudaStream;
+/// use vulkan_cuda::SharedBuffer;
+/// use vulkan_cuda::shared_ring::Slot;
 ///
-/// fn aliased(pair: &Pair, stream: Arc<CudaStream>, buffer: Arc<SharedBuffer>, reader: Reader) {
-///     let _ = SharedRing::new(pair, stream, vec![buffer.clone(), buffer], reader);
+/// fn ring_of<S: Slot>(_slots: Vec<S>) {}
+///
+/// fn aliased(buffer: Arc<SharedBuffer>) {
+///     ring_of(vec![buffer.clone(), buffer]);
 /// }
 /// ```
 pub unsafe trait Slot {

@@ -67,39 +67,32 @@ pub struct SharedTimeline {
 }
 
 impl SharedTimeline {
-    /// Creates the semaphore in Vulkan ([`vkCreateSemaphore`]) and imports it into CUDA
-    /// ([`cuImportExternalSemaphore`]). See the [example](SharedTimeline#examples).
+    /// Creates the semaphore in Vulkan (`vkCreateSemaphore`) and imports it into CUDA (`cuImportExternalSemaphore`).
     ///
     /// # Errors
     /// Fails if the device cannot export timelines or was created without the extension, or if either driver reports
     /// an error.
-    ///
-    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = Exported::new(pair.vk(), SemaphoreKind::Timeline)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`.
-    /// Calls [`cuWaitExternalSemaphoresAsync`]. See the [example](SharedTimeline#examples).
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`. Calls
+    /// `cuWaitExternalSemaphoresAsync`.
     ///
     /// # Errors
     /// Fails as [`ImportedSemaphore::wait`] does.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
-    ///
-    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.imported.wait(stream, Wait::Value(value)) }
     }
 
     /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done. Calls
-    /// [`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). See
-    /// the [example](SharedTimeline#examples).
+    /// `cuSignalExternalSemaphoresAsync`, after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side, or if the stream is of
@@ -110,8 +103,6 @@ impl SharedTimeline {
     /// - The timeline must live until the stream has passed the signal.
     /// - The GPU must make the signals in the order of these calls. It does so on one stream, and on streams and
     ///   queues that wait for one another.
-    ///
-    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.signal(stream, value, true) }
@@ -139,10 +130,8 @@ impl SharedTimeline {
     }
 
     /// Returns the signal of [`SharedTimeline::cuda_signal`] as parameters for a node of a CUDA graph
-    /// ([`cuGraphAddExternalSemaphoresSignalNode`]). The timeline still owns the semaphore. Nothing checks that the
+    /// (`cuGraphAddExternalSemaphoresSignalNode`). The timeline still owns the semaphore. Nothing checks that the
     /// values rise.
-    ///
-    /// [`cuGraphAddExternalSemaphoresSignalNode`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html
     pub fn cuda_signal_params(
         &self,
         value: u64,
@@ -151,9 +140,7 @@ impl SharedTimeline {
     }
 
     /// Returns the wait of [`SharedTimeline::cuda_wait`] as parameters for a node of a CUDA graph
-    /// ([`cuGraphAddExternalSemaphoresWaitNode`]).
-    ///
-    /// [`cuGraphAddExternalSemaphoresWaitNode`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html
+    /// (`cuGraphAddExternalSemaphoresWaitNode`).
     pub fn cuda_wait_params(
         &self,
         value: u64,
@@ -161,42 +148,34 @@ impl SharedTimeline {
         (self.imported.raw(), Wait::Value(value).params())
     }
 
-    /// Returns a wait for a Vulkan submission ([`VkSemaphoreSubmitInfo`]). All commands of the submission wait, because no
-    /// narrower stage orders an ownership transfer ([`crate::ownership`]). See the [example](SharedTimeline#examples).
-    ///
-    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
+    /// Returns a wait for a Vulkan submission (`VkSemaphoreSubmitInfo`). All commands of the submission wait, because
+    /// no narrower stage orders an ownership transfer ([`crate::ownership`]).
     pub fn vulkan_wait(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.exported.info(value)
     }
 
-    /// Returns a signal for a Vulkan submission ([`VkSemaphoreSubmitInfo`]), after all commands of the submission. See the
-    /// [example](SharedTimeline#examples).
+    /// Returns a signal for a Vulkan submission (`VkSemaphoreSubmitInfo`), after all commands of the submission.
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
-    ///
-    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
     pub fn vulkan_signal(&self, value: u64) -> Result<vk::SemaphoreSubmitInfo<'static>> {
         self.promised.rise(value)?;
         Ok(self.exported.info(value))
     }
 
-    /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` ([`VkTimelineSemaphoreSubmitInfo`]). It
-    /// is destroyed with `self`. What such a submission signals is not checked.
-    ///
-    /// [`VkTimelineSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkTimelineSemaphoreSubmitInfo.html
+    /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` (`VkTimelineSemaphoreSubmitInfo`). It is
+    /// destroyed with `self`. What such a submission signals is not checked.
     pub fn semaphore(&self) -> vk::Semaphore {
         self.exported.raw
     }
 
-    /// Returns the greatest value that either side was asked to signal, 0 at first. See the
-    /// [example](SharedTimeline#examples).
+    /// Returns the greatest value that either side was asked to signal, 0 at first.
     pub fn promised(&self) -> u64 {
         self.promised.last()
     }
 
-    /// Sets the counter from the CPU, with [`vkSignalSemaphore`]. Does nothing if the counter has reached `value`.
-    /// Use it after CUDA has failed and will never signal: it ends Vulkan's waits.
+    /// Sets the counter from the CPU, with `vkSignalSemaphore`. Does nothing if the counter has reached `value`. Use it
+    /// after CUDA has failed and will never signal: it ends Vulkan's waits.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
@@ -205,32 +184,26 @@ impl SharedTimeline {
     /// - All signals of smaller values must already have happened.
     /// - Every signal that is pending or comes later must have a greater value
     ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
-    ///
-    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.exported.signal_from_host(value) }
     }
 
-    /// Blocks the CPU until the counter has reached `value`, with [`vkWaitSemaphores`]. Returns `false` if it has not
-    /// done so within `limit`. See the [example](SharedTimeline#examples).
+    /// Blocks the CPU until the counter has reached `value`, with `vkWaitSemaphores`. Returns `false` if it has not
+    /// done so within `limit`.
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkWaitSemaphores`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkWaitSemaphores.html
     pub fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         self.exported.wait_from_host(value, limit)
     }
 
-    /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).
+    /// Returns the counter's current value, without a wait (`vkGetSemaphoreCounterValue`).
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetSemaphoreCounterValue`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreCounterValue.html
     pub fn value(&self) -> Result<u64> {
         self.exported.value()
     }
@@ -260,57 +233,45 @@ impl SharedTimeline {
 pub struct ExportedTimeline(Exported);
 
 impl ExportedTimeline {
-    /// Creates the semaphore, whose counter starts at 0 ([`vkCreateSemaphore`]). See the
-    /// [example](ExportedTimeline#examples).
+    /// Creates the semaphore, whose counter starts at 0 (`vkCreateSemaphore`).
     ///
     /// # Errors
     /// Fails if the device cannot export timelines, or was created without the extension.
-    ///
-    /// [`vkCreateSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCreateSemaphore.html
     pub fn new(vk: &Vk) -> Result<Self> {
         Exported::new(vk, SemaphoreKind::Timeline).map(Self)
     }
 
-    /// Creates a new handle to the semaphore, with [`vkGetSemaphoreFdKHR`] or [`vkGetSemaphoreWin32HandleKHR`]. You
-    /// own the handle. It keeps the semaphore's payload alive by itself.
+    /// Creates a new handle to the semaphore, with `vkGetSemaphoreFdKHR` or `vkGetSemaphoreWin32HandleKHR`. You own the
+    /// handle. It keeps the semaphore's payload alive by itself.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetSemaphoreFdKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreFdKHR.html
-    /// [`vkGetSemaphoreWin32HandleKHR`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreWin32HandleKHR.html
     pub fn export(&self) -> Result<SemaphoreHandle> {
         self.0.export()
     }
 
-    /// Returns a wait before, or a signal after, all commands of a Vulkan submission ([`VkSemaphoreSubmitInfo`]). Nothing
-    /// checks that the values rise. See the [example](ExportedTimeline#examples).
-    ///
-    /// [`VkSemaphoreSubmitInfo`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreSubmitInfo.html
+    /// Returns a wait before, or a signal after, all commands of a Vulkan submission (`VkSemaphoreSubmitInfo`). Nothing
+    /// checks that the values rise.
     pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.0.info(value)
     }
 
-    /// Returns the counter's current value, without a wait ([`vkGetSemaphoreCounterValue`]).
+    /// Returns the counter's current value, without a wait (`vkGetSemaphoreCounterValue`).
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`vkGetSemaphoreCounterValue`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetSemaphoreCounterValue.html
     pub fn value(&self) -> Result<u64> {
         self.0.value()
     }
 
-    /// Sets the counter from the CPU, with [`vkSignalSemaphore`]. Does nothing if the counter has reached `value`.
-    /// Use it if the other process fails to signal.
+    /// Sets the counter from the CPU, with `vkSignalSemaphore`. Does nothing if the counter has reached `value`. Use it
+    /// if the other process fails to signal.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
     ///
     /// # Safety
     /// As for [`SharedTimeline::signal_from_host`], for the signals of this process.
-    ///
-    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.0.signal_from_host(value) }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ash::vk;
 
-use crate::exportable::{self, BufferSupport};
+use crate::exportable;
 use crate::handle::ExportType;
 use crate::vulkan_info::{
     MEMORY_EXTENSION, MEMORY_FUNCTION, MemoryFns, SEMAPHORE_EXTENSION, SEMAPHORE_FUNCTION, SemaphoreFns,
@@ -80,8 +80,7 @@ impl Drop for Shared {
 const USAGES_OF_1_0: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(0x1ff);
 
 impl Vk {
-    /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last. See the
-    /// [example](Vk#examples).
+    /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last.
     ///
     /// # Errors
     /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device that lacks an extension is still adopted. Functions that need the
@@ -90,10 +89,8 @@ impl Vk {
     /// # Safety
     /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
     ///   live until `keep` is dropped.
-    /// - The device must have been created with the feature [`timelineSemaphore`], even if you share only memory.
+    /// - The device must have been created with the feature `timelineSemaphore`, even if you share only memory.
     ///   Vulkan cannot tell whether it was, so this crate relies on your promise everywhere.
-    ///
-    /// [`timelineSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceTimelineSemaphoreFeatures.html
     pub unsafe fn from_raw(
         instance: ash::Instance,
         physical: vk::PhysicalDevice,
@@ -130,24 +127,17 @@ impl Vk {
         })))
     }
 
-    /// Returns the adopted device, with its functions ([`VkDevice`]). It is borrowed: `keep` owns it.
-    ///
-    /// [`VkDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkDevice.html
+    /// Returns the adopted device, with its functions (`VkDevice`). It is borrowed: `keep` owns it.
     pub fn device(&self) -> &ash::Device {
         &self.0.device
     }
 
-    /// Returns the physical device that the device was created from ([`VkPhysicalDevice`]).
-    ///
-    /// [`VkPhysicalDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDevice.html
+    /// Returns the physical device that the device was created from (`VkPhysicalDevice`).
     pub fn physical(&self) -> vk::PhysicalDevice {
         self.0.physical
     }
 
-    /// Returns the instance of the physical device, with its functions ([`VkInstance`]). It is borrowed: `keep` owns
-    /// it.
-    ///
-    /// [`VkInstance`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkInstance.html
+    /// Returns the instance of the physical device, with its functions (`VkInstance`). It is borrowed: `keep` owns it.
     pub fn instance(&self) -> &ash::Instance {
         &self.0.instance
     }
@@ -162,9 +152,7 @@ impl Vk {
     ///
     /// # Safety
     /// The device must have been created with the features and extensions that these usages need: see
-    /// [`VkBufferUsageFlagBits`].
-    ///
-    /// [`VkBufferUsageFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkBufferUsageFlagBits.html
+    /// `VkBufferUsageFlagBits`.
     pub unsafe fn allow_usages(&self, usages: vk::BufferUsageFlags) {
         self.0.usages.fetch_or(usages.as_raw(), Ordering::Relaxed);
     }
@@ -187,12 +175,10 @@ impl Vk {
     /// From now on, destroys no Vulkan object that was made from this device, and leaks `keep` with the device.
     ///
     /// Call this if the GPU did not finish its work and may use any of these objects forever. An example is a queue
-    /// that still waits for a semaphore after a timeout: [`vkDestroyDevice`] requires that all work has finished.
+    /// that still waits for a semaphore after a timeout: `vkDestroyDevice` requires that all work has finished.
     ///
     /// CUDA's imports of these objects are still closed when you drop them. If CUDA's stream is what did not finish,
     /// leak them too, with [`std::mem::forget`].
-    ///
-    /// [`vkDestroyDevice`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkDestroyDevice.html
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
@@ -219,15 +205,11 @@ impl Vk {
         }
     }
 
-    /// Queries how buffers of this usage are exported as `handle`.
+    /// Queries whether buffers of this usage, exported as `handle`, need dedicated allocations.
     ///
     /// # Errors
     /// Fails if the device does not export them.
-    pub(crate) fn exports_buffer(
-        &self,
-        usage: vk::BufferUsageFlags,
-        handle: ExportType,
-    ) -> Result<BufferSupport> {
+    pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
         // SAFETY: the adopted device's own.
         unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
             .map_err(Error::Unsupported)

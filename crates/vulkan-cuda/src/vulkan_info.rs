@@ -40,13 +40,10 @@ mod system {
 pub(crate) use system::*;
 
 /// The device extensions that sharing needs on this system: one for memory, one for semaphores. On Linux these are
-/// [`VK_KHR_external_memory_fd`] and [`VK_KHR_external_semaphore_fd`].
+/// `VK_KHR_external_memory_fd` and `VK_KHR_external_semaphore_fd`.
 ///
 /// Enable them, and the feature `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`]
 /// leaves out those that a device lacks.
-///
-/// [`VK_KHR_external_memory_fd`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VK_KHR_external_memory_fd.html
-/// [`VK_KHR_external_semaphore_fd`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VK_KHR_external_semaphore_fd.html
 pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
 
 /// What a physical device reports about itself, as far as sharing depends on it. Plain data, from [`VkInfo::query`].
@@ -99,13 +96,9 @@ pub struct VkInfo {
 /// A field is `None` if the driver does not support the export, or if the device lacks the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exports {
-    /// A storage buffer's memory ([`vkGetPhysicalDeviceExternalBufferProperties`]).
-    ///
-    /// [`vkGetPhysicalDeviceExternalBufferProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalBufferProperties.html
+    /// A storage buffer's memory (`vkGetPhysicalDeviceExternalBufferProperties`).
     pub buffer: Option<ExportType>,
-    /// A timeline semaphore ([`vkGetPhysicalDeviceExternalSemaphoreProperties`]).
-    ///
-    /// [`vkGetPhysicalDeviceExternalSemaphoreProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkGetPhysicalDeviceExternalSemaphoreProperties.html
+    /// A timeline semaphore (`vkGetPhysicalDeviceExternalSemaphoreProperties`).
     pub timeline: Option<ExportType>,
     /// A binary semaphore, by the same query.
     pub binary: Option<ExportType>,
@@ -122,16 +115,15 @@ impl Exports {
 }
 
 impl VkInfo {
-    /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`]. See
-    /// the [example](VkInfo#examples).
+    /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`].
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
         let semaphore = self.exports.timeline.or(self.exports.binary);
         let memory = self.exports.buffer.map(|_| MEMORY_EXTENSION);
         memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
     }
 
-    /// Queries `physical`: its identity ([`VkPhysicalDeviceIDProperties`]), its device group and what it can export.
-    /// Creates nothing. See the [example](VkInfo#examples).
+    /// Queries `physical`: its identity (`VkPhysicalDeviceIDProperties`), its device group and what it can export.
+    /// Creates nothing.
     ///
     /// # Safety
     /// - `physical` must be one of `instance`'s devices.
@@ -139,8 +131,6 @@ impl VkInfo {
     ///
     /// # Errors
     /// Fails if the driver cannot list the device groups or the extensions.
-    ///
-    /// [`VkPhysicalDeviceIDProperties`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPhysicalDeviceIDProperties.html
     pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);

@@ -55,15 +55,13 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         (self.frame % self.parts.owned.slots.len() as u64) as usize
     }
 
-    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan gives
-    /// the slot back ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
+    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
+    /// gives the slot back (`vkCmdPipelineBarrier`, [`crate::ownership`]).
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
     ///   [`Reader`](crate::shared_ring::Reader). `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
-    ///
-    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
         unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };

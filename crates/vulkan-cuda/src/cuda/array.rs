@@ -31,16 +31,14 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Returns one level of `mipmap`, with [`cuMipmappedArrayGetLevel`]. `owner` destroys the mipmapped array when it
-    /// is dropped, and is kept alive as long as the level.
+    /// Returns one level of `mipmap`, with `cuMipmappedArrayGetLevel`. `owner` destroys the mipmapped array when it is
+    /// dropped, and is kept alive as long as the level.
     ///
     /// # Safety
     /// `mipmap` must be of `cuda`'s context, and live as long as `owner`.
     ///
     /// # Errors
     /// Fails if there is no such level, or if the driver reports another error.
-    ///
-    /// [`cuMipmappedArrayGetLevel`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn of_level(
         mipmap: sys::CUmipmappedArray,
         level: u32,
@@ -55,16 +53,13 @@ impl Array {
         Ok(Self { raw, mipmap, level, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for functions of the driver API such as [`cuMemcpy2DAsync`]. It is valid while `self`
-    /// lives.
-    ///
-    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
+    /// Returns CUDA's array, for functions of the driver API such as `cuMemcpy2DAsync`. It is valid while `self` lives.
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
 
     /// Enqueues a copy of this level's first `rows` rows, the first `row_bytes` bytes of each, to the same place in
-    /// `target`. Calls [`cuMemcpy2DAsync`].
+    /// `target`. Calls `cuMemcpy2DAsync`.
     ///
     /// # Errors
     /// Fails if the stream or `target` is of another context, or if the stream is the per-thread default stream.
@@ -73,8 +68,6 @@ impl Array {
     /// # Safety
     /// - Both levels must be two-dimensional and have at least `rows` rows of `row_bytes` bytes.
     /// - Both must live until the stream has passed this point, and nothing else may use them before.
-    ///
-    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn copy_to(
         &self,
         stream: &dyn Stream,
@@ -90,8 +83,8 @@ impl Array {
         unsafe { self.enqueue(stream, &copy) }
     }
 
-    /// Enqueues a copy of this level to the host, with [`cuMemcpy2DAsync`]. It fills `target` with as many rows as
-    /// fit, `row_bytes` bytes of each, without padding between them. Read `target` once the stream is idle.
+    /// Enqueues a copy of this level to the host, with `cuMemcpy2DAsync`. It fills `target` with as many rows as fit,
+    /// `row_bytes` bytes of each, without padding between them. Read `target` once the stream is idle.
     ///
     /// # Errors
     /// Fails if the stream is of another context or is the per-thread default stream (CUDA is then not called), or if
@@ -105,8 +98,6 @@ impl Array {
     ///   `row_bytes` bytes.
     /// - The level and `target` must live until the stream has passed this point. Before that, nothing may write the
     ///   level or use `target`.
-    ///
-    /// [`cuMemcpy2DAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub unsafe fn copy_to_host(
         &self,
         stream: &dyn Stream,

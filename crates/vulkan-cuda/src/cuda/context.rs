@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cudarc::driver::{CudaContext, sys};
 
 use super::api::{self, Code};
-use super::driver::{check, require};
+use super::driver::check;
 use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
@@ -75,14 +75,12 @@ unsafe impl Sync for Context {}
 
 impl Cuda {
     /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process. Calls
-    /// [`cuDevicePrimaryCtxRetain`]. The [`Driver`] proves that the driver is loaded. Afterwards the context is
-    /// current on this thread: see [`Cuda::bind`]. See the [example](Cuda#examples).
+    /// `cuDevicePrimaryCtxRetain`. The [`Driver`] proves that the driver is loaded. Afterwards the context is current
+    /// on this thread: see [`Cuda::bind`].
     ///
     /// # Errors
     /// Fails if `info` is not what the driver reports of this device, or if the driver reports an error: 2
     /// (`OUT_OF_MEMORY`), for example.
-    ///
-    /// [`cuDevicePrimaryCtxRetain`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__PRIMARY__CTX.html
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
         // The fields are public: only the driver knows which device has this ordinal.
         let found = CudaInfo::query(info.ordinal)?;
@@ -107,18 +105,15 @@ impl Cuda {
 
     /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
     /// from it. Afterwards the context is current on this thread, even after an error: see [`Cuda::bind`] and
-    /// [`cuCtxGetDevice`].
+    /// `cuCtxGetDevice`.
     ///
     /// # Errors
     /// Fails if there is no driver or it is too old, or if the driver reports an error.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
-    ///
-    /// [`cuCtxGetDevice`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub unsafe fn from_raw(context: sys::CUcontext, keep: Arc<dyn Any + Send + Sync>) -> Result<Self> {
         let driver = Driver::load()?;
-        require(&["cuCtxGetDevice"], "CUDA 2.0")?;
         let whose = "the given CUDA context";
         // SAFETY: a live context (the caller's promise).
         check("cuCtxSetCurrent", whose, unsafe { api::cuCtxSetCurrent(context) })?;
@@ -134,7 +129,7 @@ impl Cuda {
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
-    /// Adopts cudarc's context, and keeps it alive. See the [example](Cuda#examples).
+    /// Adopts cudarc's context, and keeps it alive.
     ///
     /// # Errors
     /// Fails as [`Cuda::from_raw`] does.
@@ -156,21 +151,16 @@ impl Cuda {
         CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
     }
 
-    /// Returns CUDA's handle of the context, for [`cuCtxSetCurrent`] and other functions of the driver API. It is
-    /// valid while `self` or a clone of it lives. Do not destroy it.
-    ///
-    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
+    /// Returns CUDA's handle of the context, for `cuCtxSetCurrent` and other functions of the driver API. It is valid
+    /// while `self` or a clone of it lives. Do not destroy it.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw
     }
 
-    /// Returns the free and the total device memory in bytes, with [`cuMemGetInfo`]. Other processes change what is
-    /// free. See the [example](Cuda#examples).
+    /// Returns the free and the total device memory in bytes, with `cuMemGetInfo`. Other processes change what is free.
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`cuMemGetInfo`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEM.html
     pub fn memory(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -179,7 +169,7 @@ impl Cuda {
         Ok((free as u64, total as u64))
     }
 
-    /// Makes this context current on the calling thread, with [`cuCtxSetCurrent`]. This is cheap if it is current
+    /// Makes this context current on the calling thread, with `cuCtxSetCurrent`. This is cheap if it is current
     /// already.
     ///
     /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does cudarc.
@@ -187,21 +177,16 @@ impl Cuda {
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is alive.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
     /// Checks that `other` is this context. Use it before a call that needs all its objects in one context, because
-    /// mixing contexts is undefined behaviour. `call` is the name of the call, for the error. See
-    /// [`cuCtxSetCurrent`].
+    /// mixing contexts is undefined behaviour. `call` is the name of the call, for the error.
     ///
     /// # Errors
     /// Fails if `other` is another context.
-    ///
-    /// [`cuCtxSetCurrent`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__CTX.html
     pub fn require_same(&self, other: sys::CUcontext, call: &str) -> Result<()> {
         if self.0.raw == other {
             return Ok(());
@@ -255,12 +240,10 @@ impl Cuda {
     }
 
     /// Enqueues a write to a word of the context's own. The work before it is done before anything that comes after it:
-    /// [`cuStreamWriteValue32`] puts a memory barrier before its write.
+    /// `cuStreamWriteValue32` puts a memory barrier before its write.
     ///
     /// # Safety
     /// The stream must be alive and of this context, which is current. [`Cuda::prepare_guard`] was called.
-    ///
-    /// [`cuStreamWriteValue32`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__MEMOP.html
     pub(crate) unsafe fn guard(&self, stream: &dyn Stream) -> Result<()> {
         let word = *self.guard_word();
         // SAFETY: the caller's promise; the word lives as long as the context.
@@ -273,9 +256,7 @@ impl Cuda {
 
     /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails,
     /// and the context cannot be used any more. The faults are the errors that leave a process "in an inconsistent
-    /// state": see [`CUresult`].
-    ///
-    /// [`CUresult`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
+    /// state": see `CUresult`.
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
     }

@@ -53,13 +53,11 @@ pub struct CudaInfo {
 }
 
 impl Driver {
-    /// Opens and initialises the driver, with [`cuInit`]. Later calls are cheap. See the [example](Driver#examples).
+    /// Opens and initialises the driver, with `cuInit`. Later calls are cheap.
     ///
     /// # Errors
-    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if [`cuInit`] reports an error: 100
+    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if `cuInit` reports an error: 100
     /// (`NO_DEVICE`), for example.
-    ///
-    /// [`cuInit`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
     pub fn load() -> Result<Self> {
         // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
         if !unsafe { sys::is_culib_present() } {
@@ -69,10 +67,7 @@ impl Driver {
             });
         }
         // SAFETY: the library is present, checked above.
-        unsafe { api::look_up() }.map_err(|name| Error::Driver {
-            reason: format!("it lacks {name}"),
-            hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
-        })?;
+        unsafe { api::look_up() }?;
         let before = "the CUDA driver";
         // SAFETY: present, checked above; 0 is the only flag value.
         check("cuInit", before, unsafe { api::cuInit(0) })?;
@@ -88,20 +83,15 @@ impl Driver {
         Ok(Self { version })
     }
 
-    /// Returns the CUDA version that the driver supports, such as `13.0` ([`cuDriverGetVersion`]). See the
-    /// [example](Driver#examples).
-    ///
-    /// [`cuDriverGetVersion`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__VERSION.html
+    /// Returns the CUDA version that the driver supports, such as `13.0` (`cuDriverGetVersion`).
     pub fn version(self) -> String {
         version_words(self.version)
     }
 
-    /// Returns every visible device ([`cuDeviceGetCount`]). See the [example](Driver#examples).
+    /// Returns every visible device (`cuDeviceGetCount`).
     ///
     /// # Errors
     /// Fails if the driver reports an error.
-    ///
-    /// [`cuDeviceGetCount`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__DEVICE.html
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
@@ -174,20 +164,6 @@ fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
     (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
 }
 
-/// Checks that the driver has these functions, which only some programs need.
-///
-/// # Errors
-/// Names the first function that the driver lacks, and `since`, the version that introduced it.
-#[doc(hidden)]
-pub fn require(names: &[&str], since: &str) -> Result<()> {
-    match names.iter().find(|name| !api::has(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
-        }
-    }
-}
-
 fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
@@ -256,6 +232,15 @@ mod tests {
         }
         let luid = Luid { bytes: [1, 2, 3, 4, 5, 6, 7, 255], node_mask: 1 };
         assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
+    }
+
+    #[test]
+    fn an_error_of_cudarc_has_the_words_of_this_crate() {
+        let error = DriverError(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
+        let text = Error::from_cudarc("cuStreamSynchronize", "Toy GPU", error).to_string();
+        for part in ["cuStreamSynchronize failed on Toy GPU", "700)", "compute-sanitizer"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
     }
 
     /// On a machine without a driver this must be an error, not cudarc's panic. With a driver it must load.

@@ -2,9 +2,13 @@
 
 use cudarc::driver::sys::culib;
 
-/// Makes functions from a table. Each row has the name, the arguments, and the symbols under which libraries have the function,
+use crate::Error;
+
+/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the arguments, and the symbols under which libraries have the function,
 /// the newest first. The rows after `?` are functions that only some runs need.
-macro_rules! functions {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cuda_functions {
     (
         $($name:ident($($argument:ident: $type:ty),*) = $symbols:expr;)*
         ? $($extra:ident($($extra_argument:ident: $extra_type:ty),*) = $extra_symbols:expr;)*
@@ -17,19 +21,22 @@ macro_rules! functions {
             $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
-        /// Looks up all functions, once. The error is the name of the first function that the library lacks.
+        /// Looks up all functions, once.
+        ///
+        /// # Errors
+        /// Names the first function that the library lacks.
         ///
         /// # Safety
         /// The library must be present: see [`is_culib_present`].
-        pub unsafe fn look_up() -> Result<(), &'static str> {
+        pub unsafe fn look_up() -> $crate::Result<()> {
             if FUNCTIONS.get().is_some() {
                 return Ok(());
             }
             // SAFETY: the library is present; these symbols are functions of these types in every version of it.
             let functions = unsafe {
                 Functions {
-                    $($name: find(&$symbols).ok_or(stringify!($name))?,)*
-                    $($extra: find(&$extra_symbols),)*
+                    $($name: $crate::cuda::look_up::find(&$symbols).ok_or_else(|| $crate::cuda::look_up::lacks(stringify!($name)))?,)*
+                    $($extra: $crate::cuda::look_up::find(&$extra_symbols),)*
                 }
             };
             // If another thread was faster, it found the same functions.
@@ -38,6 +45,7 @@ macro_rules! functions {
         }
 
         /// Whether the library has an optional function.
+        #[allow(unused_variables)] // A table may have no such rows.
         pub fn has(name: &str) -> bool {
             let Some(functions) = FUNCTIONS.get() else { return false };
             match name {
@@ -74,13 +82,19 @@ macro_rules! functions {
     };
 }
 
-pub(super) use functions;
-
 /// Returns the first of some symbols that the library has.
 ///
 /// # Safety
 /// The library must be present, and `F` must be the symbols' type.
-pub(super) unsafe fn find<F: Copy>(symbols: &[&str]) -> Option<F> {
+pub unsafe fn find<F: Copy>(symbols: &[&str]) -> Option<F> {
     // SAFETY: the caller's promise.
     symbols.iter().find_map(|symbol| unsafe { culib().get(symbol.as_bytes()) }.ok().map(|found| *found))
+}
+
+/// The error for a driver without a function.
+pub fn lacks(name: &str) -> Error {
+    Error::Driver {
+        reason: format!("it lacks {name}"),
+        hint: "update NVIDIA's driver to 460 (CUDA 11.2) or later",
+    }
 }

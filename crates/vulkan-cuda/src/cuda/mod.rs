@@ -12,13 +12,14 @@ pub mod api;
 mod array;
 mod context;
 mod driver;
-mod look_up;
+#[doc(hidden)]
+pub mod look_up;
 mod objects;
 mod stream;
 
 pub use array::Array;
 pub use context::{Cuda, is_sticky};
-pub use driver::{CudaInfo, Driver, require};
+pub use driver::{CudaInfo, Driver};
 pub use objects::{Surface, Texture, TextureDesc};
 pub use stream::Stream;
 

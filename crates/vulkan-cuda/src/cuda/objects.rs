@@ -17,14 +17,12 @@ use super::{Array, api};
 use crate::Result;
 
 impl Array {
-    /// Creates a surface object, through which a kernel writes and reads texel by texel. Its x coordinate counts
-    /// bytes. Calls [`cuSurfObjectCreate`]. See the [example](mod@crate::image#examples).
+    /// Creates a surface object, through which a kernel writes and reads texel by texel. Its x coordinate counts bytes.
+    /// Calls `cuSurfObjectCreate`.
     ///
     /// # Errors
     /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`, or if the driver
     /// reports another error.
-    ///
-    /// [`cuSurfObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__SURFOBJECT.html
     pub fn surface(&self) -> Result<Surface> {
         let desc = level_resource(self.raw);
         let mut raw = 0;
@@ -34,9 +32,9 @@ impl Array {
         Ok(Surface { raw, array: self.clone() })
     }
 
-    /// Creates a texture object, through which a kernel reads. Coordinates are normalised: 0 to 1 across this level,
-    /// or a direction if the array is a cube. The size of the first level does not matter. Texel `x` of `width` has
-    /// its centre at `(x + 0.5) / width`. Calls [`cuTexObjectCreate`]. See the [example](mod@crate::image#examples).
+    /// Creates a texture object, through which a kernel reads. Coordinates are normalised: 0 to 1 across this level, or
+    /// a direction if the array is a cube. The size of the first level does not matter. Texel `x` of `width` has its
+    /// centre at `(x + 0.5) / width`. Calls `cuTexObjectCreate`.
     ///
     /// Every `tex` in a kernel reads this level, even if it names another one: the object shows the whole mipmapped
     /// array and is clamped to this level. (An object of the level's own array reads wrong texels if an image in
@@ -44,8 +42,6 @@ impl Array {
     ///
     /// # Errors
     /// Fails if the driver reports an error: for linear filtering of values that are read as integers, for example.
-    ///
-    /// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
     pub fn texture(&self, how: TextureDesc) -> Result<Texture> {
         let (desc, how) = (mipmap_resource(self.mipmap), how.raw(self.level));
         let mut raw = 0;
@@ -77,10 +73,8 @@ fn no_resource() -> sys::CUDA_RESOURCE_DESC {
     unsafe { std::mem::zeroed() }
 }
 
-/// How a texture object reads. Coordinates are always normalised, because the manual requires it for a mipmapped
-/// array ([`cuTexObjectCreate`], `CU_TRSF_NORMALIZED_COORDINATES`). See the [example](mod@crate::image#examples).
-///
-/// [`cuTexObjectCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TEXOBJECT.html
+/// How a texture object reads. Coordinates are always normalised, because the manual requires it for a mipmapped array
+/// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
     /// Interpolates between neighbouring texels. If `false`, the nearest one is read.
@@ -123,8 +117,7 @@ pub struct Surface {
 }
 
 impl Surface {
-    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives. See the
-    /// [example](mod@crate::image#examples).
+    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives.
     pub fn raw(&self) -> sys::CUsurfObject {
         self.raw
     }
@@ -152,8 +145,7 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives. See the
-    /// [example](mod@crate::image#examples).
+    /// Returns the kernel's argument: 64 bits. It is valid while `self` lives.
     pub fn raw(&self) -> sys::CUtexObject {
         self.raw
     }

@@ -40,12 +40,9 @@ use cudarc::driver::{CudaStream, sys};
 /// }
 /// ```
 pub unsafe trait Stream: Send + Sync {
-    /// Returns CUDA's handle. It is borrowed: valid while `self` lives, and not yours to destroy. See the
-    /// [example](Stream#examples).
+    /// Returns CUDA's handle. It is borrowed: valid while `self` lives, and not yours to destroy.
     fn raw(&self) -> sys::CUstream;
-    /// Returns the context that the stream was created in. See [`cuStreamCreate`].
-    ///
-    /// [`cuStreamCreate`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__STREAM.html
+    /// Returns the context that the stream was created in.
     fn context(&self) -> sys::CUcontext;
 }
 

@@ -3,7 +3,6 @@
 
 use ash::vk;
 
-use crate::exportable::BufferSupport;
 use crate::handle::{ExportType, SemaphoreKind};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
@@ -36,7 +35,7 @@ impl MemoryExport {
         let info = vk.info();
         let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
         let export = Self::new(vk, kind)?;
-        let BufferSupport { dedicated_only } = vk.exports_buffer(usage, kind)?;
+        let dedicated_only = vk.exports_buffer(usage, kind)?;
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
     }
 

@@ -2,23 +2,10 @@
 
 use ash::vk;
 
-use super::{Form, SemaphoreKind};
+use super::SemaphoreKind;
 
-/// A handle type that Vulkan exports and CUDA imports: [`VkExternalMemoryHandleTypeFlagBits`] and
-/// [`VkExternalSemaphoreHandleTypeFlagBits`].
-///
-/// # Examples
-/// ```
-/// use ash::vk;
-/// use vulkan_cuda::handle::{ExportType, Form};
-///
-/// let fd = ExportType::OpaqueFd;
-/// assert_eq!((fd.name(), fd.form()), ("OPAQUE_FD", Form::Fd));
-/// assert_eq!(fd.memory(), vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD);
-/// ```
-///
-/// [`VkExternalMemoryHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalMemoryHandleTypeFlagBits.html
-/// [`VkExternalSemaphoreHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalSemaphoreHandleTypeFlagBits.html
+/// A handle type that Vulkan exports and CUDA imports: `VkExternalMemoryHandleTypeFlagBits` and
+/// `VkExternalSemaphoreHandleTypeFlagBits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
@@ -35,7 +22,7 @@ impl ExportType {
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 
-    /// Returns its name in messages: Vulkan's, without prefix and suffix. See the [example](ExportType#examples).
+    /// Returns its name in messages: Vulkan's, without prefix and suffix.
     pub const fn name(self) -> &'static str {
         match self {
             Self::OpaqueFd => "OPAQUE_FD",
@@ -49,18 +36,7 @@ impl ExportType {
         Self::HERE.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ")
     }
 
-    /// Returns the form of its handles, which decides who closes them ([`Form::ownership`]).
-    pub const fn form(self) -> Form {
-        match self {
-            Self::OpaqueFd => Form::Fd,
-            Self::OpaqueWin32 => Form::Nt,
-            Self::OpaqueWin32Kmt => Form::Kmt,
-        }
-    }
-
-    /// Returns Vulkan's flag for memory: [`VkExternalMemoryHandleTypeFlagBits`].
-    ///
-    /// [`VkExternalMemoryHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalMemoryHandleTypeFlagBits.html
+    /// Returns Vulkan's flag for memory.
     pub const fn memory(self) -> vk::ExternalMemoryHandleTypeFlags {
         match self {
             Self::OpaqueFd => vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD,
@@ -69,9 +45,7 @@ impl ExportType {
         }
     }
 
-    /// Returns Vulkan's flag for semaphores: [`VkExternalSemaphoreHandleTypeFlagBits`].
-    ///
-    /// [`VkExternalSemaphoreHandleTypeFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkExternalSemaphoreHandleTypeFlagBits.html
+    /// Returns Vulkan's flag for semaphores.
     pub const fn semaphore(self) -> vk::ExternalSemaphoreHandleTypeFlags {
         match self {
             Self::OpaqueFd => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD,
@@ -80,10 +54,8 @@ impl ExportType {
         }
     }
 
-    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of
-    /// timelines: see [`cuImportExternalSemaphore`].
-    ///
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of timelines:
+    /// see `cuImportExternalSemaphore`.
     pub const fn carries(self, kind: SemaphoreKind) -> bool {
         !matches!((self, kind), (Self::OpaqueWin32Kmt, SemaphoreKind::Timeline))
     }
@@ -96,18 +68,15 @@ mod tests {
     /// The bits of `vulkan_core.h`, which are the same for memory and semaphores.
     #[test]
     fn the_types_are_those_of_vulkan() {
-        for (kind, bit, form, name) in [
-            (ExportType::OpaqueFd, 0x1, Form::Fd, "OPAQUE_FD"),
-            (ExportType::OpaqueWin32, 0x2, Form::Nt, "OPAQUE_WIN32"),
-            (ExportType::OpaqueWin32Kmt, 0x4, Form::Kmt, "OPAQUE_WIN32_KMT"),
+        for (kind, bit, name) in [
+            (ExportType::OpaqueFd, 0x1, "OPAQUE_FD"),
+            (ExportType::OpaqueWin32, 0x2, "OPAQUE_WIN32"),
+            (ExportType::OpaqueWin32Kmt, 0x4, "OPAQUE_WIN32_KMT"),
         ] {
             assert_eq!((kind.memory().as_raw(), kind.semaphore().as_raw()), (bit, bit), "{name}");
-            assert_eq!((kind.form(), kind.name()), (form, name));
+            assert_eq!(kind.name(), name);
             assert!(kind.carries(SemaphoreKind::Binary));
         }
         assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
-        for kind in ExportType::HERE {
-            assert!(kind.form().exists_here(kind.name()).is_ok());
-        }
     }
 }

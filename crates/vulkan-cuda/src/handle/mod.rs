@@ -1,20 +1,17 @@
 //! What travels between the two APIs, as data.
 //!
-//! CUDA imports twelve kinds of memory handle with one function, and fifteen kinds of semaphore handle with another
-//! ([External Resource Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)). The
-//! kinds differ only in the descriptor that the function takes. In this module a handle is a value ([`MemoryHandle`],
-//! [`SemaphoreHandle`]) that knows its row of a table: CUDA's type for it, the member of the descriptor's union, the flags, what
-//! its waits and signals need, and how the two devices are matched. Pure functions build the descriptor from that row, on every
-//! platform.
+//! CUDA imports eight kinds of memory handle with one function, and ten kinds of semaphore handle with another ([External
+//! Resource Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)). The kinds
+//! differ only in the descriptor that the function takes. In this module a handle is a value ([`MemoryHandle`],
+//! [`SemaphoreHandle`]) that knows its row of a table. Pure functions build the descriptor from that row, on every platform.
 //!
-//! Only the [`Form`] decides who closes a handle. Many programs are wrong about this, and leak a handle or close it twice:
+//! Only the form decides who closes a handle. Many programs are wrong about this, and leak a handle or close it twice:
 //!
 //! | form | after a successful import | after a failed one |
 //! |---|---|---|
 //! | file descriptor | CUDA's: using it again is undefined behaviour | still yours to close |
 //! | NT handle | still yours to close; the import does not need it any longer | still yours to close |
 //! | KMT handle | must not be closed; it keeps nothing alive | must not be closed |
-//! | name | nothing to close | nothing to close |
 //! | NvSci object | still yours to free | still yours to free |
 //!
 //! This crate closes handles for you: an import consumes the handle, and closes what is "yours" in the table, whether it
@@ -52,29 +49,15 @@
 //! Vulkan exports three kinds ([`ExportType`]): file descriptors on Linux, NT and KMT handles on Windows. The Windows
 //! half is type-checked and linted (`scripts/check-windows.sh`), but was never run.
 
-mod foreign;
-mod form;
 mod kind;
 mod memory;
 mod operand;
+mod raw;
 mod semaphore;
 
-pub use foreign::{KmtHandle, NtHandle, NvSciFence, NvSciObject, ObjectName};
-pub use form::{Fd, Form, Keeper, Member, Ownership, System};
 pub use kind::ExportType;
-pub use memory::{Dedicated, MemoryFacts, MemoryHandle};
-pub use operand::{Operand, Signal, Wait};
-pub use semaphore::{SemaphoreFacts, SemaphoreHandle, SemaphoreKind};
-
-/// How to find out whether the exporter's device and CUDA's are the same hardware. Part of [`MemoryFacts`] and
-/// [`SemaphoreFacts`]. [`same_device`](crate::same_device) does this for Vulkan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Matching {
-    /// By UUID: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid`.
-    Uuid,
-    /// By LUID and node mask if both APIs report one, which they do on Windows. Otherwise by UUID.
-    LuidElseUuid,
-    /// By LUID and node mask: `ID3D12Device::GetAdapterLuid` or `DXGI_ADAPTER_DESC::AdapterLuid`, and
-    /// `cuDeviceGetLuid`. Direct3D has no UUIDs.
-    Luid,
-}
+pub use memory::MemoryHandle;
+pub(crate) use operand::Operand;
+pub use operand::{Signal, Wait};
+pub use raw::{Fd, KmtHandle, NtHandle, NvSciObject};
+pub use semaphore::{SemaphoreHandle, SemaphoreKind};

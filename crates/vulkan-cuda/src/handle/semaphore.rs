@@ -4,24 +4,12 @@ use ash::vk;
 use cudarc::driver::sys;
 use cudarc::driver::sys::CUexternalSemaphoreHandleType as Type;
 
-use super::form::Payload;
-use super::{Fd, Form, KmtHandle, Matching, Member, NtHandle, NvSciObject, ObjectName, Operand};
+use super::raw::{Form, Member};
+use super::{Fd, KmtHandle, NtHandle, NvSciObject, Operand};
 use crate::Result;
 
-/// The two kinds of Vulkan semaphore ([`VkSemaphoreType`]). Both are exported as the same handle types, so CUDA must
-/// be told which kind a handle stands for.
-///
-/// # Examples
-/// ```
-/// use vulkan_cuda::handle::{ExportType, SemaphoreKind};
-///
-/// assert_eq!(SemaphoreKind::Timeline.words(), "timeline semaphore");
-/// assert_eq!(SemaphoreKind::Timeline.vulkan(), ash::vk::SemaphoreType::TIMELINE);
-/// // CUDA does not import timelines as KMT handles.
-/// assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
-/// ```
-///
-/// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
+/// The two kinds of Vulkan semaphore (`VkSemaphoreType`). Both are exported as the same handle types, so CUDA must be
+/// told which kind a handle stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreKind {
     /// A 64-bit counter that only grows.
@@ -31,9 +19,7 @@ pub enum SemaphoreKind {
 }
 
 impl SemaphoreKind {
-    /// Returns Vulkan's constant: [`VkSemaphoreType`].
-    ///
-    /// [`VkSemaphoreType`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkSemaphoreType.html
+    /// Returns Vulkan's constant.
     pub const fn vulkan(self) -> vk::SemaphoreType {
         match self {
             Self::Timeline => vk::SemaphoreType::TIMELINE,
@@ -41,7 +27,7 @@ impl SemaphoreKind {
         }
     }
 
-    /// Returns its name in error messages, without an article. See the [example](SemaphoreKind#examples).
+    /// Returns its name in error messages, without an article.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Timeline => "timeline semaphore",
@@ -50,133 +36,82 @@ impl SemaphoreKind {
     }
 }
 
-/// A semaphore, fence or mutex of another API, in a form that CUDA can import. It owns its handle, except for KMT
-/// handles and NvSci objects: see [`crate::handle`].
-///
-/// # Examples
-///
-/// Every row of the table can be inspected on every system:
-///
-/// ```
-/// use vulkan_cuda::handle::{ObjectName, Operand, SemaphoreHandle};
-///
-/// let handle = SemaphoreHandle::TimelineWin32Name(ObjectName::new("Local\\ready").unwrap());
-/// let facts = handle.facts();
-/// assert_eq!((facts.name, facts.operand), ("TIMELINE_SEMAPHORE_WIN32", Operand::Value));
-/// assert_eq!(handle.descriptor().type_, facts.cuda);
-/// ```
+/// A semaphore, fence or mutex of another API, in a form that CUDA can import. It owns its handle, except for KMT handles and
+/// NvSci objects: see [`crate::handle`].
 ///
 /// [`ImportedSemaphore::import`](crate::ImportedSemaphore::import) imports one.
 #[derive(Debug)]
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// A binary semaphore as Vulkan's `OPAQUE_WIN32`.
+    /// A binary semaphore as Vulkan's `OPAQUE_WIN32`. A name is that of `VkExportSemaphoreWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
-    /// The same, by the name in `VkExportSemaphoreWin32HandleInfoKHR`.
-    OpaqueWin32Name(ObjectName),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(KmtHandle),
     /// An `ID3D12Fence`, from `ID3D12Device::CreateSharedHandle`.
     D3d12Fence(NtHandle),
-    /// The same, by name.
-    D3d12FenceName(ObjectName),
     /// An `ID3D11Fence`, from `ID3D11Fence::CreateSharedHandle`.
     D3d11Fence(NtHandle),
-    /// The same, by name.
-    D3d11FenceName(ObjectName),
     /// An `NvSciSyncObj`.
     NvSciSync(NvSciObject),
     /// An `IDXGIKeyedMutex`, from `IDXGIResource1::CreateSharedHandle`.
     KeyedMutex(NtHandle),
-    /// The same, by name.
-    KeyedMutexName(ObjectName),
     /// An `IDXGIKeyedMutex`, from `IDXGIResource::GetSharedHandle`.
     KeyedMutexKmt(KmtHandle),
     /// A timeline semaphore as Vulkan's `OPAQUE_FD`.
     TimelineFd(Fd),
     /// A timeline semaphore as Vulkan's `OPAQUE_WIN32`.
     TimelineWin32(NtHandle),
-    /// The same, by name.
-    TimelineWin32Name(ObjectName),
-}
-
-/// A row of the table: what CUDA must know about a kind of semaphore handle. Returned by [`SemaphoreHandle::facts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SemaphoreFacts {
-    /// The name in CUDA's manual, without `CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_`.
-    pub name: &'static str,
-    /// CUDA's constant for the kind.
-    pub cuda: Type,
-    /// The form, which decides who closes the handle and where it exists.
-    pub form: Form,
-    /// What the handle writes into the descriptor's union.
-    pub member: Member,
-    /// What its waits and signals need.
-    pub operand: Operand,
-    /// How the exporter's device and CUDA's are matched.
-    pub matching: Matching,
-}
-
-fn row<P: Payload>(
-    name: &'static str,
-    cuda: Type,
-    payload: &P,
-    operand: Operand,
-    matching: Matching,
-) -> SemaphoreFacts {
-    SemaphoreFacts { name, cuda, form: P::FORM, member: payload.member(), operand, matching }
 }
 
 impl SemaphoreHandle {
-    /// Returns its row of the table. See the [example](SemaphoreHandle#examples).
+    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and what waits and signals
+    /// need.
     #[rustfmt::skip] // A table.
-    pub fn facts(&self) -> SemaphoreFacts {
+    fn row(&self) -> (&'static str, Type, Form, Member, Operand) {
         use Type::*;
-        use Operand::{Fence, Key, Nothing, Value};
-        use Matching::{Luid, LuidElseUuid, Uuid};
         match self {
-            Self::OpaqueFd(fd)            => row("OPAQUE_FD",                CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,                fd,   Nothing, Uuid),
-            Self::OpaqueWin32(nt)         => row("OPAQUE_WIN32",             CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32,             nt,   Nothing, LuidElseUuid),
-            Self::OpaqueWin32Name(name)   => row("OPAQUE_WIN32",             CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32,             name, Nothing, LuidElseUuid),
-            Self::OpaqueWin32Kmt(kmt)     => row("OPAQUE_WIN32_KMT",         CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT,         kmt,  Nothing, LuidElseUuid),
-            Self::D3d12Fence(nt)          => row("D3D12_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE,              nt,   Value,   Luid),
-            Self::D3d12FenceName(name)    => row("D3D12_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE,              name, Value,   Luid),
-            Self::D3d11Fence(nt)          => row("D3D11_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE,              nt,   Value,   Luid),
-            Self::D3d11FenceName(name)    => row("D3D11_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE,              name, Value,   Luid),
-            Self::NvSciSync(object)       => row("NVSCISYNC",                CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC,                object, Fence, Uuid),
-            Self::KeyedMutex(nt)          => row("D3D11_KEYED_MUTEX",        CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX,        nt,   Key,     Luid),
-            Self::KeyedMutexName(name)    => row("D3D11_KEYED_MUTEX",        CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX,        name, Key,     Luid),
-            Self::KeyedMutexKmt(kmt)      => row("D3D11_KEYED_MUTEX_KMT",    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT,    kmt,  Key,     Luid),
-            Self::TimelineFd(fd)          => row("TIMELINE_SEMAPHORE_FD",    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,    fd,   Value,   Uuid),
-            Self::TimelineWin32(nt)       => row("TIMELINE_SEMAPHORE_WIN32", CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32, nt,   Value,   LuidElseUuid),
-            Self::TimelineWin32Name(name) => row("TIMELINE_SEMAPHORE_WIN32", CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32, name, Value,   LuidElseUuid),
+            Self::OpaqueFd(fd)        => ("OPAQUE_FD",                CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD,                Form::Fd,  fd.member(), Operand::Nothing),
+            Self::OpaqueWin32(nt)     => ("OPAQUE_WIN32",             CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32,             Form::Nt,  nt.member(), Operand::Nothing),
+            Self::OpaqueWin32Kmt(kmt) => ("OPAQUE_WIN32_KMT",         CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_WIN32_KMT,         Form::Kmt, Member::Pointer(kmt.pointer()), Operand::Nothing),
+            Self::D3d12Fence(nt)      => ("D3D12_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D12_FENCE,              Form::Nt,  nt.member(), Operand::Value),
+            Self::D3d11Fence(nt)      => ("D3D11_FENCE",              CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_FENCE,              Form::Nt,  nt.member(), Operand::Value),
+            Self::NvSciSync(object)   => ("NVSCISYNC",                CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_NVSCISYNC,                Form::NvSci, Member::Pointer(object.pointer()), Operand::Fence),
+            Self::KeyedMutex(nt)      => ("D3D11_KEYED_MUTEX",        CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX,        Form::Nt,  nt.member(), Operand::Key),
+            Self::KeyedMutexKmt(kmt)  => ("D3D11_KEYED_MUTEX_KMT",    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_D3D11_KEYED_MUTEX_KMT,    Form::Kmt, Member::Pointer(kmt.pointer()), Operand::Key),
+            Self::TimelineFd(fd)      => ("TIMELINE_SEMAPHORE_FD",    CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,    Form::Fd,  fd.member(), Operand::Value),
+            Self::TimelineWin32(nt)   => ("TIMELINE_SEMAPHORE_WIN32", CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_WIN32, Form::Nt,  nt.member(), Operand::Value),
         }
     }
 
-    /// Returns the descriptor that [`cuImportExternalSemaphore`] takes. It is valid while the handle lives. See the
-    /// [example](SemaphoreHandle#examples).
-    ///
-    /// [`cuImportExternalSemaphore`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Returns the kind's name in CUDA's manual, without `CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_`.
+    pub fn name(&self) -> &'static str {
+        self.row().0
+    }
+
+    pub(crate) fn operand(&self) -> Operand {
+        self.row().4
+    }
+
+    /// Returns the descriptor that `cuImportExternalSemaphore` takes. It is valid while the handle lives.
     pub fn descriptor(&self) -> sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
-        let facts = self.facts();
-        sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
-            type_: facts.cuda,
-            handle: facts.member.semaphore(),
-            flags: 0,
-            reserved: [0; 16],
-        }
+        let (_, type_, _, member, _) = self.row();
+        // SAFETY: the union of a semaphore's descriptor.
+        let handle = unsafe { member.union() };
+        sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC { type_, handle, flags: 0, reserved: [0; 16] }
     }
 
     /// Fails if this system has no such handles.
     pub(crate) fn exists_here(&self) -> Result<()> {
-        let facts = self.facts();
-        facts.form.exists_here(facts.name)
+        let (name, _, form, ..) = self.row();
+        form.exists_here(name)
     }
 
-    /// Ends the handle after a successful import: see [`Form::imported`].
+    /// Ends the handle after a successful import: a descriptor is CUDA's now, and what else is ours is closed.
     pub(crate) fn imported(self) {
-        self.facts().form.imported(self);
+        if let Self::OpaqueFd(fd) | Self::TimelineFd(fd) = self {
+            fd.give_up();
+        }
     }
 }
 
@@ -184,8 +119,8 @@ impl SemaphoreHandle {
 mod tests {
     use std::mem::{align_of, offset_of, size_of};
 
-    use super::super::form::tests::{BARE, assert_documented, fd, kmt, nt, sci};
-    use super::super::{NvSciFence, Signal, Wait};
+    use super::super::raw::tests::{BARE, assert_documented, fd, kmt, named, nt, sci};
+    use super::super::{Signal, Wait};
     use super::*;
 
     type Desc = sys::CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC;
@@ -231,59 +166,42 @@ mod tests {
     /// two words of the union (handle, name).
     #[test]
     fn every_variant_is_described_as_the_manual_says() {
-        let bare = BARE.addr() as u64;
-        let named = |make: fn(ObjectName) -> SemaphoreHandle| {
-            let name = ObjectName::new("Local\\semaphore").unwrap();
-            let Member::Name(text) = name.member() else { unreachable!() };
-            (make(name), [0, text.addr() as u64])
-        };
-        let by_nt = |make: fn(NtHandle) -> SemaphoreHandle| {
-            let (handle, raw) = nt();
-            (make(handle), [raw.addr() as u64, 0])
-        };
-        let by_fd = |make: fn(Fd) -> SemaphoreHandle| {
-            let fd = fd();
-            let Member::Fd(raw) = fd.member() else { unreachable!() };
-            (make(fd), [raw as u64, 0])
-        };
-        use Matching::{Luid, LuidElseUuid, Uuid};
+        fn row<H>(
+            (handle, union): (H, [u64; 2]),
+            make: fn(H) -> SemaphoreHandle,
+        ) -> (SemaphoreHandle, [u64; 2]) {
+            (make(handle), union)
+        }
         use Operand::{Fence, Key, Nothing, Value};
-        type Expected = ((SemaphoreHandle, [u64; 2]), u32, Form, Operand, Matching);
-        let all: [Expected; 15] = [
-            (by_fd(SemaphoreHandle::OpaqueFd), 1, Form::Fd, Nothing, Uuid),
-            (by_nt(SemaphoreHandle::OpaqueWin32), 2, Form::Nt, Nothing, LuidElseUuid),
-            (named(SemaphoreHandle::OpaqueWin32Name), 2, Form::Name, Nothing, LuidElseUuid),
-            ((SemaphoreHandle::OpaqueWin32Kmt(kmt()), [bare, 0]), 3, Form::Kmt, Nothing, LuidElseUuid),
-            (by_nt(SemaphoreHandle::D3d12Fence), 4, Form::Nt, Value, Luid),
-            (named(SemaphoreHandle::D3d12FenceName), 4, Form::Name, Value, Luid),
-            (by_nt(SemaphoreHandle::D3d11Fence), 5, Form::Nt, Value, Luid),
-            (named(SemaphoreHandle::D3d11FenceName), 5, Form::Name, Value, Luid),
-            ((SemaphoreHandle::NvSciSync(sci()), [bare, 0]), 6, Form::NvSci, Fence, Uuid),
-            (by_nt(SemaphoreHandle::KeyedMutex), 7, Form::Nt, Key, Luid),
-            (named(SemaphoreHandle::KeyedMutexName), 7, Form::Name, Key, Luid),
-            ((SemaphoreHandle::KeyedMutexKmt(kmt()), [bare, 0]), 8, Form::Kmt, Key, Luid),
-            (by_fd(SemaphoreHandle::TimelineFd), 9, Form::Fd, Value, Uuid),
-            (by_nt(SemaphoreHandle::TimelineWin32), 10, Form::Nt, Value, LuidElseUuid),
-            (named(SemaphoreHandle::TimelineWin32Name), 10, Form::Name, Value, LuidElseUuid),
-        ];
-        for ((handle, union), kind, form, operand, matching) in all {
-            let facts = handle.facts();
+        for ((handle, union), kind, form, operand) in [
+            (row(fd(), SemaphoreHandle::OpaqueFd), 1, Form::Fd, Nothing),
+            (row(nt(), SemaphoreHandle::OpaqueWin32), 2, Form::Nt, Nothing),
+            (row(named(), SemaphoreHandle::OpaqueWin32), 2, Form::Nt, Nothing),
+            (row(kmt(), SemaphoreHandle::OpaqueWin32Kmt), 3, Form::Kmt, Nothing),
+            (row(nt(), SemaphoreHandle::D3d12Fence), 4, Form::Nt, Value),
+            (row(named(), SemaphoreHandle::D3d12Fence), 4, Form::Nt, Value),
+            (row(nt(), SemaphoreHandle::D3d11Fence), 5, Form::Nt, Value),
+            (row(named(), SemaphoreHandle::D3d11Fence), 5, Form::Nt, Value),
+            (row(sci(), SemaphoreHandle::NvSciSync), 6, Form::NvSci, Fence),
+            (row(nt(), SemaphoreHandle::KeyedMutex), 7, Form::Nt, Key),
+            (row(named(), SemaphoreHandle::KeyedMutex), 7, Form::Nt, Key),
+            (row(kmt(), SemaphoreHandle::KeyedMutexKmt), 8, Form::Kmt, Key),
+            (row(fd(), SemaphoreHandle::TimelineFd), 9, Form::Fd, Value),
+            (row(nt(), SemaphoreHandle::TimelineWin32), 10, Form::Nt, Value),
+            (row(named(), SemaphoreHandle::TimelineWin32), 10, Form::Nt, Value),
+        ] {
+            let name = handle.name();
             assert_documented(&handle);
-            assert_eq!(
-                (facts.form, facts.operand, facts.matching),
-                (form, operand, matching),
-                "{}",
-                facts.name
-            );
+            assert_eq!((handle.row().2, handle.operand()), (form, operand), "{name}");
             let desc = handle.descriptor();
             let base = (&raw const desc).cast::<u8>();
-            // SAFETY: fields of the structure at their offsets in `cuda.h`; the union's 16 bytes are all written by
-            // `Member::semaphore`.
+            // SAFETY: fields of the structure at their offsets in `cuda.h`; `Member::union` has written all of the
+            // union's 16 bytes.
             unsafe {
-                assert_eq!(base.cast::<u32>().read(), kind, "{}", facts.name);
-                assert_eq!(base.add(8).cast::<[u64; 2]>().read(), union, "{}", facts.name);
+                assert_eq!(base.cast::<u32>().read(), kind, "{}", name);
+                assert_eq!(base.add(8).cast::<[u64; 2]>().read(), union, "{}", name);
                 // Flags are "reserved for the future" and zero.
-                assert_eq!(base.add(24).cast::<[u32; 17]>().read(), [0; 17], "{}", facts.name);
+                assert_eq!(base.add(24).cast::<[u32; 17]>().read(), [0; 17], "{}", name);
             }
         }
     }
@@ -312,16 +230,14 @@ mod tests {
     #[test]
     fn waits_and_signals_say_what_the_manual_asks() {
         let pointer = BARE.addr() as u64;
-        // SAFETY: only written into parameters.
-        let fence = unsafe { NvSciFence::from_raw(BARE) }.unwrap();
+        let fence = sci().0;
         let (big, key) = (0xfedc_ba98_7654_3210, 0x1111_2222_3333_4444);
         for (wait, operand, expected) in [
             (Wait::Binary, Operand::Nothing, [0; 5]),
             (Wait::Value(big), Operand::Value, [big, 0, 0, 0, 0]),
             (Wait::Key { key, timeout_ms: 250 }, Operand::Key, [0, 0, key, 250, 0]),
             (Wait::Key { key, timeout_ms: u32::MAX }, Operand::Key, [0, 0, key, 0xffff_ffff, 0]),
-            (Wait::Fence { fence, skip_memory_sync: false }, Operand::Fence, [0, pointer, 0, 0, 0]),
-            (Wait::Fence { fence, skip_memory_sync: true }, Operand::Fence, [0, pointer, 0, 0, 2]),
+            (Wait::Fence(fence), Operand::Fence, [0, pointer, 0, 0, 0]),
         ] {
             assert_eq!((wait.operand(), values(&wait.params())), (operand, expected), "{wait:?}");
         }
@@ -329,8 +245,7 @@ mod tests {
             (Signal::Binary, Operand::Nothing, [0; 5]),
             (Signal::Value(big), Operand::Value, [big, 0, 0, 0, 0]),
             (Signal::Key(key), Operand::Key, [0, 0, key, 0, 0]),
-            (Signal::Fence { fence, skip_memory_sync: false }, Operand::Fence, [0, pointer, 0, 0, 0]),
-            (Signal::Fence { fence, skip_memory_sync: true }, Operand::Fence, [0, pointer, 0, 0, 1]),
+            (Signal::Fence(fence), Operand::Fence, [0, pointer, 0, 0, 0]),
         ] {
             assert_eq!((signal.operand(), values(&signal.params())), (operand, expected), "{signal:?}");
         }

@@ -1,8 +1,13 @@
-//! Tries every order of calls, failures included, and every order in which the two queues then run.
+//! The bookkeeping of `SharedRing`. Tries every order of calls, failures included, and every order in which the two queues
+//! then run.
+
+#[allow(dead_code)] // Some of it is only for the ring itself.
+#[path = "../src/ledger.rs"]
+mod ledger;
 
 use std::collections::{HashSet, VecDeque};
 
-use super::{Ledger, value};
+use ledger::{Ledger, value};
 
 /// How many frames the CPU begins before it stops.
 const FRAMES: u64 = 5;

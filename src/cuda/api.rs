@@ -1,0 +1,116 @@
+//! The functions of `libcuda` that only this program calls: streams, events, kernels, copies and graphs. The library has a table
+//! of those that sharing needs ([`vulkan_cuda::cuda::api`]), and says why there are tables.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use cudarc::driver::sys::*;
+use vulkan_cuda::cuda_functions;
+
+pub use vulkan_cuda::cuda::api::{Code, cuMemAlloc, cuMemFree, cuMipmappedArrayDestroy, cuStreamQuery};
+
+cuda_functions! {
+    cuStreamCreate(stream: *mut CUstream, flags: c_uint) = ["cuStreamCreate"];
+    cuStreamDestroy(stream: CUstream) = ["cuStreamDestroy_v2"];
+    cuStreamSynchronize(stream: CUstream) = ["cuStreamSynchronize"];
+    cuEventCreate(event: *mut CUevent, flags: c_uint) = ["cuEventCreate"];
+    cuEventDestroy(event: CUevent) = ["cuEventDestroy_v2"];
+    cuEventRecord(event: CUevent, stream: CUstream) = ["cuEventRecord"];
+    cuEventQuery(event: CUevent) = ["cuEventQuery"];
+    cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) = ["cuEventElapsedTime"];
+    cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    ) = ["cuModuleLoadDataEx"];
+    cuModuleUnload(module: CUmodule) = ["cuModuleUnload"];
+    cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) = ["cuModuleGetFunction"];
+    cuFuncGetAttribute(value: *mut c_int, which: CUfunction_attribute, function: CUfunction) = ["cuFuncGetAttribute"];
+    cuLaunchKernel(
+        function: CUfunction,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared_bytes: c_uint,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void
+    ) = ["cuLaunchKernel"];
+    cuLinkCreate(
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void,
+        state: *mut CUlinkState
+    ) = ["cuLinkCreate_v2"];
+    cuLinkAddData(
+        state: CUlinkState,
+        kind: CUjitInputType,
+        data: *mut c_void,
+        size: usize,
+        name: *const c_char,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    ) = ["cuLinkAddData_v2"];
+    cuLinkComplete(state: CUlinkState, cubin: *mut *mut c_void, size: *mut usize) = ["cuLinkComplete"];
+    cuLinkDestroy(state: CUlinkState) = ["cuLinkDestroy"];
+    cuMemsetD32Async(target: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) = ["cuMemsetD32Async"];
+    cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
+    cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];
+    cuMemcpyHtoDAsync(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) = ["cuMemcpyHtoDAsync_v2"];
+    cuMipmappedArrayCreate(
+        mipmap: *mut CUmipmappedArray,
+        desc: *const CUDA_ARRAY3D_DESCRIPTOR,
+        levels: c_uint
+    ) = ["cuMipmappedArrayCreate"];
+    ?
+    // Since CUDA 5.5.
+    cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = ["cuCtxGetStreamPriorityRange"];
+    cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) = ["cuStreamCreateWithPriority"];
+    // Since CUDA 12.0, in these forms.
+    cuGraphCreate(graph: *mut CUgraph, flags: c_uint) = ["cuGraphCreate"];
+    cuGraphAddKernelNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_KERNEL_NODE_PARAMS
+    ) = ["cuGraphAddKernelNode_v2"];
+    cuGraphAddExternalSemaphoresSignalNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) = ["cuGraphAddExternalSemaphoresSignalNode"];
+    cuGraphAddExternalSemaphoresWaitNode(
+        node: *mut CUgraphNode,
+        graph: CUgraph,
+        dependencies: *const CUgraphNode,
+        count: usize,
+        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) = ["cuGraphAddExternalSemaphoresWaitNode"];
+    cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) = ["cuGraphInstantiateWithFlags"];
+    cuGraphExecKernelNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_KERNEL_NODE_PARAMS
+    ) = ["cuGraphExecKernelNodeSetParams_v2"];
+    cuGraphExecExternalSemaphoresSignalNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
+    ) = ["cuGraphExecExternalSemaphoresSignalNodeSetParams"];
+    cuGraphExecExternalSemaphoresWaitNodeSetParams(
+        exec: CUgraphExec,
+        node: CUgraphNode,
+        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
+    ) = ["cuGraphExecExternalSemaphoresWaitNodeSetParams"];
+    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) = ["cuGraphLaunch"];
+    cuGraphExecDestroy(exec: CUgraphExec) = ["cuGraphExecDestroy"];
+    cuGraphDestroy(graph: CUgraph) = ["cuGraphDestroy"];
+}
