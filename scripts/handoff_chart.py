@@ -95,7 +95,8 @@ def draw(record):
             frame = found["frame_us"]["mean"]
             latency = found["latency_frames"] * frame / 1000
             # As in docs/bench-schema.md: files of the first schema have another overhead.
-            overhead = frame - found["kernel_us"] - alone(cells, grid, found["ring"])
+            slots = 1 if found["strategy"] == "inline" else found["ring"]
+            overhead = frame - found["kernel_us"] - alone(cells, grid, slots)
             out.append(bar("cost", left + COST_X, y + 7, COST_FULL, COST, overhead, "µs"))
             out.append(bar("delay", left + DELAY_X, y + 7, DELAY_FULL, DELAY, latency, "ms"))
     foot = f"{machine['gpu']}, driver {machine['driver'].split()[-1]}, CUDA {machine['cuda']}, Linux. Without the kernel and the draw."

@@ -56,14 +56,14 @@ tools() {
 # known_programs FOLDER: links the programs that a fresh machine has after `setup`: those of Debian's required packages, git,
 # Rust, and what the tables name.
 known_programs() {
-    local name path
+    local name table path
     rm -rf "$1" && mkdir -p "$1"
     {
         { dpkg-query -W -f '${Priority} ${Package}\n' | sed -n 's/^required //p'; echo apt; } |
             xargs dpkg -L | grep -E '^(/usr)?/s?bin/.'
         # `has_pip` looks for python3, and `can_link` for cc, which starts as and ld. awk belongs to no package.
         for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk \
-            $(for name in "${tables[@]}"; do "$name"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
+            $(for table in "${tables[@]}"; do "$table"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
             command -v "$name" || true
         done
     } | while read -r path; do ln -sf "$path" "$1"; done

@@ -63,6 +63,8 @@ impl Machine {
 
     fn program(&self, name: &str, body: &str) {
         let path = self.path("bin").join(name);
+        // It may be a link to the real program, and a write would go through it.
+        let _ = fs::remove_file(&path);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -332,7 +332,7 @@ impl<'a> View<'a> {
         html! {
             h2 { "All cells" }
             p.soft {
-                "Overhead: frame - kernel - the frame of render-only with the same ring. CPU: to produce, record and submit, without waits. Bold: the "
+                "Overhead: frame - kernel - the frame of render-only with the same ring (inline: one slot). CPU: to produce, record and submit, without waits. Bold: the "
                 "fastest of its grid; render-only, render-shared and produce-only do only a part of the work, for comparison. "
                 span.warn { "~" } " noisy: the means of its rounds lie more than "
                 (percent(NOISY_SPREAD)) " apart; measure again before quoting it."

@@ -125,7 +125,7 @@ impl Cell {
 }
 
 /// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the same grid with the
-/// same ring. Older files have `render-only` with one ring only; then that one counts. Absent if one of the three is missing, and
+/// same ring (with [one slot](Strategy::slots_alone) for `inline`). Older files have `render-only` with one ring only; then that one counts. Absent if one of the three is missing, and
 /// for a cell without a hand-off.
 ///
 /// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
@@ -138,7 +138,8 @@ pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
         .collect();
     for cell in &mut cells {
         let same_grid = alone.iter().filter(|(grid, ..)| *grid == cell.grid);
-        let draw = same_grid.min_by_key(|(_, ring, _)| ring.abs_diff(cell.ring)).map(|&(.., frame)| frame);
+        let slots = Strategy::slots_alone(&cell.strategy, cell.ring);
+        let draw = same_grid.min_by_key(|(_, ring, _)| ring.abs_diff(slots)).map(|&(.., frame)| frame);
         let parts = draw.zip(cell.kernel_us).filter(|_| Strategy::has_handoff(&cell.strategy));
         cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
     }
@@ -196,9 +197,10 @@ mod tests {
             cell(Strategy::Timeline, 16, 200.0, Some(10.0), Some(180.0)),
             cell(Strategy::ProduceOnly, 1, 10.0, Some(10.0), None),
             cell(Strategy::Compute, 8, 200.0, Some(10.0), Some(180.0)),
+            cell(Strategy::Inline, 8, 115.0, Some(10.0), Some(180.0)),
         ]);
         let found: Vec<_> = cells.iter().map(|cell| cell.overhead_us).collect();
-        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None, None]);
+        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None, None, Some(5.0)]);
         assert!(with_overhead(cells[2..].to_vec()).iter().all(|cell| cell.overhead_us.is_none()));
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ash::vk;
+use vulkan_cuda::Ring;
 
 use super::produce_only;
 use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
@@ -112,7 +113,12 @@ pub fn run(
         }
     }
     // A ring that only skipped cells have needs no draw alone.
-    let has = |ring| move |cell: &CellPlan| cell.ring == ring && cell.strategy != Strategy::RenderOnly;
+    let has = |ring: Ring| {
+        move |cell: &CellPlan| {
+            let slots = Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32);
+            slots as usize == ring.depth() && cell.strategy != Strategy::RenderOnly
+        }
+    };
     let running: Vec<CellPlan> = cells.iter().map(|(cell, _)| *cell).collect();
     cells.retain(|(cell, _)| {
         let needed = running.iter().any(has(cell.ring)) || !plan.cells.iter().any(has(cell.ring));

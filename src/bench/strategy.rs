@@ -112,6 +112,12 @@ impl Strategy {
         name != Self::Compute.name() && !Self::is_baseline(name)
     }
 
+    /// The slots that the draw alone must have for a fair comparison with this strategy. `inline` counts as one slot whatever
+    /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
+    pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
+        if name == Self::Inline.name() { 1 } else { ring }
+    }
+
     /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)
@@ -172,7 +178,7 @@ impl CellPlan {
 }
 
 /// The cells of a run: every ring and batch for `timeline`, every ring for `device-copy`, one cell for each other strategy.
-/// `render-only` has the rings of all the others, because an overhead is a cell's frame less the draw alone with its ring.
+/// `render-only` has the rings that the others need: see [`Strategy::slots_alone`].
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],
@@ -201,7 +207,11 @@ pub fn plan(
             asked.iter().flat_map(fitting).collect()
         };
         let others = strategies.iter().filter(|&&strategy| strategy != Strategy::RenderOnly);
-        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(|cell| cell.ring).collect();
+        let alone = |cell: CellPlan| {
+            Ring::new(Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32))
+                .unwrap_or_default()
+        };
+        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(alone).collect();
         if used.is_empty() {
             used.clone_from(&asked);
         }
@@ -247,6 +257,7 @@ mod tests {
         };
         assert_eq!(rings(&[Strategy::RenderOnly, Strategy::Timeline, Strategy::Compute]), [1, 3, 8]);
         assert_eq!(rings(&[Strategy::Binary, Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::Inline, Strategy::RenderOnly]), [1]);
         assert_eq!(rings(&[Strategy::RenderOnly]), [1, 8], "on its own, those that were asked for");
     }
 

@@ -89,7 +89,7 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Res
     )?;
     writeln!(
         f,
-        "overhead: frame - kernel - the frame of render-only with the same ring. draw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
+        "overhead: frame - kernel - the frame of render-only with the same ring (inline: one slot).\ndraw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {
