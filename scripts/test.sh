@@ -131,8 +131,6 @@ component_step formatting fmt --all --check
 component_step clippy clippy --locked --all-targets -- -D warnings
 component_step 'clippy of the stand-in' clippy --locked -p wavefield-stand-in -- -D warnings
 step documentation documentation
-step "the library's interface" scripts/api.py
-step "the library with CUDA's versions" scripts/cuda-versions.sh
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step 'build of the tests' cargo test --locked --no-run "$@"
@@ -142,6 +140,8 @@ python=$!
 step tests kept cargo test --locked "$@"
 # wgpu takes minutes to build, and not everybody has OpenGL, so a plain `cargo test` leaves these out.
 if [[ ${CI:-} == true ]]; then
+    step "the library's interface" scripts/api.py
+    step "the library with three versions of CUDA" scripts/cuda-versions.sh
     for example in wgpu opengl; do
         component_step "clippy of the $example example" clippy --locked -p "wavefield-$example-example" --all-targets -- -D warnings
         step "$example example" kept cargo test --locked -p "wavefield-$example-example"
