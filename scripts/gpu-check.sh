@@ -148,7 +148,7 @@ check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
 # The longest first. They compute most on the CPU, so four run at once.
-for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring parameters switching recording verify interop_handles interop_semaphores interop_images; do
+for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify interop_handles interop_semaphores interop_images; do
   run_by=check_beside suite "$name"
 done
 wait
