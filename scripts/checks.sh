@@ -3,7 +3,8 @@
 # `out`, the folder for the logs. It may set `figures`, a pattern for grep -E: each line of the table then shows the
 # check's matching output.
 
-names=()
+table=()
+failed=0
 width=18
 figures=
 
@@ -22,27 +23,15 @@ built() {
 
 # check NAME COMMAND…: runs the command, keeps its output, and adds a line to the table.
 check() {
-  names+=("$1")
-  one_check "$@"
-}
-
-# check_beside NAME COMMAND…: like `check`, but beside up to three others. `wait` waits for them all.
-check_beside() {
-  names+=("$1")
-  one_check "$@" &
-  while (($(jobs -rp | wc -l) >= 4)); do wait -n || true; done
-}
-
-# The line goes into a file, because a shell in the background cannot change the table.
-one_check() {
   local name=$1 start=$SECONDS verdict=ok shown=
   shift
   if ! "$@" >"$out/$name.log" 2>&1; then
     verdict=FAILED
+    failed=1
     sed "s/^/    $name: /" "$out/$name.log" | tail -n 25
   fi
   [ -z "$figures" ] || shown="  $(grep -hE "$figures" "$out/$name.log")"
-  printf "%-${width}s %-7s %4d s%s\n" "$name" "$verdict" $((SECONDS - start)) "$shown" >"$out/$name.line"
+  table+=("$(printf "%-${width}s %-7s %4d s%s" "$name" "$verdict" $((SECONDS - start)) "$shown")")
 }
 
 # finds COMMAND…: succeeds if the command exits with 1 and counts wrong words.
@@ -54,14 +43,8 @@ finds() {
   [ "$status" = 1 ] && grep -qE ' [1-9][0-9]* wrong' <<<"$text"
 }
 
-# end_with_table: prints the result of each check and exits with 1 if one failed.
+# end_with_table: prints the result of each check and exits.
 end_with_table() {
-  local name status=0
-  wait
-  echo
-  for name in "${names[@]}"; do
-    cat "$out/$name.line"
-    grep -q '^[^ ]* *FAILED ' "$out/$name.line" && status=1
-  done
-  exit "$status"
+  printf '%s\n' '' "${table[@]}"
+  exit "$failed"
 }

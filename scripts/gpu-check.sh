@@ -40,15 +40,15 @@ export WAVEFIELD_BIN
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
-# suite NAME [ARGUMENT…]: runs one test file, built here or taken from TEST_DIR. `run_by` is `check` or `check_beside`.
+# suite NAME [ARGUMENT…]: runs one test file, built here or taken from TEST_DIR.
 suite() {
-  local name=$1 label=test-$1 run_by=${run_by:-check}
+  local name=$1 label=test-$1
   shift
   case "$*" in *--ignored*) label+=-last ;; esac
   if [ -n "${TEST_DIR:-}" ]; then
-    "$run_by" "$label" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture "$@"
+    check "$label" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture "$@"
   else
-    "$run_by" "$label" cargo test --test "$name" -- --nocapture "$@"
+    check "$label" cargo test --test "$name" -- --nocapture "$@"
   fi
 }
 
@@ -147,11 +147,9 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-# The longest first. They compute most on the CPU, so four run at once.
 for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify interop_handles interop_semaphores interop_images; do
-  run_by=check_beside suite "$name"
+  suite "$name"
 done
-wait
 
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do

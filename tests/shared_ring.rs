@@ -209,8 +209,9 @@ fn the_older_submission_reads_as_well() {
     bench.reads_by_submit(vk::PipelineStageFlags::ALL_COMMANDS);
 }
 
-/// Only the stand-in notices: on a GPU it may go well.
+/// Only the stand-in names the mistake.
 #[test]
+#[ignore = "breaks the rule on purpose"]
 fn the_older_submission_at_one_stage() {
     let Some(mut bench) = Bench::new(2) else { return };
     bench.reads_by_submit(vk::PipelineStageFlags::TRANSFER);
@@ -677,7 +678,8 @@ fn all_of_them_on_the_stand_in() {
     }
     // The stand-in knows a wait that is too narrow, however it is submitted.
     let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", "the_older_submission_at_one_stage"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+    test.args(["--exact", "the_older_submission_at_one_stage", "--include-ignored"])
+        .env("WAVEFIELD_REQUIRE_GPU", "1");
     let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
     let problem = done.check_end(0).unwrap_err();
     assert!(problem.contains("a shared semaphore at ALL_TRANSFER, not ALL_COMMANDS"), "{problem}");

@@ -178,7 +178,7 @@ impl CellPlan {
 }
 
 /// The cells of a run: every ring and batch for `timeline`, every ring for `device-copy`, one cell for each other strategy.
-/// `render-only` has the rings that the others need: see [`Strategy::slots_alone`].
+/// `render-only` has the rings that the others need (`Strategy::slots_alone`).
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],
