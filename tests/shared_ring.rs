@@ -202,10 +202,11 @@ fn a_write_that_does_not_finish_never_was() {
     bench.check(&[0, 1, 2, 3, 4, 5]);
 }
 
-/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too.
+/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too. With one slot, because CUDA must
+/// not signal the binary semaphore again before Vulkan has waited for it.
 #[test]
 fn the_older_submission_reads_as_well() {
-    let Some(mut bench) = Bench::new(2) else { return };
+    let Some(mut bench) = Bench::new(1) else { return };
     bench.reads_by_submit(vk::PipelineStageFlags::ALL_COMMANDS);
 }
 
@@ -213,7 +214,7 @@ fn the_older_submission_reads_as_well() {
 #[test]
 #[ignore = "breaks the rule on purpose"]
 fn the_older_submission_at_one_stage() {
-    let Some(mut bench) = Bench::new(2) else { return };
+    let Some(mut bench) = Bench::new(1) else { return };
     bench.reads_by_submit(vk::PipelineStageFlags::TRANSFER);
 }
 

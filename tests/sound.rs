@@ -13,7 +13,7 @@ mod readback;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ash::vk;
 use cudarc::driver::{CudaStream, sys};
@@ -23,10 +23,33 @@ use vulkan_cuda::{
     Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
 
+/// Lets only one test use the drivers at a time. With the last instance the loader unloads NVIDIA's driver, and another
+/// thread that used it meanwhile hung on an H100 (driver 580).
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The device of one test at a time.
+struct Alone {
+    gpu: Gpu,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        &self.gpu
+    }
+}
+
 /// Returns `None` and reports a skip if there is no GPU.
-fn open() -> Option<Gpu> {
+fn open() -> Option<Alone> {
+    let alone = alone();
     match match_devices::open() {
-        Ok(gpu) => Some(gpu),
+        Ok(gpu) => Some(Alone { gpu, _alone: alone }),
         Err(error) if match_devices::is_unsupported(&*error) => {
             common::skip_without_gpu(&error.to_string());
             None
@@ -41,7 +64,7 @@ struct Memset {
     ready: SharedTimeline,
     seen: readback::Target,
     stream: Arc<CudaStream>,
-    gpu: Gpu,
+    gpu: Alone,
 }
 
 const WORDS: usize = 1024;
@@ -179,6 +202,7 @@ fn usages_that_need_a_feature_are_promised() {
 /// instance the function all the same, and then it is not refused.
 #[test]
 fn an_older_instance_is_refused() {
+    let _alone = alone();
     // SAFETY: the loader is the system's own.
     let Ok(entry) = (unsafe { ash::Entry::load() }) else {
         return common::skip_without_tools("there is no Vulkan loader");

@@ -87,9 +87,11 @@ fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Res
         f,
         "\nframe: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same."
     )?;
+    let inline = cells.iter().any(|cell| cell.strategy == "inline");
+    let one_slot = if inline { " (inline: one slot)" } else { "" };
     writeln!(
         f,
-        "overhead: frame - kernel - the frame of render-only with the same ring (inline: one slot).\ndraw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
+        "overhead: frame - kernel - the frame of render-only with the same ring{one_slot}.\ndraw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
     )?;
     write!(f, "-: nothing to measure.")?;
     if cells.iter().any(|cell| cell.noisy) {
