@@ -23,8 +23,8 @@ use vulkan_cuda::{
     Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
 
-/// Lets only one test use the drivers at a time. With the last instance the loader unloads NVIDIA's driver, and another
-/// thread that used it meanwhile hung on an H100 (driver 580).
+/// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably because the
+/// loader unloads NVIDIA's driver with the last instance while other threads use it: see `examples.rs`.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
