@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The longest wait. Only a test that fails takes this long.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits until `there` says so of the running program. `there` gets its process id.
+/// Waits until `there` is true of the running program. `there` gets its process id.
 #[track_caller]
 pub fn wait_for(child: &mut Child, what: &str, mut there: impl FnMut(u32) -> bool) {
     let until = Instant::now() + LIMIT;
