@@ -402,7 +402,10 @@ fn a_batch_waits_once() {
     let stream = bench.stream.clone();
     let mut frame = 0;
     for count in [4, 4, 1, 3, 2, 2] {
+        let end = frame + count as u64;
         let written = bench.ring.write_batch(count, |write| {
+            // The frame that was last in the batch's last slot.
+            assert_eq!(write.waits_for(), (end - 1).checked_sub(4), "frame {}", write.frame());
             fill(write.slot(), &stream, write.frame() as u32);
             write.finish()
         });

@@ -16,7 +16,7 @@ use crate::producer::{
 };
 use crate::render::{Camera, Style, View};
 use crate::scene::Scene;
-use crate::verify::{BrokenProducer, plan};
+use crate::verify::{Broken, BrokenProducer};
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
@@ -83,7 +83,7 @@ impl Config {
             in_flight: None,
             stamped: self.verify,
             timeout: self.timeout,
-            plan: plan(self.broken),
+            leaves_out_free: self.broken == Some(Broken::Free),
         }
     }
 

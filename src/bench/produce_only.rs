@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
+use vulkan_cuda::shared_ring::{Resource, Slot};
+
 use super::runner::{Plan, Samples};
 use crate::app::{Choice, Config, Stop};
 use crate::cuda::{Cuda, memset};
-use crate::handoff::{Memory, Place, Work, work};
+use crate::handoff::{Memory, Place, Work};
 use crate::left_running::leave_running;
 use crate::producer::{Fill, Frame, reads};
 use crate::vulkan::DeviceDesc;
@@ -14,7 +16,7 @@ use crate::{Error, Result};
 /// Launches between two waits of the CPU: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
 const CHUNK: u64 = 64;
 
-pub(super) fn measure(
+pub(super) fn measure<W: Work>(
     plan: &Plan,
     config: &Config,
     samples: &mut Samples,
@@ -27,25 +29,25 @@ pub(super) fn measure(
     let kernel = config.kernel();
     let ring = config.ring.unwrap_or_default();
     let memory = Memory { slots: ring.depth(), own: false };
-    let work = work(&device, context, &kernel, &config.producer_desc(), memory)?;
+    let (work, slots) = W::new(&device, context, &kernel, &config.producer_desc(), memory)?;
     let fill = Fill::new(context, &kernel.name)?;
-    let measured = measure_with(plan, config, samples, &fill, &*work, stop);
+    let measured = measure_with(plan, config, samples, &fill, (&work, &slots), stop);
     // After an error, enqueued work may still use the slots.
     if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {
-        leave_running((fill, work));
+        leave_running((fill, work, slots));
     }
     measured
 }
 
-fn measure_with(
+fn measure_with<W: Work>(
     plan: &Plan,
     config: &Config,
     samples: &mut Samples,
     fill: &Fill,
-    work: &dyn Work,
+    (work, slots): (&W, &[W::Slot]),
     stop: &Stop,
 ) -> Result<()> {
-    let ring = config.ring.unwrap_or_default();
+    let slot_of = |frame: u64| &slots[(frame % slots.len() as u64) as usize];
     let mut index = 0;
     let mut began = None;
     loop {
@@ -54,7 +56,7 @@ fn measure_with(
             let reads = reads(config.scene, false);
             let (time, parameters) = (index as f64 / 60.0, config.parameters);
             let frame = Frame { index, time, step: 0.0, parameters, reads };
-            let slot = Place::Slot(ring.turn(index).slot);
+            let slot = Place::Slot(slot_of(index));
             let enqueued = Instant::now();
             // SAFETY: only this stream touches the slot.
             unsafe { work.enqueue(fill, &frame, slot) }.map_err(|error| fill.blame(error))?;
@@ -82,7 +84,9 @@ fn measure_with(
     // For comparison, the time of `cuMemsetD32Async` on the same memory, right after the kernels.
     for repeat in 0..2 {
         for index in 0..CHUNK {
-            let Some(address) = work.address(ring.turn(index).slot) else { return Ok(()) };
+            let Resource::Buffer { bytes: Some((address, _)), .. } = slot_of(index).resource() else {
+                return Ok(());
+            };
             // SAFETY: as above; the slot has the grid's bytes.
             fill.timed(index, |stream| unsafe { memset(stream, address, config.grid.bytes()) })?;
         }

@@ -12,6 +12,7 @@ use super::strategy::{CellPlan, Strategy};
 use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
 use crate::cuda::Cuda;
+use crate::handoff::{FieldWork, TextureWork};
 use crate::report::Failures;
 use crate::threads::cpu_time;
 use crate::vulkan::NO_INLINE;
@@ -219,7 +220,11 @@ fn measure(
     let before = samples.frame_us.len();
     match (cell.strategy, context) {
         (Strategy::ProduceOnly, Some(context)) => {
-            produce_only::measure(plan, &config, samples, choice, context, stop)?;
+            let measure = match config.scene {
+                Scene::Field => produce_only::measure::<FieldWork>,
+                Scene::Texture => produce_only::measure::<TextureWork>,
+            };
+            measure(plan, &config, samples, choice, context, stop)?;
         }
         _ => {
             let mut run = Headless::quietly(choice, &config)?;

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use vulkan_cuda::{BinarySignal, Pair, SharedBinary, SignalToSubmit, Turn, WaitToSubmit};
+use vulkan_cuda::{BinarySignal, Pair, SharedBinary};
 
 use super::order::Order;
-use crate::producer::{Fill, FrameSync};
+use crate::producer::{Fill, FrameSync, Submit};
 use crate::{Error, Result};
 
 /// The two semaphores of one slot, and their pending signals. Each signal has exactly one wait, and nothing waits for a
@@ -20,8 +20,6 @@ pub(super) struct BinaryPair {
     free: SharedBinary,
     /// CUDA has signalled `ready`: the current frame must wait for it.
     written: Option<BinarySignal>,
-    /// Both halves of the submission that is about to be made.
-    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
     /// Vulkan will signal `free`: the next frame must wait for it.
     read: Option<BinarySignal>,
 }
@@ -29,12 +27,15 @@ pub(super) struct BinaryPair {
 impl BinaryPair {
     pub(super) fn new(pair: &Pair) -> Result<Self> {
         let (ready, free) = (SharedBinary::new(pair)?, SharedBinary::new(pair)?);
-        Ok(Self { ready, free, written: None, submitting: None, read: None })
+        Ok(Self { ready, free, written: None, read: None })
     }
 }
 
 impl Order for BinaryPair {
-    fn wait_free(&mut self, fill: &Fill, _turn: Turn) -> Result<()> {
+    const NAME: &'static str = "cuda, binary";
+    const ON_GPU: bool = true;
+
+    fn wait_free(&mut self, fill: &Fill) -> Result<()> {
         // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
         // nothing.
         let Some(read) = self.read.take() else { return Ok(()) };
@@ -42,27 +43,22 @@ impl Order for BinaryPair {
         Ok(unsafe { read.cuda_wait(fill.stream()) }?)
     }
 
-    fn signal_ready(&mut self, fill: &Fill, _turn: Turn) -> Result<Option<Duration>> {
+    fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>> {
         // SAFETY: as above.
         self.written = Some(unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?);
         Ok(None)
     }
 
-    fn submission(&mut self, _turn: Turn) -> Result<FrameSync> {
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         let written = self.written.take();
         let written =
             written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
         let (wait, ready) = written.vulkan_wait();
         let (signal, free) = self.free.vulkan_signal()?;
-        self.submitting = Some((ready, free));
-        Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
-    }
-
-    fn submitted(&mut self) {
-        if let Some((wait, signal)) = self.submitting.take() {
-            wait.submitted();
-            self.read = Some(signal.submitted());
-        }
+        submit(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })?;
+        ready.submitted();
+        self.read = Some(free.submitted());
+        Ok(())
     }
 
     fn late_side(&self, fill: &Fill) -> Option<String> {

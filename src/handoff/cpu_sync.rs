@@ -3,11 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use vulkan_cuda::Turn;
-
 use super::order::Order;
 use crate::Result;
-use crate::producer::{Fill, FrameSync};
+use crate::producer::Fill;
 
 /// The CPU as the messenger.
 pub(super) struct CpuSync {
@@ -16,26 +14,17 @@ pub(super) struct CpuSync {
 }
 
 impl Order for CpuSync {
-    fn is_on_gpu(&self) -> bool {
-        false
-    }
+    const NAME: &'static str = "cuda, cpu-sync";
+    const ON_GPU: bool = false;
 
-    fn wait_free(&mut self, _fill: &Fill, _turn: Turn) -> Result<()> {
+    fn wait_free(&mut self, _fill: &Fill) -> Result<()> {
         // With one frame in flight, the frame loop has already waited for the previous frame.
         Ok(())
     }
 
-    fn signal_ready(&mut self, fill: &Fill, _turn: Turn) -> Result<Option<Duration>> {
+    fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>> {
         let began = Instant::now();
         fill.wait_idle(self.timeout)?;
         Ok(Some(began.elapsed()))
-    }
-
-    fn submission(&mut self, _turn: Turn) -> Result<FrameSync> {
-        Ok(FrameSync::default())
-    }
-
-    fn late_side(&self, _fill: &Fill) -> Option<String> {
-        None
     }
 }

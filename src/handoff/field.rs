@@ -1,6 +1,5 @@
 //! The field's work: one kernel, which writes 16 bytes for each vertex of a buffer.
 
-use cudarc::driver::sys::CUdeviceptr;
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
@@ -11,23 +10,24 @@ use crate::vulkan::Device;
 use crate::wave::Grid;
 use crate::{Error, Result};
 
-pub(super) struct FieldWork {
+pub(crate) struct FieldWork {
     kernel: Kernel,
     /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Kernel>,
-    slots: Vec<SharedBuffer>,
     own: Option<DeviceMemory>,
     grid: Grid,
 }
 
-impl FieldWork {
-    pub(super) fn new(
+impl Work for FieldWork {
+    type Slot = SharedBuffer;
+
+    fn new(
         device: &Device,
         context: &Cuda,
         source: &KernelSource,
         desc: &ProducerDesc,
         memory: Memory,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Vec<SharedBuffer>)> {
         let grid = desc.grid;
         check_grid(device, grid)?;
         // The kernel first: a bad one should fail before gigabytes are allocated.
@@ -45,26 +45,20 @@ impl FieldWork {
             }
         };
         let own = memory.own.then(|| DeviceMemory::new(context, grid.bytes())).transpose()?;
-        Ok(Self { kernel, stamp, slots, own, grid })
+        Ok((Self { kernel, stamp, own, grid }, slots))
     }
 
-    fn own(&self) -> Result<&DeviceMemory> {
-        self.own.as_ref().ok_or_else(|| Error::Rule("the field has no memory of CUDA's own".into()))
-    }
-}
-
-impl Work for FieldWork {
-    fn slots(&self) -> Vec<Source> {
-        self.slots.iter().map(|slot| slot.vulkan().into()).collect()
+    fn source(slot: &SharedBuffer) -> Source {
+        slot.vulkan().into()
     }
 
     fn parameters(&self) -> &KernelParameters {
         self.kernel.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()> {
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, SharedBuffer>) -> Result<()> {
         let vertices = match into {
-            Place::Slot(slot) => self.slots[slot].cuda(),
+            Place::Slot(slot) => slot.cuda(),
             Place::Own => self.own()?.pointer(),
         };
         let Grid { cols, rows } = self.grid;
@@ -79,16 +73,18 @@ impl Work for FieldWork {
         self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, fill.stream()))
     }
 
-    unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()> {
+    unsafe fn copy_to_slot(&self, stream: &Stream, slot: &SharedBuffer) -> Result<()> {
         // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
-        unsafe { self.own()?.copy_to(stream, self.slots[slot].cuda()) }
+        unsafe { self.own()?.copy_to(stream, slot.cuda()) }
     }
 
     fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.own()?.read(stream, bytes)
     }
+}
 
-    fn address(&self, slot: usize) -> Option<CUdeviceptr> {
-        Some(self.slots[slot].cuda())
+impl FieldWork {
+    fn own(&self) -> Result<&DeviceMemory> {
+        self.own.as_ref().ok_or_else(|| Error::Rule("the field has no memory of CUDA's own".into()))
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::work::{Memory, Place, Work, work};
+use super::work::{Memory, Place, Work};
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{
@@ -17,10 +17,10 @@ use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pi
 use crate::wave::Grid;
 
 /// CUDA's own memory, host memory, and Vulkan's own buffer or image.
-pub struct HostCopyHandoff {
+pub(super) struct HostCopyHandoff<W> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
-    work: Box<dyn Work>,
+    work: W,
     staging: Buffer,
     _slot: Slot,
     profile: Profile,
@@ -34,14 +34,14 @@ enum Slot {
     Image(Image),
 }
 
-impl HostCopyHandoff {
+impl<W: Work> HostCopyHandoff<W> {
     /// Works with any pair of devices; nothing is shared.
     ///
     /// # Errors
     /// Fails if a frame is too large, if the kernel does not load, or if memory has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
-        let work = work(device, context, source, desc, Memory { slots: 0, own: true })?;
+        let (work, _) = W::new(device, context, source, desc, Memory { slots: 0, own: true })?;
         let make = |label, usage, location| {
             let bytes = desc.scene.frame_bytes(size);
             Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
@@ -88,7 +88,7 @@ impl HostCopyHandoff {
     }
 }
 
-impl Producer for HostCopyHandoff {
+impl<W: Work> Producer for HostCopyHandoff<W> {
     fn profile(&self) -> &Profile {
         &self.profile
     }

@@ -1,11 +1,11 @@
 //! Ways to hand CUDA's frames to Vulkan, side by side for comparison.
 //!
-//! Most of them combine an *order*, which keeps the two sides apart, with a *work*, which is what CUDA does for a frame.
-//! `shared` puts the two together:
+//! Most of them apply to a *work*, which is what CUDA does for a frame, either the library's ring (`timeline`) or an *order*
+//! that keeps the two sides apart in one slot (`one_slot`):
 //!
 //! | `--handoff` | file | what orders the two sides | what is copied |
 //! |---|---|---|---|
-//! | `timeline` | `timeline` | two timelines and a ring: the GPU waits | nothing |
+//! | `timeline` | `timeline` | the library's ring of slots: the GPU waits | nothing |
 //! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
 //! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
 //! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
@@ -21,8 +21,8 @@ mod field;
 mod host_copy;
 mod inline;
 mod module;
+mod one_slot;
 mod order;
-mod shared;
 mod texture;
 mod texture_inline;
 mod timeline;
@@ -33,12 +33,17 @@ use crate::producer::{Producer, ProducerDesc};
 use crate::scene::Scene;
 use crate::vulkan::{AdapterInfo, NO_INLINE, Queue};
 use crate::{Error, Result};
+use binary::BinaryPair;
+use cpu_sync::CpuSync;
+use host_copy::HostCopyHandoff;
+use one_slot::OneSlotHandoff;
+use timeline::TimelineHandoff;
 
-pub use host_copy::HostCopyHandoff;
+pub(crate) use field::FieldWork;
 pub use inline::InlineHandoff;
-pub use shared::SharedHandoff;
+pub(crate) use texture::TextureWork;
 pub use texture_inline::TextureInlineHandoff;
-pub(crate) use work::{Memory, Place, Work, work};
+pub(crate) use work::{Memory, Place, Work};
 
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
@@ -138,13 +143,36 @@ impl Handoff {
                 info.name
             )));
         }
+        match desc.scene {
+            Scene::Field => self.make_for::<FieldWork>(queue, context, source, desc),
+            Scene::Texture => self.make_for::<TextureWork>(queue, context, source, desc),
+        }
+    }
+
+    fn make_for<W: Work + 'static>(
+        self,
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Box<dyn Producer>> {
         Ok(match (self, desc.scene) {
+            (Self::Timeline | Self::DeviceCopy, _) => {
+                Box::new(TimelineHandoff::<W>::new(self, queue, context, source, desc)?)
+            }
+            (Self::Binary, _) => {
+                let order = BinaryPair::new(&queue.device().pair(context)?)?;
+                Box::new(OneSlotHandoff::<W, _>::new(order, queue, context, source, desc)?)
+            }
+            (Self::CpuSync, _) => {
+                let order = CpuSync { timeout: desc.timeout };
+                Box::new(OneSlotHandoff::<W, _>::new(order, queue, context, source, desc)?)
+            }
+            (Self::HostCopy, _) => Box::new(HostCopyHandoff::<W>::new(queue, context, source, desc)?),
             (Self::Inline, Scene::Field) => Box::new(InlineHandoff::new(queue, context, source, desc)?),
             (Self::Inline, Scene::Texture) => {
                 Box::new(TextureInlineHandoff::new(queue, context, source, desc)?)
             }
-            (Self::HostCopy, _) => Box::new(HostCopyHandoff::new(queue, context, source, desc)?),
-            _ => Box::new(SharedHandoff::new(self, queue, context, source, desc)?),
         })
     }
 }

@@ -5,12 +5,11 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUdeviceptr;
-
 use vulkan_cuda::SharedImage;
 use vulkan_cuda::format::ArrayFormat;
 use vulkan_cuda::image::picture;
 use vulkan_cuda::ownership::SHARED_LAYOUT;
+use vulkan_cuda::shared_ring::{Resource, Slot};
 
 use super::work::{Memory, Place, Work, load};
 use crate::cuda::{
@@ -22,23 +21,24 @@ use crate::vulkan::{Device, View};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
-pub(super) struct TextureWork {
+pub(crate) struct TextureWork {
     paint: Kernel,
     reduce: Kernel,
     /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].
     stamp: Option<Kernel>,
-    slots: Vec<SharedPicture>,
     own: Option<Chain>,
 }
 
-impl TextureWork {
-    pub(super) fn new(
+impl Work for TextureWork {
+    type Slot = SharedPicture;
+
+    fn new(
         device: &Device,
         context: &Cuda,
         source: &KernelSource,
         desc: &ProducerDesc,
         memory: Memory,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Vec<SharedPicture>)> {
         let size = desc.grid;
         check_texture(device, size)?;
         // The kernels first: a bad one should fail before gigabytes are allocated.
@@ -49,26 +49,21 @@ impl TextureWork {
         let slots = (0..memory.slots).map(|_| SharedPicture::new(device, context, size));
         let slots = slots.collect::<Result<_>>()?;
         let own = memory.own.then(|| Chain::own(context, size)).transpose()?;
-        Ok(Self { paint, reduce, stamp, slots, own })
+        Ok((Self { paint, reduce, stamp, own }, slots))
     }
 
-    fn own(&self) -> Result<&Chain> {
-        self.own.as_ref().ok_or_else(|| Error::Rule("the texture has no memory of CUDA's own".into()))
-    }
-}
-
-impl Work for TextureWork {
-    fn slots(&self) -> Vec<Source> {
-        self.slots.iter().map(|picture| Source::Texture(picture.slot())).collect()
+    fn source(slot: &SharedPicture) -> Source {
+        let (image, view) = (slot.image.exported().raw(), slot.view.raw());
+        Source::Texture(ImageSlot { image, view, layout: SHARED_LAYOUT })
     }
 
     fn parameters(&self) -> &KernelParameters {
         self.paint.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place) -> Result<()> {
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, SharedPicture>) -> Result<()> {
         let chain = match into {
-            Place::Slot(slot) => &self.slots[slot].chain,
+            Place::Slot(slot) => &slot.chain,
             Place::Own => self.own()?,
         };
         fill.timed(frame.index, |stream| {
@@ -85,18 +80,20 @@ impl Work for TextureWork {
             .try_for_each(|level| unsafe { chain.launch(stamp, fill.stream(), level, frame) })
     }
 
-    unsafe fn copy_to_slot(&self, stream: &Stream, slot: usize) -> Result<()> {
+    unsafe fn copy_to_slot(&self, stream: &Stream, slot: &SharedPicture) -> Result<()> {
         // SAFETY: both chains have the same size; the rest is the caller's promise.
-        unsafe { self.own()?.copy_to(stream, &self.slots[slot].chain) }
+        unsafe { self.own()?.copy_to(stream, &slot.chain) }
     }
 
     fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: only this stream writes it.
         unsafe { self.own()?.read(stream, bytes) }
     }
+}
 
-    fn address(&self, _slot: usize) -> Option<CUdeviceptr> {
-        None
+impl TextureWork {
+    fn own(&self) -> Result<&Chain> {
+        self.own.as_ref().ok_or_else(|| Error::Rule("the texture has no memory of CUDA's own".into()))
     }
 }
 
@@ -203,7 +200,7 @@ impl Chain {
 }
 
 /// One texture that both APIs reach: CUDA through a surface for each level, Vulkan through one view.
-struct SharedPicture {
+pub(crate) struct SharedPicture {
     // The view and the surfaces go before the image.
     view: View,
     chain: Chain,
@@ -217,8 +214,11 @@ impl SharedPicture {
         let chain = Chain::new(size, |level| image.level(level))?;
         Ok(Self { view: View::shared(device, image.exported())?, chain, image })
     }
+}
 
-    fn slot(&self) -> ImageSlot {
-        ImageSlot { image: self.image.exported().raw(), view: self.view.raw(), layout: SHARED_LAYOUT }
+// SAFETY: it owns the image and shares it with nobody; the surfaces are ways to it.
+unsafe impl Slot for SharedPicture {
+    fn resource(&self) -> Resource {
+        self.image.resource()
     }
 }

@@ -1,107 +1,171 @@
-//! The order that this program exists to show: two timelines over a ring of slots. The GPU waits for each hand-off. The CPU
-//! waits only to stay at most a few frames ahead.
+//! The hand-off that this program exists to show: the library's [`SharedRing`]. The GPU waits for each frame. The CPU waits
+//! only to stay at most a few frames ahead.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use vulkan_cuda::ring::MAX_DEPTH;
-use vulkan_cuda::{Pair, SharedTimeline, Turn};
+use ash::vk;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
 
-use super::order::Order;
-use crate::Result;
-use crate::producer::{Fill, FrameSync};
+use super::work::{Memory, Place, Work};
+use super::{Handoff, TIMELINE};
+use crate::cuda::{Cuda, KernelSource, Stream};
+use crate::producer::{
+    Batch, Fill, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
+};
+use crate::scene::Scene;
+use crate::vulkan::{Queue, one_shot};
+use crate::{Error, Result};
 
-/// The two timelines of a ring. Each has one signaller only, so that its values strictly increase.
-pub(super) struct Timelines {
-    /// Signalled by CUDA when the slot is written.
-    ready: SharedTimeline,
-    /// Signalled by Vulkan when the slot has been read.
-    free: SharedTimeline,
-    /// The value of `free` that CUDA waits for before it fills a frame, for the last [`REMEMBERED`] frames.
-    waits: [u64; REMEMBERED],
+/// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's allocator (Taichi
+/// and Warp, for example).
+pub(super) struct TimelineHandoff<W: Work> {
+    // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
+    /// The frame that was produced, until it is submitted.
+    turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
+    ring: SharedRing<W::Slot, Arc<Stream>>,
+    work: W,
+    fill: Fill,
+    /// Whether the kernels write CUDA's own memory, which is copied into the slot.
+    copies: bool,
+    /// The length of the next batch, in frames.
+    next_batch: usize,
+    /// The batch that was filled last.
+    filled: Batch,
+    profile: Profile,
 }
 
-/// The most frames that can be enqueued and not yet signalled: a ring's frames in flight, and a batch.
-const REMEMBERED: usize = 2 * MAX_DEPTH as usize;
-
-impl Timelines {
-    pub(super) fn new(pair: &Pair) -> Result<Self> {
-        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
-        Ok(Self { ready, free, waits: [0; REMEMBERED] })
+impl<W: Work> TimelineHandoff<W> {
+    /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
+    pub(super) fn new(
+        handoff: Handoff,
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Self> {
+        let pair = queue.device().pair(context)?;
+        let copies = handoff == Handoff::DeviceCopy;
+        let memory = Memory { slots: desc.ring.depth(), own: copies };
+        let (work, slots) = W::new(queue.device(), context, source, desc, memory)?;
+        let name = if copies { "cuda, device-copy" } else { TIMELINE };
+        let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
+        let profile = Profile {
+            owner: Owner::External,
+            max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
+            // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
+            longest_batch: if copies { 1 } else { slots.len() },
+            parameters: work.parameters().clone(),
+            uses_cuda: true,
+            ..usual
+        };
+        let fill = Fill::new(context, &source.name)?;
+        let reader = reader(desc.scene, queue.family());
+        let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
+        // A deeper ring is for batches. For single frames it would only add latency.
+        ring.set_ahead(profile.max_in_flight);
+        if desc.leaves_out_free {
+            // SAFETY: frames are then torn, which the user asked for; nothing worse.
+            unsafe { ring.leave_out_free() };
+        }
+        if desc.scene == Scene::Texture {
+            // SAFETY: recording, for a queue of the reader's family; `one_shot` waits, and nothing is written before.
+            one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
+        }
+        let filled = Batch { first: 0, frames: 0, waits_for: None };
+        Ok(Self { turn: None, ring, work, fill, copies, next_batch: 1, filled, profile })
     }
-}
 
-impl Order for Timelines {
-    fn wait_free(&mut self, fill: &Fill, turn: Turn) -> Result<()> {
-        let frame = turn.signal_ready - 1;
-        // The stream is in order, so this frame also waits for everything that the previous frame waits for.
-        let before = if frame == 0 { 0 } else { self.waits[remembered(frame - 1)] };
-        self.waits[remembered(frame)] = turn.wait_free.unwrap_or(before);
-        // ANCHOR: wait
-        // A slot's first frame needs no wait, and a batch waits only once.
-        let Some(value) = turn.wait_free else { return Ok(()) };
-        // SAFETY: the stream is idle before the timelines are dropped.
-        Ok(unsafe { self.free.cuda_wait(fill.stream(), value) }?)
-        // ANCHOR_END: wait
+    /// Returns the next frame, which an earlier batch may have filled. Returns before any of CUDA's work has run.
+    fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<W::Slot, Arc<Stream>>> {
+        if let Some(turn) = self.ring.next_read() {
+            return Ok(turn);
+        }
+        self.fill_batch(frame)?;
+        let held = || Error::Rule("CUDA has no slot to write: an earlier frame was not submitted".into());
+        self.ring.next_read().ok_or_else(held)
     }
 
-    fn signal_ready(&mut self, fill: &Fill, turn: Turn) -> Result<Option<Duration>> {
-        // ANCHOR: signal
-        // SAFETY: as above.
-        unsafe { self.ready.cuda_signal_after_kernels(fill.stream(), turn.signal_ready) }?;
-        // ANCHOR_END: signal
-        Ok(None)
-    }
-
-    fn submission(&mut self, turn: Turn) -> Result<FrameSync> {
-        // ANCHOR: submission
-        Ok(FrameSync {
-            signal_before: None,
-            wait: Some(self.ready.vulkan_wait(turn.wait_ready)),
-            signal: Some(self.free.vulkan_signal(turn.signal_free)?),
+    /// Fills a batch that begins with frame `first`; the later frames are filled ahead of time.
+    fn fill_batch(&mut self, first: &Frame) -> Result<()> {
+        let Self { ring, work, fill, copies, next_batch, filled, .. } = self;
+        if *copies {
+            // Only the copy must wait for the slot.
+            // SAFETY: nobody else touches CUDA's own memory.
+            unsafe { work.enqueue(fill, first, Place::Own) }?;
+        }
+        // ANCHOR: write
+        // The stream waits, on the GPU, until Vulkan has read what was in the slots of the batch.
+        ring.write_batch(*next_batch, |write| {
+            let index = write.frame();
+            *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
+            if *copies {
+                // SAFETY: until `finish` the slot is CUDA's.
+                unsafe { work.copy_to_slot(fill.stream(), write.slot()) }?;
+                return Ok(write.finish()?);
+            }
+            let ahead = (index - first.index) as f64;
+            let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
+            // SAFETY: as above. (With `--break free` frames are torn; nothing worse.)
+            unsafe { work.enqueue(fill, &frame, Place::Slot(write.slot())) }?;
+            // CUDA signals.
+            Ok(write.finish_after_kernels()?)
         })
-        // ANCHOR_END: submission
-    }
-
-    fn late_side(&self, _fill: &Fill) -> Option<String> {
-        let (ready, free) = (self.ready.value().ok()?, self.free.value().ok()?);
-        // The last value that the stream was asked to signal.
-        let promised = self.ready.promised();
-        let late = late_side(ready, promised, free, self.waits[remembered(ready)]);
-        Some(format!(
-            "{late} did not signal: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"
-        ))
-    }
-
-    fn abandon(&self) {
-        // Ignore an error: there is no caller to tell, and if the signal fails, the queue only stays busy.
-        // SAFETY: CUDA has failed and signals nothing more.
-        let _ = unsafe { self.ready.signal_from_host(self.ready.promised()) };
+        .map(drop)
+        // ANCHOR_END: write
     }
 }
 
-/// A frame's index in [`Timelines::waits`].
-fn remembered(frame: u64) -> usize {
-    (frame % REMEMBERED as u64) as usize
-}
+impl<W: Work> Producer for TimelineHandoff<W> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
 
-/// Which side keeps the other waiting. CUDA's next frame is number `ready`; CUDA fills it once `free` is `wait`.
-fn late_side(ready: u64, promised: u64, free: u64, wait: u64) -> &'static str {
-    if ready < promised && free >= wait { "CUDA" } else { "Vulkan" }
-}
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        let turn = self.next(frame).map_err(|error| self.fill.blame(error))?;
+        let source = self.profile.slots[turn.index()];
+        self.turn = Some(turn);
+        Ok(Produced { source, number: frame.index, batch: self.filled, blocked: None })
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn set_batch(&mut self, frames: usize) {
+        self.next_batch = frames.clamp(1, self.profile.longest_batch);
+    }
 
-    #[test]
-    fn the_late_side_is_the_one_that_the_other_waits_for() {
-        // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.
-        assert_eq!(late_side(0, 3, 0, 0), "CUDA");
-        assert_eq!(late_side(3, 3, 0, 0), "Vulkan");
-        assert_eq!(late_side(3, 4, 0, 1), "Vulkan");
-        assert_eq!(late_side(3, 4, 1, 1), "CUDA");
-        // All frames of a batch wait for its last slot.
-        assert_eq!(late_side(3, 6, 2, 3), "Vulkan");
-        assert_eq!(late_side(4, 6, 3, 3), "CUDA");
+    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
+        let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
+        // The ring has this slot, so there is no error.
+        // SAFETY: producers record outside a render pass, and the commands are submitted with a turn of this slot.
+        let _ = unsafe { self.ring.record_acquire(slot, commands) };
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
+        let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
+        // SAFETY: as above.
+        let _ = unsafe { self.ring.record_release(slot, commands) };
+    }
+
+    // ANCHOR: submit
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        let turn = self.turn.take();
+        let turn = turn.ok_or_else(|| Error::Rule("Vulkan cannot read what was not produced".into()))?;
+        let submit =
+            |wait, signal| submit(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) });
+        // SAFETY: one submission with both semaphores, or an error and none (the caller's promise).
+        unsafe { turn.submit(submit) }?
+    }
+    // ANCHOR_END: submit
+
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.ring.progress().ok().map(|progress| progress.to_string())
+    }
+
+    fn abandon(&mut self) {
+        // The caller has the error that led here. After a fault, this ends Vulkan's waits.
+        let _ = self.ring.check();
     }
 }

@@ -1,6 +1,7 @@
 //! CUDA's stream and its clock, which every hand-off from CUDA uses.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::trace_span;
@@ -11,7 +12,7 @@ use crate::{Error, Result};
 /// CUDA's stream, and two events for each frame that time the kernel.
 pub struct Fill {
     // Field order is drop order: the stream goes before the events that it uses.
-    stream: Stream,
+    stream: Arc<Stream>,
     marks: Kept<(Event, Event)>,
     /// The kernel's name, for errors.
     name: String,
@@ -47,11 +48,11 @@ impl Fill {
     pub fn new(context: &Cuda, name: &str) -> Result<Self> {
         let mark = |_| Ok((Cell::new(None), (Event::new(context)?, Event::new(context)?)));
         let marks = Kept((0..KEPT).map(mark).collect::<Result<_>>()?);
-        Ok(Self { stream: Stream::new(context)?, marks, name: name.to_owned() })
+        Ok(Self { stream: Arc::new(Stream::new(context)?), marks, name: name.to_owned() })
     }
 
     /// The stream that runs the kernel.
-    pub fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 

@@ -4,10 +4,10 @@
 //! A producer owns the ring's slots, because their memory differs: shared with CUDA, Vulkan's own, or writable by the CPU. It
 //! also owns the hand-off, so the renderer never learns which one it has. For each frame,
 //!
-//! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw and what the submission waits for and signals;
+//! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
 //! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw, unless those of an
 //!    earlier frame can be used again (see [`Profile::in_queue`]);
-//! 3. [`Producer::submitted`] is called after the submission.
+//! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
 
 mod compute;
 mod fill;
@@ -21,8 +21,9 @@ mod transfer;
 use std::time::Duration;
 
 use ash::vk;
+use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Access, Owner};
-use vulkan_cuda::{Ring, Turn};
+use vulkan_cuda::shared_ring::Reader;
 
 use crate::Result;
 use crate::array::Array;
@@ -56,12 +57,9 @@ pub struct ProducerDesc {
     pub stamped: bool,
     /// The most time that the CPU waits for CUDA, in hand-offs where it waits.
     pub timeout: Duration,
-    /// Returns the turn unchanged, unless `wavefield verify --break` is given.
-    pub plan: Plan,
+    /// Whether CUDA waits for nothing before it writes a slot of a ring: `wavefield verify --break free`.
+    pub leaves_out_free: bool,
 }
-
-/// Changes what a frame waits for and signals where timelines order the two sides.
-pub type Plan = fn(Turn) -> Turn;
 
 /// One frame's input.
 #[derive(Clone, Copy, Debug)]
@@ -88,8 +86,6 @@ pub struct Produced {
     pub number: u64,
     /// The batch that the frame belongs to.
     pub batch: Batch,
-    /// What the submission waits for and signals on the producer's behalf.
-    pub sync: FrameSync,
     /// How long the CPU waited, if it did.
     pub blocked: Option<Duration>,
 }
@@ -101,14 +97,14 @@ pub struct Batch {
     pub first: u64,
     /// How many frames.
     pub frames: u64,
-    /// The value of `free` that CUDA waited for before it filled the first frame, if it did: see [`Turn::wait_free`].
-    pub wait_free: Option<u64>,
+    /// The last frame that Vulkan had to read before CUDA filled the first one, if CUDA waited for any.
+    pub waits_for: Option<u64>,
 }
 
 impl Batch {
     /// A frame filled on its own.
     pub fn of_one(frame: u64) -> Self {
-        Self { first: frame, frames: 1, wait_free: None }
+        Self { first: frame, frames: 1, waits_for: None }
     }
 
     /// The number of the first frame after the batch.
@@ -117,7 +113,7 @@ impl Batch {
     }
 }
 
-/// What a frame's submission waits for and signals on the producer's behalf.
+/// What a frame's submission waits for and signals on the producer's behalf. See [`Producer::submit`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameSync {
     /// Signalled before this frame's commands, once everything submitted earlier is done.
@@ -127,6 +123,9 @@ pub struct FrameSync {
     /// Signalled after it was read.
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
+
+/// Makes a frame's submission. See [`Producer::submit`].
+pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 
 /// What a frame is drawn from. Each scene has one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,6 +183,13 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
     Access { stage: stage | check, access }
 }
 
+/// How Vulkan reads the slots of a CUDA ring: as [`reads`] says, in any frame. A pointer in the window also reads by compute.
+pub(crate) fn reader(scene: Scene, family: u32) -> Reader {
+    // The older type has the same bits for these stages.
+    let stage = vk::PipelineStageFlags::from_raw(reads(scene, true).stage.as_raw() as u32);
+    Reader { family, stage, access: vk::AccessFlags::SHADER_READ }
+}
+
 /// The properties of a producer that are the same for all frames.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -235,7 +241,6 @@ impl Profile {
             source: self.slots[self.slot_of(frame.index)],
             number: frame.index,
             batch: Batch::of_one(frame.index),
-            sync: FrameSync::default(),
             blocked: None,
         }
     }
@@ -269,8 +274,15 @@ pub trait Producer {
     /// Records what gives `source` back, outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Called after the submission of what [`Producer::produce`] returned.
-    fn submitted(&mut self) {}
+    /// Calls `submit` once, with what the frame's submission waits for and signals. If that fails, or is never done, the frame
+    /// is given up.
+    ///
+    /// # Safety
+    /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned last, with these
+    /// semaphores and the recorded commands. If it returns an error, it has made none.
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        submit(FrameSync::default())
+    }
 
     /// CUDA's stream, if there is one. It knows when each frame's kernel ran and how long it took.
     fn fill(&self) -> Option<&Fill> {

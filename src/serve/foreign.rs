@@ -10,7 +10,9 @@ use vulkan_cuda::ownership::Owner;
 use super::memory::ClientMemory;
 use super::session::Session;
 use super::socket::Connection;
-use crate::producer::{Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Transfer, Vertices};
+use crate::producer::{
+    Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
+};
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
@@ -76,8 +78,10 @@ impl Shared {
     }
 
     /// What the frame's submission signals to the client and, with `--trust` only, waits for.
-    fn sync(&self, current: Current) -> FrameSync {
-        let ClientMemory::Cuda(memory) = &self.memory else { return FrameSync::default() };
+    fn sync(&self) -> FrameSync {
+        let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
+            return FrameSync::default();
+        };
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
         let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
@@ -139,9 +143,13 @@ impl Producer for ForeignProducer {
             // The client numbers its own frames, and each is drawn until the next one is ready.
             number: current.frame,
             batch: Batch::of_one(frame.index),
-            sync: shared.sync(current),
             blocked: None,
         })
+    }
+
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        let sync = self.shared.borrow().sync();
+        submit(sync)
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

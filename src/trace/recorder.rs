@@ -218,8 +218,7 @@ impl Track {
 
     /// The frame whose draw CUDA waited for before it filled that frame's slot.
     pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
-        // `free` counts frames that were read: value v means that frame v - 1 was read.
-        let freed = spans.batch.wait_free?.checked_sub(1)?;
+        let freed = spans.batch.waits_for?;
         self.frames.iter().find(|spans| spans.frame == freed)
     }
 }

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use ash::vk;
-use vulkan_cuda::Turn;
-
 use crate::handoff::TIMELINE;
-use crate::producer::{Fill, Frame, Plan, Produced, Producer, Profile, Source};
+use crate::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
 use crate::{Error, Result};
+use ash::vk;
 
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
 ///
@@ -47,15 +45,8 @@ impl fmt::Display for Broken {
     }
 }
 
-/// The plan of a run that leaves out `broken`. Only [`Broken::Free`] changes the ring's turns.
-pub(crate) fn plan(broken: Option<Broken>) -> Plan {
-    match broken {
-        Some(Broken::Free) => |turn| Turn { wait_free: None, ..turn },
-        _ => |turn| turn,
-    }
-}
-
-/// A producer made with [`plan`], without the parts that `broken` leaves out elsewhere.
+/// A producer without the part that `broken` names. For [`Broken::Free`] it was made with
+/// [`ProducerDesc::leaves_out_free`](crate::producer::ProducerDesc::leaves_out_free).
 pub(crate) struct BrokenProducer {
     whole: Box<dyn Producer>,
     broken: Broken,
@@ -88,11 +79,7 @@ impl Producer for BrokenProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let mut produced = self.whole.produce(frame)?;
-        if self.broken == Broken::Ready {
-            produced.sync.wait = None;
-        }
-        Ok(produced)
+        self.whole.produce(frame)
     }
 
     fn set_batch(&mut self, frames: usize) {
@@ -111,8 +98,12 @@ impl Producer for BrokenProducer {
         }
     }
 
-    fn submitted(&mut self) {
-        self.whole.submitted();
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        let leaves_out = self.broken == Broken::Ready;
+        let mut submit =
+            |sync: FrameSync| submit(FrameSync { wait: sync.wait.filter(|_| !leaves_out), ..sync });
+        // SAFETY: the caller's promise. (Without the wait, frames are torn; nothing worse.)
+        unsafe { self.whole.submit(&mut submit) }
     }
 
     fn fill(&self) -> Option<&Fill> {
@@ -138,24 +129,11 @@ mod tests {
     use std::rc::Rc;
 
     use ash::vk::Handle;
-    use vulkan_cuda::Ring;
     use vulkan_cuda::ownership::Access;
 
     use super::*;
-    use crate::producer::{FrameSync, reads};
+    use crate::producer::reads;
     use crate::scene::Scene;
-
-    #[test]
-    fn only_free_has_another_plan() {
-        let ring = Ring::new(3).unwrap();
-        for frame in 0..9 {
-            for broken in [None, Some(Broken::Ready), Some(Broken::Barrier)] {
-                assert_eq!(plan(broken)(ring.turn(frame)), ring.turn(frame));
-            }
-            let turn = plan(Some(Broken::Free))(ring.turn(frame));
-            assert_eq!(turn, Turn { wait_free: None, ..ring.turn(frame) });
-        }
-    }
 
     /// A producer that waits, signals, and counts what it records.
     struct Whole(Profile, Rc<Cell<u32>>);
@@ -165,10 +143,9 @@ mod tests {
             &self.0
         }
 
-        fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
             let semaphore = Some(vk::SemaphoreSubmitInfo::default());
-            let sync = FrameSync { signal_before: None, wait: semaphore, signal: semaphore };
-            Ok(Produced { sync, ..self.0.produced(frame) })
+            submit(FrameSync { signal_before: None, wait: semaphore, signal: semaphore })
         }
 
         fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {
@@ -196,11 +173,19 @@ mod tests {
             let (whole, records) = whole(TIMELINE);
             let mut producer = BrokenProducer::new(whole, broken).unwrap();
             assert_eq!(producer.profile().max_in_flight, in_flight, "{broken}");
-            let Produced { source, sync, .. } = producer.produce(&frame).unwrap();
+            let Produced { source, .. } = producer.produce(&frame).unwrap();
             producer.record_before_draw(vk::CommandBuffer::null(), &frame, source);
             producer.record_after_draw(vk::CommandBuffer::null(), &frame, source);
             assert_eq!(records.get(), recorded, "{broken}");
-            assert_eq!((sync.wait.is_some(), sync.signal.is_some()), (waits, true), "{broken}");
+            let mut sync = None;
+            let mut submit = |this| {
+                sync = Some(this);
+                Ok(())
+            };
+            // SAFETY: `Whole` has nothing to submit.
+            unsafe { producer.submit(&mut submit) }.unwrap();
+            let FrameSync { wait, signal, .. } = sync.expect("it was submitted");
+            assert_eq!((wait.is_some(), signal.is_some()), (waits, true), "{broken}");
         }
     }
 

@@ -18,7 +18,7 @@ pub mod slots;
 pub mod tally;
 
 pub use broken::Broken;
-pub(crate) use broken::{BrokenProducer, plan};
+pub(crate) use broken::BrokenProducer;
 pub use check::{Check, CheckDesc, Checked};
 pub use checker::{Checker, Pass};
 pub use footprint::Footprint;

@@ -101,6 +101,11 @@ impl Ledger {
         self.waits.push_back((ready, value));
     }
 
+    /// Returns the last frame of Vulkan's that the stream waits for.
+    pub(crate) fn waits_for(&self) -> Option<u64> {
+        self.waits.back().map(|&(_, free)| free - 1)
+    }
+
     /// Returns the value of `free` that CUDA needs for what it does once its own counter is `ready`.
     pub(crate) fn awaited(&self, ready: u64) -> u64 {
         self.waits.iter().rev().find(|wait| wait.0 <= ready).map_or(0, |wait| wait.1)

@@ -393,6 +393,12 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.parts.ledger().frame
     }
 
+    /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a trace. `None` as
+    /// long as the stream has waited for nothing.
+    pub fn waits_for(&self) -> Option<u64> {
+        self.ring.parts.ledger().waits_for()
+    }
+
     /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
     pub fn stream(&self) -> &C {
         &self.ring.parts.owned.stream

@@ -322,14 +322,12 @@ impl Engine {
         trace_span!("record", frame = frame.index)
             .in_scope(|| self.record(flight, &frame, produced.source, picture))?;
         let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
-        trace_span!("submit", frame = frame.index)
-            .in_scope(|| self.submit(flight, &produced.sync, behind.present, more))?;
+        trace_span!("submit", frame = frame.index).in_scope(|| self.submit(flight, behind.present, more))?;
         self.pacer.end();
         if self.is_held() {
             // The frame was not the producer's, so its numbers do not advance.
             self.first += 1;
         } else {
-            self.producer.submitted();
             for observer in self.observers.each_mut() {
                 observer.submitted(flight.index, &frame, &produced, picture.extent);
             }

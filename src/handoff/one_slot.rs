@@ -1,0 +1,108 @@
+//! One slot that CUDA and Vulkan share: an [`Order`] applied to a [`Work`]. Nothing is copied, and nothing overlaps.
+
+use std::time::Duration;
+
+use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::{Owner, first_release};
+
+use super::order::Order;
+use super::work::{Memory, Place, Work};
+use crate::cuda::{Cuda, KernelSource};
+use crate::producer::{Fill, Frame, Produced, Producer, ProducerDesc, Profile, Source, Submit, Transfer};
+use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
+use crate::{Error, Result};
+
+/// `binary` and `cpu-sync`.
+pub(super) struct OneSlotHandoff<W: Work, O: Order> {
+    // Field order is drop order: the stream goes before what it uses.
+    fill: Fill,
+    order: O,
+    work: W,
+    slot: W::Slot,
+    profile: Profile,
+    device: Device,
+    family: u32,
+}
+
+impl<W: Work, O: Order> OneSlotHandoff<W, O> {
+    /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
+    pub(super) fn new(
+        order: O,
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Self> {
+        let (device, family) = (queue.device().clone(), queue.family());
+        let desc = &ProducerDesc { ring: Ring::ONE, ..*desc };
+        let memory = Memory { slots: desc.ring.depth(), own: false };
+        let (work, mut slots) = W::new(&device, context, source, desc, memory)?;
+        let slot = slots.pop().ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
+        if let Source::Texture(slot) = W::source(&slot) {
+            // Gives the new image to CUDA before its first write. Vulkan's first acquire would be too late: see
+            // `vulkan_cuda::ownership`. A buffer needs nothing.
+            one_shot(queue, |commands| {
+                // One at a time: the second barrier needs the result of the first.
+                for barrier in first_release(slot.image, family) {
+                    // SAFETY: recording; the image outlives the wait in `one_shot`.
+                    unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
+                }
+            })?;
+        }
+        let usual = Profile::of_queue(O::NAME, vec![W::source(&slot)]);
+        let profile = Profile {
+            owner: Owner::External,
+            // With one frame in flight, the CPU's wait for the previous frame is also the wait for Vulkan.
+            max_in_flight: if O::ON_GPU { usual.max_in_flight } else { 1 },
+            parameters: work.parameters().clone(),
+            uses_cuda: true,
+            ..usual
+        };
+        let fill = Fill::new(context, &source.name)?;
+        Ok(Self { fill, order, work, slot, profile, device, family })
+    }
+
+    /// Enqueues CUDA's half of a frame. Returns how long the CPU waited, if it did.
+    fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
+        let Self { fill, order, work, slot, .. } = self;
+        order.wait_free(fill)?;
+        // SAFETY: between the order's two calls the slot is CUDA's.
+        unsafe { work.enqueue(fill, frame, Place::Slot(slot)) }?;
+        order.signal_ready(fill)
+    }
+}
+
+impl<W: Work, O: Order> Producer for OneSlotHandoff<W, O> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        let blocked = self.enqueue(frame).map_err(|error| self.fill.blame(error))?;
+        Ok(Produced { blocked, ..self.profile.produced(frame) })
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        // SAFETY: producers record outside a render pass, and `source` is the slot.
+        unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        // SAFETY: as above.
+        unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
+    }
+
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.order.submit(submit) }
+    }
+
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.order.late_side(&self.fill)
+    }
+}
