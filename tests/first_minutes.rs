@@ -248,6 +248,7 @@ fn on_a_terminal(arguments: &str) -> Option<String> {
     let line = format!("stty cols 100; '{program}' {arguments} >/dev/null; exit $?");
     match Command::new("script")
         .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm") // On a terminal that cannot move its cursor, there is no bar.
         .stdin(std::process::Stdio::null())
         .output()
     {
