@@ -101,6 +101,14 @@ impl<S, C: Stream> Parts<S, C> {
         answer
     }
 
+    /// Whether the error is the loss of the device while CUDA's stream has nothing left to do. Then nobody uses the ring.
+    fn is_dead(&self, error: &Error) -> bool {
+        let lost = matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. });
+        // SAFETY: a live stream of this context.
+        let done = || unsafe { api::cuStreamQuery(self.owned.stream.raw()) } == api::Code::SUCCESS;
+        lost && self.owned.pair.cuda().bind().is_ok() && done()
+    }
+
     /// Signals from the CPU the values that CUDA has promised to signal.
     ///
     /// # Safety
@@ -172,11 +180,11 @@ impl<S, C: Stream> Drop for Parts<S, C> {
     fn drop(&mut self) {
         let patience = Duration::from_millis(*self.patience.get_mut());
         match self.come_to_rest(patience) {
-            // SAFETY: never touched again.
-            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.owned) },
-            Err(error) => cleanup_error(&Error::Timeout(format!(
+            Err(error) if !self.is_dead(&error) => cleanup_error(&Error::Timeout(format!(
                 "a ring was dropped while the GPU used it, and was leaked: {error}"
             ))),
+            // SAFETY: never touched again.
+            _ => unsafe { ManuallyDrop::drop(&mut self.owned) },
         }
     }
 }

@@ -191,6 +191,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
             return Ok(false);
         }
         for _ in 0..count {
+            // If a later frame fails, the stream may have work after the last signal again.
+            self.parts.ledger().begins();
             let written = write(CudaTurn { ring: self })?;
             self.unread.push_back(written);
         }

@@ -70,9 +70,9 @@ fn symbols() -> Vec<&'static str> {
         let table = table.split_once("\n}\n").expect("the table's end").0;
         table.split('"').skip(1).step_by(2)
     });
-    // Only a program that adopts a context asks for its device, and only one that does not just launch kernels needs a guard.
-    // This one does neither. (`examples.rs` and `sound.rs` do.)
-    let elsewhere = ["cuCtxGetDevice", "cuStreamWriteValue32", "cuStreamWriteValue32_v2"];
+    // Only a program that adopts a context asks for its device. (`examples.rs` and `sound.rs` do.) The second is the older form
+    // of a call.
+    let elsewhere = ["cuCtxGetDevice", "cuStreamWriteValue32"];
     symbols.filter(|symbol| !elsewhere.contains(symbol)).collect()
 }
 

@@ -7,7 +7,7 @@ use vulkan_cuda::shared_ring::{Resource, Slot};
 use super::runner::{Plan, Samples};
 use crate::app::{Choice, Config, Stop};
 use crate::cuda::{Cuda, memset};
-use crate::handoff::{Memory, Place, Work};
+use crate::handoff::{Place, Work};
 use crate::left_running::leave_running;
 use crate::producer::{Fill, Frame, reads};
 use crate::vulkan::DeviceDesc;
@@ -27,9 +27,9 @@ pub(super) fn measure<W: Work>(
     let (device, _queue) =
         choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
     let kernel = config.kernel();
-    let ring = config.ring.unwrap_or_default();
-    let memory = Memory { slots: ring.depth(), own: false };
-    let (work, slots) = W::new(&device, context, &kernel, &config.producer_desc(), memory)?;
+    let desc = config.producer_desc();
+    let work = W::new(&device, context, &kernel, &desc)?;
+    let slots = work.slots(&device, context, desc.ring.depth())?;
     let fill = Fill::new(context, &kernel.name)?;
     let measured = measure_with(plan, config, samples, &fill, (&work, &slots), stop);
     // After an error, enqueued work may still use the slots.

@@ -3,49 +3,43 @@
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
-use super::work::{Memory, Place, Work, load};
+use super::work::{Place, Work, load};
+use crate::Result;
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use crate::vulkan::Device;
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 pub(crate) struct FieldWork {
     kernel: Kernel,
     /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Kernel>,
-    own: Option<DeviceMemory>,
     grid: Grid,
 }
 
 impl Work for FieldWork {
     type Slot = SharedBuffer;
+    type Own = DeviceMemory;
 
-    fn new(
-        device: &Device,
-        context: &Cuda,
-        source: &KernelSource,
-        desc: &ProducerDesc,
-        memory: Memory,
-    ) -> Result<(Self, Vec<SharedBuffer>)> {
+    fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let grid = desc.grid;
         check_grid(device, grid)?;
-        // The kernel first: a bad one should fail before gigabytes are allocated.
         let kernel = load(context, source, Signature::Field)?;
         let stamp = desc.stamped.then(|| Kernel::load(context, &KernelSource::frame_stamp())).transpose()?;
-        let slots = match memory.slots {
-            0 => Vec::new(),
-            depth => {
-                let pair = device.pair(context)?;
-                let share = || {
-                    let _span = trace_span!("memory").entered();
-                    Ok(SharedBuffer::new(&pair, grid.bytes(), SLOT_USAGE)?)
-                };
-                each_slot(device, Some(context), grid, depth, share)?
-            }
+        Ok(Self { kernel, stamp, grid })
+    }
+
+    fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<SharedBuffer>> {
+        let pair = device.pair(context)?;
+        let share = || {
+            let _span = trace_span!("memory").entered();
+            Ok(SharedBuffer::new(&pair, self.grid.bytes(), SLOT_USAGE)?)
         };
-        let own = memory.own.then(|| DeviceMemory::new(context, grid.bytes())).transpose()?;
-        Ok((Self { kernel, stamp, own, grid }, slots))
+        each_slot(device, Some(context), self.grid, depth, share)
+    }
+
+    fn own(&self, context: &Cuda) -> Result<DeviceMemory> {
+        DeviceMemory::new(context, self.grid.bytes())
     }
 
     fn source(slot: &SharedBuffer) -> Source {
@@ -56,10 +50,10 @@ impl Work for FieldWork {
         self.kernel.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, SharedBuffer>) -> Result<()> {
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()> {
         let vertices = match into {
             Place::Slot(slot) => slot.cuda(),
-            Place::Own => self.own()?.pointer(),
+            Place::Own(own) => own.pointer(),
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
@@ -73,18 +67,12 @@ impl Work for FieldWork {
         self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, fill.stream()))
     }
 
-    unsafe fn copy_to_slot(&self, stream: &Stream, slot: &SharedBuffer) -> Result<()> {
+    unsafe fn copy(own: &DeviceMemory, slot: &SharedBuffer, stream: &Stream) -> Result<()> {
         // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
-        unsafe { self.own()?.copy_to(stream, slot.cuda()) }
+        unsafe { own.copy_to(stream, slot.cuda()) }
     }
 
-    fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
-        self.own()?.read(stream, bytes)
-    }
-}
-
-impl FieldWork {
-    fn own(&self) -> Result<&DeviceMemory> {
-        self.own.as_ref().ok_or_else(|| Error::Rule("the field has no memory of CUDA's own".into()))
+    fn read(own: &DeviceMemory, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        own.read(stream, bytes)
     }
 }

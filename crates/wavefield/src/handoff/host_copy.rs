@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::work::{Memory, Place, Work};
+use super::work::{Place, Work};
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{
@@ -17,10 +17,11 @@ use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pi
 use crate::wave::Grid;
 
 /// CUDA's own memory, host memory, and Vulkan's own buffer or image.
-pub(super) struct HostCopyHandoff<W> {
+pub(super) struct HostCopyHandoff<W: Work> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
     work: W,
+    own: W::Own,
     staging: Buffer,
     _slot: Slot,
     profile: Profile,
@@ -41,7 +42,8 @@ impl<W: Work> HostCopyHandoff<W> {
     /// Fails if a frame is too large, if the kernel does not load, or if memory has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
-        let (work, _) = W::new(device, context, source, desc, Memory { slots: 0, own: true })?;
+        let work = W::new(device, context, source, desc)?;
+        let own = work.own(context)?;
         let make = |label, usage, location| {
             let bytes = desc.scene.frame_bytes(size);
             Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
@@ -67,6 +69,7 @@ impl<W: Work> HostCopyHandoff<W> {
         Ok(Self {
             fill: Fill::new(context, &source.name)?,
             work,
+            own,
             // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.
             staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
@@ -79,11 +82,11 @@ impl<W: Work> HostCopyHandoff<W> {
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
         // SAFETY: nobody else touches CUDA's own memory.
-        unsafe { self.work.enqueue(&self.fill, frame, Place::Own) }?;
+        unsafe { self.work.enqueue(&self.fill, frame, Place::Own(&self.own)) }?;
         let began = Instant::now();
         // The copy would wait too, but without a timeout.
         self.fill.wait_idle(self.timeout)?;
-        self.work.read_own(self.fill.stream(), self.staging.bytes_mut()?)?;
+        W::read(&self.own, self.fill.stream(), self.staging.bytes_mut()?)?;
         Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use field::FieldWork;
 pub use inline::InlineHandoff;
 pub(crate) use texture::TextureWork;
 pub use texture_inline::TextureInlineHandoff;
-pub(crate) use work::{Memory, Place, Work};
+pub(crate) use work::{Place, Work};
 
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use ash::vk;
-use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Owner, first_release};
 
 use super::order::Order;
-use super::work::{Memory, Place, Work};
+use super::work::{Place, Work};
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{Fill, Frame, Produced, Producer, ProducerDesc, Profile, Source, Submit, Transfer};
 use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
@@ -35,10 +34,9 @@ impl<W: Work, O: Order> OneSlotHandoff<W, O> {
         desc: &ProducerDesc,
     ) -> Result<Self> {
         let (device, family) = (queue.device().clone(), queue.family());
-        let desc = &ProducerDesc { ring: Ring::ONE, ..*desc };
-        let memory = Memory { slots: desc.ring.depth(), own: false };
-        let (work, mut slots) = W::new(&device, context, source, desc, memory)?;
-        let slot = slots.pop().ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
+        let work = W::new(&device, context, source, desc)?;
+        let slot = work.slots(&device, context, 1)?.pop();
+        let slot = slot.ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
         if let Source::Texture(slot) = W::source(&slot) {
             // Gives the new image to CUDA before its first write. Vulkan's first acquire would be too late: see
             // `vulkan_cuda::ownership`. A buffer needs nothing.

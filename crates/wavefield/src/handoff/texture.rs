@@ -11,7 +11,8 @@ use vulkan_cuda::image::picture;
 use vulkan_cuda::ownership::SHARED_LAYOUT;
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::work::{Memory, Place, Work, load};
+use super::work::{Place, Work, load};
+use crate::Result;
 use crate::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
 };
@@ -19,37 +20,35 @@ use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORM
 use crate::texture::{self, Texel};
 use crate::vulkan::{Device, View};
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 pub(crate) struct TextureWork {
     paint: Kernel,
     reduce: Kernel,
     /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].
     stamp: Option<Kernel>,
-    own: Option<Chain>,
+    size: Grid,
 }
 
 impl Work for TextureWork {
     type Slot = SharedPicture;
+    type Own = Chain;
 
-    fn new(
-        device: &Device,
-        context: &Cuda,
-        source: &KernelSource,
-        desc: &ProducerDesc,
-        memory: Memory,
-    ) -> Result<(Self, Vec<SharedPicture>)> {
+    fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let size = desc.grid;
         check_texture(device, size)?;
-        // The kernels first: a bad one should fail before gigabytes are allocated.
         let paint = load(context, source, Signature::Texture)?;
         let reduce = Kernel::load(context, &KernelSource::texture_reduce())?;
         let stamp =
             desc.stamped.then(|| Kernel::load(context, &KernelSource::texture_stamp())).transpose()?;
-        let slots = (0..memory.slots).map(|_| SharedPicture::new(device, context, size));
-        let slots = slots.collect::<Result<_>>()?;
-        let own = memory.own.then(|| Chain::own(context, size)).transpose()?;
-        Ok((Self { paint, reduce, stamp, own }, slots))
+        Ok(Self { paint, reduce, stamp, size })
+    }
+
+    fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<SharedPicture>> {
+        (0..depth).map(|_| SharedPicture::new(device, context, self.size)).collect()
+    }
+
+    fn own(&self, context: &Cuda) -> Result<Chain> {
+        Chain::own(context, self.size)
     }
 
     fn source(slot: &SharedPicture) -> Source {
@@ -61,10 +60,10 @@ impl Work for TextureWork {
         self.paint.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, SharedPicture>) -> Result<()> {
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()> {
         let chain = match into {
             Place::Slot(slot) => &slot.chain,
-            Place::Own => self.own()?,
+            Place::Own(own) => own,
         };
         fill.timed(frame.index, |stream| {
             // SAFETY: (here and below) each kernel has the signature that its launch needs; nobody else touches the chain
@@ -80,25 +79,19 @@ impl Work for TextureWork {
             .try_for_each(|level| unsafe { chain.launch(stamp, fill.stream(), level, frame) })
     }
 
-    unsafe fn copy_to_slot(&self, stream: &Stream, slot: &SharedPicture) -> Result<()> {
+    unsafe fn copy(own: &Chain, slot: &SharedPicture, stream: &Stream) -> Result<()> {
         // SAFETY: both chains have the same size; the rest is the caller's promise.
-        unsafe { self.own()?.copy_to(stream, &slot.chain) }
+        unsafe { own.copy_to(stream, &slot.chain) }
     }
 
-    fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+    fn read(own: &Chain, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: only this stream writes it.
-        unsafe { self.own()?.read(stream, bytes) }
-    }
-}
-
-impl TextureWork {
-    fn own(&self) -> Result<&Chain> {
-        self.own.as_ref().ok_or_else(|| Error::Rule("the texture has no memory of CUDA's own".into()))
+        unsafe { own.read(stream, bytes) }
     }
 }
 
 /// A surface for each level of a mip chain, in a shared slot or in CUDA's own memory.
-struct Chain {
+pub(crate) struct Chain {
     levels: Vec<Surface>,
     size: Grid,
 }

@@ -7,7 +7,7 @@ use ash::vk;
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
 
-use super::work::{Memory, Place, Work};
+use super::work::{Place, Work};
 use super::{Handoff, TIMELINE};
 use crate::cuda::{Cuda, KernelSource, Stream};
 use crate::producer::{
@@ -25,9 +25,9 @@ pub(super) struct TimelineHandoff<W: Work> {
     turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
     ring: SharedRing<W::Slot, Arc<Stream>>,
     work: W,
+    /// With `device-copy`: what the kernels write. It is copied into the slot.
+    own: Option<W::Own>,
     fill: Fill,
-    /// Whether the kernels write CUDA's own memory, which is copied into the slot.
-    copies: bool,
     /// The length of the next batch, in frames.
     next_batch: usize,
     /// The batch that was filled last.
@@ -46,8 +46,9 @@ impl<W: Work> TimelineHandoff<W> {
     ) -> Result<Self> {
         let pair = queue.device().pair(context)?;
         let copies = handoff == Handoff::DeviceCopy;
-        let memory = Memory { slots: desc.ring.depth(), own: copies };
-        let (work, slots) = W::new(queue.device(), context, source, desc, memory)?;
+        let work = W::new(queue.device(), context, source, desc)?;
+        let slots = work.slots(queue.device(), context, desc.ring.depth())?;
+        let own = copies.then(|| work.own(context)).transpose()?;
         let name = if copies { "cuda, device-copy" } else { TIMELINE };
         let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
         let profile = Profile {
@@ -73,7 +74,7 @@ impl<W: Work> TimelineHandoff<W> {
             one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
         }
         let filled = Batch { first: 0, frames: 0, waits_for: None };
-        Ok(Self { turn: None, ring, work, fill, copies, next_batch: 1, filled, profile })
+        Ok(Self { turn: None, ring, work, own, fill, next_batch: 1, filled, profile })
     }
 
     /// Returns the next frame, which an earlier batch may have filled. Returns before any of CUDA's work has run.
@@ -88,20 +89,20 @@ impl<W: Work> TimelineHandoff<W> {
 
     /// Fills a batch that begins with frame `first`; the later frames are filled ahead of time.
     fn fill_batch(&mut self, first: &Frame) -> Result<()> {
-        let Self { ring, work, fill, copies, next_batch, filled, .. } = self;
-        if *copies {
+        let Self { ring, work, own, fill, next_batch, filled, .. } = self;
+        if let Some(own) = own {
             // Only the copy must wait for the slot.
             // SAFETY: nobody else touches CUDA's own memory.
-            unsafe { work.enqueue(fill, first, Place::Own) }?;
+            unsafe { work.enqueue(fill, first, Place::Own(own)) }?;
         }
         // ANCHOR: write
         // The stream waits, on the GPU, until Vulkan has read what was in the slots of the batch.
         ring.write_batch(*next_batch, |write| {
             let index = write.frame();
             *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
-            if *copies {
-                // SAFETY: until `finish` the slot is CUDA's.
-                unsafe { work.copy_to_slot(fill.stream(), write.slot()) }?;
+            if let Some(own) = own {
+                // SAFETY: until `finish` the slot is CUDA's; it and `own` are of this work.
+                unsafe { W::copy(own, write.slot(), fill.stream()) }?;
                 return Ok(write.finish()?);
             }
             let ahead = (index - first.index) as f64;

@@ -7,25 +7,27 @@ use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, Signature, Strea
 use crate::producer::{Fill, Frame, ProducerDesc, Source};
 use crate::vulkan::Device;
 
-/// A scene's kernels, and memory of CUDA's own that they may write.
+/// A scene's kernels, and the types of memory that they write.
 ///
-/// Before a work is dropped, the stream that runs its kernels must be idle.
+/// Before a work or its memory is dropped, the stream that runs its kernels must be idle.
 pub(crate) trait Work: Sized {
     /// Memory that CUDA shares with Vulkan.
     type Slot: Slot;
+    /// Memory of CUDA's own.
+    type Own;
 
-    /// Loads the kernels and makes the memory. `context` must belong to the same GPU as the device: see
+    /// Loads the kernels. `context` must belong to the same GPU as the device: see
     /// [`vulkan_cuda::find_twin`].
     ///
     /// # Errors
-    /// Fails if a frame is too large, if a kernel does not load or is for another scene, or if memory has run out.
-    fn new(
-        device: &Device,
-        context: &Cuda,
-        source: &KernelSource,
-        desc: &ProducerDesc,
-        memory: Memory,
-    ) -> Result<(Self, Vec<Self::Slot>)>;
+    /// Fails if a frame is too large, or if a kernel does not load or is for another scene.
+    fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
+
+    /// Makes the slots of a ring. Call it after `new`: a bad kernel should fail before gigabytes are allocated.
+    fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<Self::Slot>>;
+
+    /// Makes memory of CUDA's own.
+    fn own(&self, context: &Cuda) -> Result<Self::Own>;
 
     /// A slot as Vulkan knows it.
     fn source(slot: &Self::Slot) -> Source;
@@ -37,33 +39,24 @@ pub(crate) trait Work: Sized {
     ///
     /// # Safety
     /// Nobody else touches the slot until the stream has passed this point.
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self::Slot>) -> Result<()>;
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()>;
 
-    /// Enqueues a copy of [`Place::Own`] into a slot.
+    /// Enqueues a copy of CUDA's own memory into a slot.
     ///
     /// # Safety
-    /// Nobody else touches the slot until the stream has passed this point.
-    unsafe fn copy_to_slot(&self, stream: &Stream, slot: &Self::Slot) -> Result<()>;
+    /// One work made both. Nobody else touches the slot until the stream has passed this point.
+    unsafe fn copy(own: &Self::Own, slot: &Self::Slot, stream: &Stream) -> Result<()>;
 
-    /// Copies [`Place::Own`] to the host, and waits for the stream.
-    fn read_own(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
+    /// Copies CUDA's own memory to the host, and waits for the stream.
+    fn read(own: &Self::Own, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 }
 
 /// What a frame is written into.
-pub(crate) enum Place<'a, S> {
+pub(crate) enum Place<'a, W: Work> {
     /// A shared slot.
-    Slot(&'a S),
+    Slot(&'a W::Slot),
     /// CUDA's own memory, used by one stream only.
-    Own,
-}
-
-/// What memory to make.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory {
-    /// The number of shared slots.
-    pub(crate) slots: usize,
-    /// Whether to make [`Place::Own`].
-    pub(crate) own: bool,
+    Own(&'a W::Own),
 }
 
 /// Loads the kernel that fills a scene.
