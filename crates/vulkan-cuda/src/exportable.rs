@@ -5,7 +5,7 @@
 
 use ash::vk;
 
-use crate::handle::{ExportType, SemaphoreKind};
+use crate::handle::ExportType;
 use crate::shape::{Shape, ViewType};
 
 /// What a device reports about one kind of image. Returned by [`image`].
@@ -245,9 +245,9 @@ pub(crate) unsafe fn semaphore(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
     handle: ExportType,
-    kind: SemaphoreKind,
+    kind: vk::SemaphoreType,
 ) -> bool {
-    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
     let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
         .handle_type(handle.semaphore())
         .push_next(&mut kind);

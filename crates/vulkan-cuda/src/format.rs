@@ -83,7 +83,6 @@ impl ArrayFormat {
     }
 
     /// Returns whether a texture object can interpolate between texels. It cannot if it reads integers as integers.
-    /// See [`TextureDesc`](crate::cuda::TextureDesc).
     pub fn filters(&self) -> bool {
         !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
     }

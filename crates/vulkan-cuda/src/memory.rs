@@ -205,14 +205,9 @@ impl MappedMemory {
     /// # Errors
     /// Fails if this system has no handles of that kind. CUDA's driver reports 304 (`OPERATING_SYSTEM`) under WSL2,
     /// which does not support this, and 2 (`OUT_OF_MEMORY`) if memory has run out.
-    pub unsafe fn import(
-        cuda: &Cuda,
-        handle: impl Into<MemoryHandle>,
-        allocation_size: u64,
-        size: u64,
-    ) -> Result<Self> {
+    pub unsafe fn import(cuda: &Cuda, handle: MemoryHandle, allocation_size: u64, size: u64) -> Result<Self> {
         // ANCHOR: map
-        let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
+        let imported = ImportedMemory::new(cuda, handle, allocation_size, true)?;
         let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation (the caller's promise).

@@ -44,10 +44,10 @@
 //!
 //! # What goes wrong, and what then
 //!
-//! - *A [`CudaTurn`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
-//!   frame's number is not used up. The next write takes the same slot.
+//! - *A [`CudaTurn`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the next
+//!   write takes the same slot.
 //! - *A [`VulkanTurn`] is dropped* (a submission failed, or the window was minimised): the frame is given up, and CUDA
-//!   may use the slot again. Nobody waits for it.
+//!   may use the slot again.
 //! - *A [`VulkanTurn`] is kept*: its slot stays Vulkan's. When the ring comes round to it, [`SharedRing::write`] answers
 //!   "not yet".
 //! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::check`] while the CPU waits for Vulkan. Otherwise Vulkan
@@ -58,13 +58,9 @@
 //!
 //! # What the CPU waits for
 //!
-//! For nothing: writing, handing over and submitting only enqueue. CUDA waits only for submissions that were accepted, so
-//! the CPU need not signal in anybody's place. Only [`SharedRing::wait_idle`], [`SharedRing::into_slots`] and the drop
-//! wait.
-//!
-//! CUDA is at most K frames ahead, where K is the number of slots ([`SharedRing::set_ahead`] makes it fewer). A CPU that
-//! enqueues faster fills the queues. Limit how far it runs ahead with a fence or a timeline that *Vulkan* signals, as
-//! you already do for your frames. Such a signal wakes the CPU at once.
+//! For nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
+//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the queues. Limit how
+//! far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames.
 //!
 //! # Two threads
 //!
@@ -81,8 +77,8 @@
 //! # What it costs
 //!
 //! A GPU runs either CUDA's work or Vulkan's. A switch takes about 160 µs on an H200 (driver 580), for any size of
-//! slot. If a frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is
-//! drawn. If its work is long, write several frames in a row ([`SharedRing::write_batch`]). K remains the limit.
+//! slot. If a frame's work is short, up to K frames share two switches, where K is the number of slots, but a frame may be
+//! K frames old when it is drawn. If its work is long, write several frames in a row ([`SharedRing::write_batch`]).
 //! [`crate::ring`] explains why.
 
 use std::collections::VecDeque;
@@ -110,9 +106,6 @@ use crate::{Error, Result};
 ///
 /// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
 /// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
-///
-/// [`crate::shared_ring`] has an [example](mod@crate::shared_ring#examples), and tells what the drop does while the
-/// GPU still uses a slot.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
@@ -120,8 +113,7 @@ pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
 }
 
 impl<S: Slot, C: Stream> SharedRing<S, C> {
-    /// Makes a ring that hands over `slots` from `stream` to Vulkan. It takes the slots, and creates two timelines.
-    /// CUDA owns all slots at first. See the [example](mod@crate::shared_ring#examples).
+    /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
     /// Fails if there are no slots or more than [`MAX_DEPTH`], if one is of another device, if the stream is of another
@@ -153,17 +145,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
-    /// ([`cuWaitExternalSemaphoresAsync`]). The CPU does not wait.
+    /// (`cuWaitExternalSemaphoresAsync`).
     ///
     /// Returns `None`, "not yet", as long as the previous frame in that slot is *held*: it was neither submitted nor
     /// given up, because the program has its [`VulkanTurn`], or has not taken it from [`SharedRing::next_read`]. Then
-    /// submit first. See the [example](mod@crate::shared_ring#examples).
+    /// submit first.
     ///
     /// # Errors
-    /// Fails if CUDA reports an error, or if the slots are images that were not
-    /// [released](SharedRing::record_first_release) to CUDA.
-    ///
-    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA.
     pub fn write(&mut self) -> Result<Option<CudaTurn<'_, S, C>>> {
         Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
@@ -244,7 +233,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.released.store(true, Ordering::Relaxed);
     }
 
-    /// Records the barrier with which Vulkan takes a slot from CUDA ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
+    /// Records the barrier with which Vulkan takes a slot from CUDA ([`crate::ownership`]).
     ///
     /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many frames, or
     /// that are in several command buffers.
@@ -256,22 +245,15 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
     /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the acquire: see
     ///   [several submissions](VulkanTurn#several-submissions).
-    ///
-    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
-    /// Records the barrier with which Vulkan gives a slot back ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
-    ///
-    /// # Errors
-    /// Fails if there is no such slot.
+    /// Records the barrier with which Vulkan gives a slot back. For the rest as [`SharedRing::record_acquire`].
     ///
     /// # Safety
     /// As for [`SharedRing::record_acquire`].
-    ///
-    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_release(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Release) }
@@ -287,20 +269,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(())
     }
 
-    /// Looks whether CUDA has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has faulted,
-    /// CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that Vulkan's queue
-    /// ends. The frames that it still draws may be incomplete.
-    ///
-    /// # Errors
-    /// Returns the fault.
+    /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has
+    /// faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that Vulkan's
+    /// queue ends. The frames that it still draws may be incomplete.
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
 
     /// Returns how far both sides are.
-    ///
-    /// # Errors
-    /// Fails if Vulkan reports an error.
     pub fn progress(&self) -> Result<Progress> {
         self.parts.progress()
     }
@@ -316,9 +292,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.check()
     }
 
-    /// Sets how long the drop waits for the GPU: of the ring, or of its last turn. If the GPU is not done by then, the
-    /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason. Without this call it is 5
-    /// seconds.
+    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds at first. If the GPU is not
+    /// done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
@@ -340,17 +315,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(std::mem::take(&mut parts.owned.slots))
     }
 
-    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals
-    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. The ring is leaked when it is dropped,
-    /// because nobody can tell when the stream ends. After a fault, [`SharedRing::check`] is enough.
-    ///
-    /// # Errors
-    /// Fails if Vulkan reports an error.
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The frames that Vulkan
+    /// then reads may be incomplete. The ring is leaked when it is dropped, because nobody can tell when the stream ends.
+    /// After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
     /// The stream must never come to its signals: a kernel does not end, for example, and the process is about to.
-    ///
-    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn abort(&self) -> Result<()> {
         self.parts.ledger().aborted = true;
         // SAFETY: the caller's promise.
@@ -369,15 +339,13 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
 
 /// A frame that CUDA writes. [`CudaTurn::finish`] hands it to Vulkan. If it is dropped before that, the frame never
 /// began, and the next write takes the same slot.
-///
-/// See the [example](mod@crate::shared_ring#examples).
 #[must_use = "nothing is handed over before `finish`"]
 pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
     ring: &'a mut SharedRing<S, C>,
 }
 
 impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
-    /// Returns the slot to write to, on the ring's stream. See the [example](mod@crate::shared_ring#examples).
+    /// Returns the slot to write to, on the ring's stream.
     pub fn slot(&self) -> &S {
         &self.ring.slots()[self.index()]
     }
@@ -393,7 +361,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.parts.ledger().frame
     }
 
-    /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
+    /// Returns the ring's stream.
     pub fn stream(&self) -> &C {
         &self.ring.parts.owned.stream
     }
@@ -406,14 +374,12 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         SlotView::new(self.slot().resource(), self.stream())
     }
 
-    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
-    /// ([`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset)). When this returns, the signal is enqueued, and you can submit the
-    /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
+    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done, after a
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you can submit the Vulkan work
+    /// that waits for the signal.
     ///
     /// # Errors
-    /// Fails if CUDA reports an error, or if the stream is being captured into a graph. The frame then never began.
-    ///
-    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.
     pub fn finish(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(true)
     }
@@ -421,9 +387,6 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot: [no signal was seen
     /// to overtake them](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). If one does, Vulkan reads old data;
     /// nothing worse can happen.
-    ///
-    /// # Errors
-    /// Fails as [`CudaTurn::finish`] does.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use ash::vk;
 
 use crate::exportable;
-use crate::handle::{ExportType, SemaphoreKind};
+use crate::handle::ExportType;
 use crate::identity::{DeviceUuid, Luid};
 use crate::{Error, Result};
 
@@ -104,16 +104,6 @@ pub struct Exports {
     pub binary: Option<ExportType>,
 }
 
-impl Exports {
-    /// Returns the handle type for one of the two kinds of semaphore: [`Exports::timeline`] or [`Exports::binary`].
-    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
-        match kind {
-            SemaphoreKind::Timeline => self.timeline,
-            SemaphoreKind::Binary => self.binary,
-        }
-    }
-}
-
 impl VkInfo {
     /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`].
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
@@ -151,7 +141,7 @@ impl VkInfo {
         let first = |granted: &dyn Fn(ExportType) -> bool| {
             ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
         };
-        let semaphore = |kind: SemaphoreKind| {
+        let semaphore = |kind: vk::SemaphoreType| {
             // The query needs VkSemaphoreTypeCreateInfo of Vulkan 1.2.
             let may_ask = has(SEMAPHORE_EXTENSION) && base.api_version >= vk::API_VERSION_1_2;
             first(&|handle_type| {
@@ -168,8 +158,8 @@ impl VkInfo {
         };
         let exports = Exports {
             buffer: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
-            timeline: semaphore(SemaphoreKind::Timeline),
-            binary: semaphore(SemaphoreKind::Binary),
+            timeline: semaphore(vk::SemaphoreType::TIMELINE),
+            binary: semaphore(vk::SemaphoreType::BINARY),
         };
         Ok(Self {
             uuid: DeviceUuid(id.device_uuid),

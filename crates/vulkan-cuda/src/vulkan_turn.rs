@@ -15,8 +15,7 @@ use crate::{Error, Result};
 /// even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
-/// slot back at once. All turns of a ring go to one queue, in the order of their frames. [`crate::shared_ring`] has an
-/// example.
+/// slot back at once. All turns of a ring go to one queue, in the order of their frames.
 ///
 /// # Several submissions
 ///
@@ -56,7 +55,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
-    /// gives the slot back (`vkCmdPipelineBarrier`, [`crate::ownership`]).
+    /// gives the slot back ([`crate::ownership`]).
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
@@ -71,8 +70,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         done
     }
 
-    /// Returns what a submission must wait for before all its commands. The stage is `ALL_COMMANDS`, because no narrower
-    /// one orders the acquire ([`crate::ownership`]). You need this only for [several
+    /// Returns what a submission must wait for before all its commands. You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         self.parts.owned.ready.vulkan_wait(self.ready)
@@ -95,17 +93,11 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// - If the turn is dropped instead, no submission may read the slot any more.
     ///
     /// # Examples
-    ///
-    /// With `vkQueueSubmit2`:
-    ///
     /// ```no_run
     /// # use ash::vk;
     /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
     /// # unsafe fn example(
-    /// #     device: &ash::Device,
-    /// #     queue: vk::Queue,
-    /// #     commands: vk::CommandBuffer,
-    /// #     read: VulkanTurn<SharedBuffer>,
+    /// #     device: ash::Device, queue: vk::Queue, commands: vk::CommandBuffer, read: VulkanTurn<SharedBuffer>,
     /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let submit = |wait, signal| {
     ///     let (waits, signals) = ([wait], [signal]); // and your own

@@ -106,7 +106,6 @@ cuda_functions! {
         prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle
     ) = ["cuMemGetAllocationPropertiesFromHandle"];
-    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
     cuImportExternalMemory(
         memory: *mut CUexternalMemory,
         desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC
@@ -129,13 +128,6 @@ cuda_functions! {
     cuMipmappedArrayDestroy(mipmap: CUmipmappedArray) = ["cuMipmappedArrayDestroy"];
     cuSurfObjectCreate(object: *mut CUsurfObject, desc: *const CUDA_RESOURCE_DESC) = ["cuSurfObjectCreate"];
     cuSurfObjectDestroy(object: CUsurfObject) = ["cuSurfObjectDestroy"];
-    cuTexObjectCreate(
-        object: *mut CUtexObject,
-        desc: *const CUDA_RESOURCE_DESC,
-        how: *const CUDA_TEXTURE_DESC,
-        view: *const CUDA_RESOURCE_VIEW_DESC
-    ) = ["cuTexObjectCreate"];
-    cuTexObjectDestroy(object: CUtexObject) = ["cuTexObjectDestroy"];
     cuDestroyExternalMemory(memory: CUexternalMemory) = ["cuDestroyExternalMemory"];
     cuImportExternalSemaphore(
         semaphore: *mut CUexternalSemaphore,

@@ -40,14 +40,14 @@ use cudarc::driver::{CudaStream, sys};
 /// }
 /// ```
 pub unsafe trait Stream: Send + Sync {
-    /// Returns CUDA's handle. It is borrowed: valid while `self` lives, and not yours to destroy.
+    /// Returns CUDA's handle, which is valid while `self` lives.
     fn raw(&self) -> sys::CUstream;
-    /// Returns the context that the stream was created in.
+    /// Returns the stream's context.
     fn context(&self) -> sys::CUcontext;
 }
 
-// SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
-// on each thread. Semaphores, rings and copies of arrays refuse it: see `Cuda::require_stream`.)
+// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses its per-thread
+// default stream, which is a different one on each thread.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

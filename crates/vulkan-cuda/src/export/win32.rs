@@ -1,8 +1,7 @@
 //! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
 //!
-//! Each export of an NT handle makes a new one, which the caller owns. It has the access rights and the security
-//! descriptor that the object was created with ([`MemoryAttributes`], [`SemaphoreAttributes`]). Each export of a KMT
-//! handle gives the same number, which must not be closed.
+//! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the object
+//! ([`Attributes`]). Each export of a KMT handle gives the same number, which must not be closed.
 
 use std::ffi::c_void;
 
@@ -14,7 +13,7 @@ use windows_sys::Win32::Security::Authorization::{
 use windows_sys::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
 use windows_sys::w;
 
-use crate::handle::{ExportType, KmtHandle, MemoryHandle, NtHandle, SemaphoreHandle, SemaphoreKind};
+use crate::handle::{BorrowedHandle, ExportType, MemoryHandle, NtHandle, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
@@ -68,41 +67,27 @@ impl Drop for Security {
     }
 }
 
-/// What exported memory needs besides `VkExportMemoryAllocateInfo` if its handle is an NT handle.
-pub(crate) struct MemoryAttributes {
-    pub info: vk::ExportMemoryWin32HandleInfoKHR<'static>,
-    // `info` points to it.
+/// What an exported object needs besides its `VkExport…Info` if its handle is an NT handle.
+pub(crate) struct Attributes {
+    pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
+    pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
+    // Both point to it.
     _security: Security,
 }
 
-impl MemoryAttributes {
+impl Attributes {
     pub fn new() -> Result<Self> {
         let security = Security::new()?;
-        let info = vk::ExportMemoryWin32HandleInfoKHR {
-            p_attributes: security.pointer(),
-            dw_access: ACCESS,
-            ..Default::default()
-        };
-        Ok(Self { info, _security: security })
-    }
-}
-
-/// What an exported semaphore needs besides `VkExportSemaphoreCreateInfo` if its handle is an NT handle.
-pub(crate) struct SemaphoreAttributes {
-    pub info: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
-    // `info` points to it.
-    _security: Security,
-}
-
-impl SemaphoreAttributes {
-    pub fn new() -> Result<Self> {
-        let security = Security::new()?;
-        let info = vk::ExportSemaphoreWin32HandleInfoKHR {
-            p_attributes: security.pointer(),
-            dw_access: ACCESS,
-            ..Default::default()
-        };
-        Ok(Self { info, _security: security })
+        let (p_attributes, dw_access) = (security.pointer(), ACCESS);
+        Ok(Self {
+            memory: vk::ExportMemoryWin32HandleInfoKHR { p_attributes, dw_access, ..Default::default() },
+            semaphore: vk::ExportSemaphoreWin32HandleInfoKHR {
+                p_attributes,
+                dw_access,
+                ..Default::default()
+            },
+            _security: security,
+        })
     }
 }
 
@@ -113,7 +98,7 @@ const ACCESS: u32 = 0x8000_0000 | 1;
 /// An exported handle, by its requested type.
 enum Exported {
     Nt(NtHandle),
-    Kmt(KmtHandle),
+    Kmt(BorrowedHandle),
 }
 
 impl Exported {
@@ -125,7 +110,7 @@ impl Exported {
         // import (the field order in `memory` and `semaphore`).
         let handle = unsafe {
             match kind {
-                ExportType::OpaqueWin32Kmt => KmtHandle::from_raw(raw).map(Self::Kmt),
+                ExportType::OpaqueWin32Kmt => BorrowedHandle::from_raw(raw).map(Self::Kmt),
                 _ => NtHandle::from_raw(raw).map(Self::Nt),
             }
         };
@@ -152,7 +137,7 @@ pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
     kind: ExportType,
-    semaphore_kind: SemaphoreKind,
+    semaphore_kind: vk::SemaphoreType,
 ) -> Result<SemaphoreHandle> {
     let call = "vkGetSemaphoreWin32HandleKHR";
     let info =
@@ -162,14 +147,14 @@ pub fn export_semaphore(
         unsafe { vk.semaphore_handles()?.get_semaphore_win32_handle(&info) }.map_err(vk.failed(call))?;
     // SAFETY: exported just now.
     match (unsafe { Exported::new(vk, call, kind, raw) }?, semaphore_kind) {
-        (Exported::Nt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32(handle)),
-        (Exported::Nt(handle), SemaphoreKind::Timeline) => Ok(SemaphoreHandle::TimelineWin32(handle)),
-        (Exported::Kmt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32Kmt(handle)),
+        (Exported::Nt(handle), vk::SemaphoreType::TIMELINE) => Ok(SemaphoreHandle::TimelineWin32(handle)),
+        (Exported::Nt(handle), _) => Ok(SemaphoreHandle::OpaqueWin32(handle)),
         // `ExportType::carries` keeps adapters from offering it.
-        (Exported::Kmt(_), SemaphoreKind::Timeline) => Err(Error::Unsupported(format!(
+        (Exported::Kmt(_), vk::SemaphoreType::TIMELINE) => Err(Error::Unsupported(format!(
             "CUDA imports no KMT handle of a timeline semaphore ({})",
             vk.info().name
         ))),
+        (Exported::Kmt(handle), _) => Ok(SemaphoreHandle::OpaqueWin32Kmt(handle)),
     }
 }
 
@@ -179,7 +164,7 @@ mod tests {
 
     #[test]
     fn exported_objects_are_their_owners() {
-        let memory = MemoryAttributes::new().unwrap();
+        let Attributes { memory, semaphore, _security } = Attributes::new().unwrap();
         // SAFETY: what `new` made, which is alive.
         let attributes = unsafe { &*memory.info.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
         assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());
@@ -187,6 +172,6 @@ mod tests {
         assert_eq!(attributes.bInheritHandle, FALSE);
         assert_eq!(memory.info.dw_access, 0x8000_0001);
         assert!(memory.info.name.is_null());
-        assert!(SemaphoreAttributes::new().is_ok());
+        assert_eq!((semaphore.p_attributes, semaphore.dw_access), (memory.p_attributes, memory.dw_access));
     }
 }
