@@ -50,9 +50,6 @@ pub struct SharedBinary {
 
 impl SharedBinary {
     /// Creates the semaphore in Vulkan, unsignalled, and imports it into CUDA.
-    ///
-    /// # Errors
-    /// Fails as [`ExportedSemaphore::new`] and [`ImportedSemaphore::import`] do.
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = ExportedSemaphore::new(pair.vk(), vk::SemaphoreType::BINARY)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;

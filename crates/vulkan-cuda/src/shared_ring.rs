@@ -9,9 +9,9 @@
 //! # use ash::vk;
 //! # use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
-//! # fn queue_submit(_wait: vk::SemaphoreSubmitInfo, _signal: vk::SemaphoreSubmitInfo) -> Result<(), vk::Result> { Ok(()) }
 //! # fn example(
-//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction, family: u32, commands: vk::CommandBuffer,
+//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction,
+//! #     (device, queue, family): (ash::Device, vk::Queue, u32), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let reader = Reader {
 //!     family,
@@ -34,27 +34,26 @@
 //!
 //! // SAFETY: `commands` is being recorded for a queue of `family`.
 //! unsafe { read.record(commands, |slot| draw(slot)) };
-//! // SAFETY: submits `commands` once, waits for `wait` and signals `signal`.
-//! unsafe { read.submit(|wait, signal| queue_submit(wait, signal)) }??;
+//! // … end the recording …
+//! let submit = |wait, signal| {
+//!     let (waits, signals) = ([wait], [signal]); // and your own
+//!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+//!     let submission = vk::SubmitInfo2::default()
+//!         .wait_semaphore_infos(&waits)
+//!         .command_buffer_infos(&buffers)
+//!         .signal_semaphore_infos(&signals);
+//!     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+//! };
+//! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+//! unsafe { read.submit(submit) }??;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! `examples/03_hand_over.rs` is a whole program.
-//!
 //! # What goes wrong, and what then
 //!
-//! - *A [`CudaTurn`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the next
-//!   write takes the same slot.
-//! - *A [`VulkanTurn`] is dropped* (a submission failed, or the window was minimised): the frame is given up, and CUDA
-//!   may use the slot again.
-//! - *A [`VulkanTurn`] is kept*: its slot stays Vulkan's. When the ring comes round to it, [`SharedRing::write`] answers
-//!   "not yet".
-//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::check`] while the CPU waits for Vulkan. Otherwise Vulkan
-//!   waits for ever.
-//! - *The ring is dropped* while the GPU uses it: the drop waits for the GPU, at most as long as
-//!   [`SharedRing::set_patience`] says, and otherwise leaks the ring. Turns that you still hold keep the slots alive; the
-//!   last one then waits.
+//! Turns and the ring may be dropped at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what happens. If CUDA
+//! faults, Vulkan would wait for ever: call [`SharedRing::check`] while the CPU waits for Vulkan.
 //!
 //! # What the CPU waits for
 //!
@@ -73,13 +72,6 @@
 //! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported by
 //! CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
 //! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared afterwards.
-//!
-//! # What it costs
-//!
-//! A GPU runs either CUDA's work or Vulkan's. A switch takes about 160 µs on an H200 (driver 580), for any size of
-//! slot. If a frame's work is short, up to K frames share two switches, where K is the number of slots, but a frame may be
-//! K frames old when it is drawn. If its work is long, write several frames in a row ([`SharedRing::write_batch`]).
-//! [`crate::ring`] explains why.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,6 +98,9 @@ use crate::{Error, Result};
 ///
 /// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
 /// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
+///
+/// The drop waits for the GPU, at most as long as [`SharedRing::set_patience`] says, and otherwise leaks the ring. Turns
+/// that you still hold keep the slots alive; the last one then waits.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
@@ -193,7 +188,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
 
     /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without this
     /// call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU switches
-    /// more often: see [what it costs](mod@crate::shared_ring#what-it-costs).
+    /// more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
     }
@@ -384,9 +379,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.hand_over(true)
     }
 
-    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot: [no signal was seen
-    /// to overtake them](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). If one does, Vulkan reads old data;
-    /// nothing worse can happen.
+    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot. If that is wrong,
+    /// Vulkan may read old data; nothing worse can happen.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

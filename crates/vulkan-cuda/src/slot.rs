@@ -24,9 +24,8 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 /// A buffer, and the descriptor set through which a renderer reads it:
 ///
 /// ```
-/// use ash::vk;
-/// use vulkan_cuda::shared_ring::{Resource, Slot};
-/// use vulkan_cuda::SharedBuffer;
+/// # use ash::vk;
+/// use vulkan_cuda::{SharedBuffer, shared_ring::{Resource, Slot}};
 ///
 /// struct Drawn {
 ///     buffer: SharedBuffer,
@@ -151,21 +150,21 @@ impl Resource {
                 (SHARED_LAYOUT, (family, external), (access, no), (stage, Stage::BOTTOM_OF_PIPE))
             }
         };
-        let buffers = match self {
-            Self::Buffer { raw, .. } => Some(
-                vk::BufferMemoryBarrier::default()
+        let (flags, (from, to)) = (vk::DependencyFlags::empty(), stages);
+        match self {
+            Self::Buffer { raw, .. } => {
+                let barrier = vk::BufferMemoryBarrier::default()
                     .buffer(raw)
                     .size(vk::WHOLE_SIZE)
                     .src_access_mask(accesses.0)
                     .dst_access_mask(accesses.1)
                     .src_queue_family_index(families.0)
-                    .dst_queue_family_index(families.1),
-            ),
-            Self::Image { .. } => None,
-        };
-        let images = match self {
-            Self::Image { raw, .. } => Some(
-                vk::ImageMemoryBarrier::default()
+                    .dst_queue_family_index(families.1);
+                // SAFETY: the caller's promise.
+                unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], &[barrier], &[]) };
+            }
+            Self::Image { raw, .. } => {
+                let barrier = vk::ImageMemoryBarrier::default()
                     .image(raw)
                     .subresource_range(whole_image())
                     .old_layout(layout)
@@ -173,14 +172,11 @@ impl Resource {
                     .src_access_mask(accesses.0)
                     .dst_access_mask(accesses.1)
                     .src_queue_family_index(families.0)
-                    .dst_queue_family_index(families.1),
-            ),
-            Self::Buffer { .. } => None,
-        };
-        let (flags, from, to) = (vk::DependencyFlags::empty(), stages.0, stages.1);
-        let (buffers, images) = (buffers.as_slice(), images.as_slice());
-        // SAFETY: the caller's promise.
-        unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], buffers, images) };
+                    .dst_queue_family_index(families.1);
+                // SAFETY: the caller's promise.
+                unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], &[], &[barrier]) };
+            }
+        }
     }
 }
 

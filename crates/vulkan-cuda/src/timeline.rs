@@ -9,9 +9,8 @@
 //! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
 //! reading and signalled 4.
 //!
-//! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then
-//! the Vulkan submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and
-//! everything that such a wait depends on must have been submitted.
+//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. Presentation needs that order: it waits for
+//! a binary semaphore, and everything that such a wait depends on must have been submitted.
 //!
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
@@ -36,10 +35,7 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-/// use std::time::Duration;
-/// use vulkan_cuda::SharedTimeline;
-///
-/// let timeline = SharedTimeline::new(&pair)?;
+/// let timeline = vulkan_cuda::SharedTimeline::new(&pair)?;
 /// // SAFETY: the timeline lives until the stream has passed this.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
@@ -48,7 +44,6 @@ use crate::{Error, Result};
 /// # let _ = (wait, signal);
 /// // SAFETY: as above.
 /// unsafe { timeline.cuda_wait(stream, 2) }?;
-/// assert!(timeline.wait_from_host(2, Duration::from_secs(1))?, "the GPU is not done after a second");
 /// # Ok(())
 /// # }
 /// ```
@@ -61,9 +56,6 @@ pub struct SharedTimeline {
 
 impl SharedTimeline {
     /// Creates the semaphore in Vulkan and imports it into CUDA.
-    ///
-    /// # Errors
-    /// Fails as [`ExportedSemaphore::new`] and [`ImportedSemaphore::import`] do.
     pub fn new(pair: &Pair) -> Result<Self> {
         let exported = ExportedSemaphore::new(pair.vk(), vk::SemaphoreType::TIMELINE)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
@@ -71,9 +63,6 @@ impl SharedTimeline {
     }
 
     /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`.
-    ///
-    /// # Errors
-    /// Fails as [`ImportedSemaphore::wait`] does.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
@@ -109,30 +98,17 @@ impl SharedTimeline {
 
     /// # Safety
     /// As for [`SharedTimeline::cuda_signal`].
-    unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
+    pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
         self.imported.can_signal(stream)?;
         self.promised.rise(value)?;
         // SAFETY: the caller's promise; the value is above all before it, and the stream was checked.
         unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded) }
     }
 
-    /// Returns the signal of [`SharedTimeline::cuda_signal`] as parameters for a node of a CUDA graph
-    /// (`cuGraphAddExternalSemaphoresSignalNode`). The timeline still owns the semaphore. Nothing checks that the
-    /// values rise.
-    pub fn cuda_signal_params(
-        &self,
-        value: u64,
-    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS) {
-        (self.imported.raw(), Operand::Value(value).signal_params())
-    }
-
-    /// Returns the wait of [`SharedTimeline::cuda_wait`] as parameters for a node of a CUDA graph
-    /// (`cuGraphAddExternalSemaphoresWaitNode`).
-    pub fn cuda_wait_params(
-        &self,
-        value: u64,
-    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) {
-        (self.imported.raw(), Operand::Value(value).wait_params())
+    /// Returns CUDA's semaphore, which is destroyed with `self`. It is for nodes of CUDA graphs, with
+    /// [`Operand::signal_params`] and [`Operand::wait_params`]. What they signal is not checked.
+    pub fn cuda(&self) -> sys::CUexternalSemaphore {
+        self.imported.raw()
     }
 
     /// Returns a wait for a Vulkan submission, before all its commands: no narrower stage orders an ownership transfer
@@ -150,8 +126,8 @@ impl SharedTimeline {
         Ok(self.exported.submit_info(value))
     }
 
-    /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` (`VkTimelineSemaphoreSubmitInfo`). It is
-    /// destroyed with `self`. What such a submission signals is not checked.
+    /// Returns Vulkan's semaphore, which is destroyed with `self`. It is for submissions with
+    /// `VkTimelineSemaphoreSubmitInfo`. What they signal is not checked.
     pub fn semaphore(&self) -> vk::Semaphore {
         self.exported.raw
     }

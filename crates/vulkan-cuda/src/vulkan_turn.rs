@@ -92,29 +92,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///   the other: no two threads may submit at once.
     /// - If the turn is dropped instead, no submission may read the slot any more.
     ///
-    /// # Examples
-    /// ```no_run
-    /// # use ash::vk;
-    /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
-    /// # unsafe fn example(
-    /// #     device: ash::Device, queue: vk::Queue, commands: vk::CommandBuffer, read: VulkanTurn<SharedBuffer>,
-    /// # ) -> Result<(), Box<dyn std::error::Error>> {
-    /// let submit = |wait, signal| {
-    ///     let (waits, signals) = ([wait], [signal]); // and your own
-    ///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-    ///     let submission = vk::SubmitInfo2::default()
-    ///         .wait_semaphore_infos(&waits)
-    ///         .command_buffer_infos(&buffers)
-    ///         .signal_semaphore_infos(&signals);
-    ///     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
-    /// };
-    /// // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
-    /// unsafe { read.submit(submit) }??;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// A turn cannot be submitted twice:
+    /// [`crate::shared_ring`](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:
     ///
     /// ```compile_fail,E0382
     /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};

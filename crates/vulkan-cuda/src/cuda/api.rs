@@ -4,8 +4,6 @@
 //! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
 //! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
 //! a code is a number.
-//!
-//! The [manual of the driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html) describes the arguments.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

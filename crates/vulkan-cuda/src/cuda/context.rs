@@ -17,9 +17,6 @@ use crate::{Error, Result};
 /// holds a clone, so the context outlives them all.
 ///
 /// # Examples
-///
-/// Your program has a context of cudarc:
-///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use cudarc::driver::CudaContext;
@@ -28,22 +25,6 @@ use crate::{Error, Result};
 /// let context = CudaContext::new(0)?;
 /// let cuda = Cuda::from_cudarc(&context)?;
 /// println!("{} ({})", cuda.info().name, cuda.info().uuid);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Your program has no context yet:
-///
-/// ```no_run
-/// # fn example() -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::{Cuda, Driver};
-///
-/// let driver = Driver::load()?;
-/// for info in driver.devices()? {
-///     let cuda = Cuda::primary(driver, &info)?;
-///     let (free, total) = cuda.memory()?;
-///     println!("{}: {free} of {total} bytes are free", info.name);
-/// }
 /// # Ok(())
 /// # }
 /// ```

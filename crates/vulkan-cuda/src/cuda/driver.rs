@@ -17,12 +17,13 @@ const FIRST_WITH_TIMELINES: i32 = 11_020;
 /// # Examples
 /// ```no_run
 /// # fn example() -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::Driver;
+/// use vulkan_cuda::{Cuda, Driver};
 ///
 /// let driver = Driver::load()?; // an error, not a panic, on a machine without a driver
 /// println!("CUDA {}", driver.version());
 /// for device in driver.devices()? {
-///     println!("{}: {} ({})", device.ordinal, device.name, device.uuid);
+///     let (free, total) = Cuda::primary(driver, &device)?.memory()?;
+///     println!("{} ({}): {free} of {total} bytes are free", device.name, device.uuid);
 /// }
 /// # Ok(())
 /// # }
@@ -194,15 +195,6 @@ fn failure(call: &'static str, device: &str, code: Code) -> Error {
 impl Error {
     /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
     /// (cudarc itself prints only the code.)
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # fn example(stream: &cudarc::driver::CudaStream, cuda: &vulkan_cuda::Cuda) -> vulkan_cuda::Result<()> {
-    /// let failed = |error| vulkan_cuda::Error::from_cudarc("cuStreamSynchronize", &cuda.info().name, error);
-    /// stream.synchronize().map_err(failed)?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
         failure(call, device, Code(error.0 as u32))
     }

@@ -15,28 +15,17 @@ use cudarc::driver::{CudaStream, sys};
 ///
 /// ```
 /// use cudarc::driver::sys;
-/// use vulkan_cuda::Stream;
 ///
-/// /// Destroys the stream when it is dropped.
-/// struct OwnStream {
-///     raw: sys::CUstream,
-///     context: sys::CUcontext,
-/// }
+/// struct OwnStream(sys::CUstream, sys::CUcontext); // destroys the stream when it is dropped
 ///
-/// // SAFETY: CUDA's handles may be used on any thread.
+/// // SAFETY: (both) CUDA's handles may be used on any thread.
 /// unsafe impl Send for OwnStream {}
-/// // SAFETY: as above.
 /// unsafe impl Sync for OwnStream {}
 ///
 /// // SAFETY: neither field ever changes, and the stream lives as long as the value.
-/// unsafe impl Stream for OwnStream {
-///     fn raw(&self) -> sys::CUstream {
-///         self.raw
-///     }
-///
-///     fn context(&self) -> sys::CUcontext {
-///         self.context
-///     }
+/// unsafe impl vulkan_cuda::Stream for OwnStream {
+///     fn raw(&self) -> sys::CUstream { self.0 }
+///     fn context(&self) -> sys::CUcontext { self.1 }
 /// }
 /// ```
 pub unsafe trait Stream: Send + Sync {

@@ -156,7 +156,7 @@ pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags 
 
 /// What an exportable semaphore needs in its chain.
 pub(crate) struct SemaphoreExport {
-    kind: ExportType,
+    pub(crate) kind: ExportType,
     info: vk::ExportSemaphoreCreateInfo<'static>,
     #[cfg(windows)]
     win32: system::Attributes,
@@ -179,10 +179,6 @@ impl SemaphoreExport {
             #[cfg(windows)]
             win32: system::Attributes::new()?,
         })
-    }
-
-    pub(crate) fn kind(&self) -> ExportType {
-        self.kind
     }
 
     /// Adds the structures to the semaphore's description.

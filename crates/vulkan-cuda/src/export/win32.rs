@@ -95,28 +95,19 @@ impl Attributes {
 /// windows-sys lacks.
 const ACCESS: u32 = 0x8000_0000 | 1;
 
-/// An exported handle, by its requested type.
-enum Exported {
-    Nt(NtHandle),
-    Kmt(BorrowedHandle),
-}
-
-impl Exported {
-    /// # Safety
-    /// `raw` was just exported as `kind`, and nothing else owns it.
-    unsafe fn new(vk: &Vk, call: &str, kind: ExportType, raw: vk::HANDLE) -> Result<Self> {
-        let raw = std::ptr::with_exposed_provenance_mut(raw as usize);
-        // SAFETY: (both) the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's
-        // import (the field order in `memory` and `semaphore`).
-        let handle = unsafe {
-            match kind {
-                ExportType::OpaqueWin32Kmt => BorrowedHandle::from_raw(raw).map(Self::Kmt),
-                _ => NtHandle::from_raw(raw).map(Self::Nt),
-            }
-        };
-        let name = &vk.info().name;
-        handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
-    }
+/// # Safety
+/// `raw` was just exported as what `new` takes, and nothing else owns it.
+unsafe fn take<T>(
+    vk: &Vk,
+    call: &str,
+    raw: vk::HANDLE,
+    new: unsafe fn(*mut c_void) -> Option<T>,
+) -> Result<T> {
+    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's import (the field
+    // order in `memory` and `semaphore`).
+    let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
+    let name = &vk.info().name;
+    handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
 }
 
 /// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
@@ -126,10 +117,14 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let raw = unsafe { vk.memory_handles()?.get_memory_win32_handle(&info) }.map_err(vk.failed(call))?;
     // SAFETY: exported just now.
-    Ok(match unsafe { Exported::new(vk, call, kind, raw) }? {
-        Exported::Nt(handle) => MemoryHandle::OpaqueWin32(handle),
-        Exported::Kmt(handle) => MemoryHandle::OpaqueWin32Kmt(handle),
-    })
+    unsafe {
+        match kind {
+            ExportType::OpaqueWin32Kmt => {
+                take(vk, call, raw, BorrowedHandle::from_raw).map(MemoryHandle::OpaqueWin32Kmt)
+            }
+            _ => take(vk, call, raw, NtHandle::from_raw).map(MemoryHandle::OpaqueWin32),
+        }
+    }
 }
 
 /// A new handle to `semaphore`, which was created with [`super::SemaphoreExport`].
@@ -145,16 +140,21 @@ pub fn export_semaphore(
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
     let raw =
         unsafe { vk.semaphore_handles()?.get_semaphore_win32_handle(&info) }.map_err(vk.failed(call))?;
+    let is_timeline = semaphore_kind == vk::SemaphoreType::TIMELINE;
     // SAFETY: exported just now.
-    match (unsafe { Exported::new(vk, call, kind, raw) }?, semaphore_kind) {
-        (Exported::Nt(handle), vk::SemaphoreType::TIMELINE) => Ok(SemaphoreHandle::TimelineWin32(handle)),
-        (Exported::Nt(handle), _) => Ok(SemaphoreHandle::OpaqueWin32(handle)),
-        // `ExportType::carries` keeps adapters from offering it.
-        (Exported::Kmt(_), vk::SemaphoreType::TIMELINE) => Err(Error::Unsupported(format!(
-            "CUDA imports no KMT handle of a timeline semaphore ({})",
-            vk.info().name
-        ))),
-        (Exported::Kmt(handle), _) => Ok(SemaphoreHandle::OpaqueWin32Kmt(handle)),
+    unsafe {
+        match kind {
+            // `ExportType::carries` keeps adapters from offering it.
+            ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::Unsupported(format!(
+                "CUDA imports no KMT handle of a timeline semaphore ({})",
+                vk.info().name
+            ))),
+            ExportType::OpaqueWin32Kmt => {
+                take(vk, call, raw, BorrowedHandle::from_raw).map(SemaphoreHandle::OpaqueWin32Kmt)
+            }
+            _ if is_timeline => take(vk, call, raw, NtHandle::from_raw).map(SemaphoreHandle::TimelineWin32),
+            _ => take(vk, call, raw, NtHandle::from_raw).map(SemaphoreHandle::OpaqueWin32),
+        }
     }
 }
 
@@ -166,12 +166,12 @@ mod tests {
     fn exported_objects_are_their_owners() {
         let Attributes { memory, semaphore, _security } = Attributes::new().unwrap();
         // SAFETY: what `new` made, which is alive.
-        let attributes = unsafe { &*memory.info.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
+        let attributes = unsafe { &*memory.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
         assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());
         assert!(!attributes.lpSecurityDescriptor.is_null());
         assert_eq!(attributes.bInheritHandle, FALSE);
-        assert_eq!(memory.info.dw_access, 0x8000_0001);
-        assert!(memory.info.name.is_null());
+        assert_eq!(memory.dw_access, 0x8000_0001);
+        assert!(memory.name.is_null());
         assert_eq!((semaphore.p_attributes, semaphore.dw_access), (memory.p_attributes, memory.dw_access));
     }
 }
