@@ -2,12 +2,12 @@
 //!
 //! A *binary semaphore* ([`SharedBinary`]) has no counter, and three rules. Each signal has exactly one wait. A wait is
 //! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after that wait
-//! (`VUID-vkQueueSubmit2-semaphore-03868`). This module checks them: a call that would break one is an error, and enqueues
-//! nothing.
+//! (`VUID-vkQueueSubmit2-semaphore-03868`). This module checks them: a call that would break one is an error, and
+//! enqueues nothing.
 //!
 //! Nothing here can check the *order on the GPU*: the next signal must happen after the wait for the previous one. Two
-//! semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it, Vulkan signals the other
-//! and CUDA waits for it.
+//! semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it, Vulkan signals the
+//! other and CUDA waits for it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,8 +19,8 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import. Drop it after the GPU has passed
-/// all waits and signals.
+/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import. Drop it after the GPU has
+/// passed all waits and signals.
 ///
 /// # Examples
 ///
@@ -82,7 +82,7 @@ impl SharedBinary {
         self.steps.step(State::Unsignalled, State::Signalled, signal)
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the signal. The wait resets the semaphore.
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the signal. This resets the semaphore.
     ///
     /// # Errors
     /// Fails if there is no signal to wait for, and as [`ImportedSemaphore::wait`] does.
@@ -105,7 +105,7 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Returns a wait for a Vulkan submission, before all its commands. For the rest as [`SharedBinary::vulkan_signal`].
+    /// Returns a wait for a Vulkan submission, before all its commands. Otherwise as [`SharedBinary::vulkan_signal`].
     ///
     /// # Errors
     /// Fails if there is no signal to wait for.

@@ -105,8 +105,8 @@ impl<S, C: Stream> Parts<S, C> {
         unsafe { self.owned.ready.signal_from_host(self.owned.ready.promised()) }
     }
 
-    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part. Fails if
-    /// the GPU is not done in time, or if a driver cannot tell.
+    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
+    /// Fails if the GPU is not done in time, or if a driver cannot tell.
     pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         let cuda = self.owned.pair.cuda();
@@ -174,8 +174,8 @@ impl<S, C: Stream> Drop for Parts<S, C> {
     }
 }
 
-/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal: CUDA's `ready` is
-/// at 3 of 3, Vulkan's `free` at 1 of 2".
+/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal: CUDA's
+/// `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// CUDA's counter: it has written this many frames.

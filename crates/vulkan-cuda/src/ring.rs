@@ -3,8 +3,8 @@
 //!
 //! With one slot the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
 //! and the graphics context, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
-//! ahead. If a frame's work is short, up to K frames then share two switches, but a frame may be K frames old when it is
-//! drawn.
+//! ahead. If a frame's work is short, up to K frames then share two switches, but a frame may be K frames old when it
+//! is drawn.
 //!
 //! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become free one
 //! at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch* helps: CUDA

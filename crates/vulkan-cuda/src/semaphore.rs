@@ -1,4 +1,4 @@
-//! A semaphore as Vulkan exports it, and as CUDA imports it. [`crate::timeline`] and [`crate::binary`] put both together.
+//! A semaphore as Vulkan exports it, and as CUDA imports it. [`crate::timeline`] and [`crate::binary`] join both.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::handle::{ExportType, Operand, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan semaphore for another process or a third API, which imports it with [`ImportedSemaphore`] or in its own way. It
-/// owns Vulkan's semaphore.
+/// A Vulkan semaphore for another process or a third API, which imports it with [`ImportedSemaphore`] or in its own
+/// way. It owns Vulkan's semaphore.
 ///
 /// Nothing here can check what the other side does with it. A timeline's values may go down, or never come: check
 /// [`ExportedSemaphore::value`] before you submit a wait.
@@ -57,14 +57,13 @@ impl ExportedSemaphore {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// Creates a new handle to the semaphore, which you own. It keeps the semaphore's payload alive by itself, unless it is
-    /// a KMT handle.
+    /// Creates a new handle, which you own. It keeps the semaphore's payload alive, unless it is a KMT handle.
     pub fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
-    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore ignores the value.
-    /// Nothing checks that a timeline's values rise.
+    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore ignores the
+    /// value. Nothing checks that a timeline's values rise.
     pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         // No narrower stage orders the ownership transfers (`crate::ownership`).
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -84,8 +83,8 @@ impl ExportedSemaphore {
             .map_err(self.vk.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This ends Vulkan's
-    /// waits after the other side has failed.
+    /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This ends
+    /// Vulkan's waits after the other side has failed.
     ///
     /// # Safety
     /// - All signals of smaller values that this process enqueued must already have happened.
@@ -96,8 +95,8 @@ impl ExportedSemaphore {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller promises
-        // the rest.
+        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller
+        // promises the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
@@ -117,13 +116,13 @@ impl ExportedSemaphore {
 
 impl Drop for ExportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to keep it alive until then.
+        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to wait for that.
         self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
 
-/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import. Drop it after the GPU has passed all
-/// its waits and signals.
+/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import. Drop it after the GPU has passed
+/// all its waits and signals.
 ///
 /// # Examples
 ///
@@ -163,7 +162,7 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports a handle of any kind that CUDA supports (`cuImportExternalSemaphore`). [`crate::handle`] says who closes it.
+    /// Imports a handle (`cuImportExternalSemaphore`). [`crate::handle`] says who closes it.
     ///
     /// # Errors
     /// Fails if this system has no handles of that kind (CUDA is then not called). CUDA's driver fails with 304
@@ -178,8 +177,8 @@ impl ImportedSemaphore {
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
-        // every handle is still ours, and dropping it closes it.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a
+        // failure every handle is still ours, and dropping it closes it.
         handle.imported();
         Ok(Self { raw, name, takes, cuda: cuda.clone() })
     }
@@ -238,9 +237,9 @@ impl ImportedSemaphore {
         unsafe { self.enqueue_signal(stream, operand, true) }
     }
 
-    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand over:
-    /// [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake something, the
-    /// other side reads old data; nothing worse can happen.
+    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand
+    /// over: [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake
+    /// something, the other side reads old data; nothing worse can happen.
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::signal`].
@@ -252,8 +251,8 @@ impl ImportedSemaphore {
     }
 
     /// # Safety
-    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream, and
-    /// the semaphore takes the operand.
+    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream,
+    /// and the semaphore takes the operand.
     pub(crate) unsafe fn enqueue_signal(
         &self,
         stream: &dyn Stream,

@@ -52,25 +52,25 @@
 //!
 //! # What goes wrong, and what then
 //!
-//! Turns and the ring may be dropped at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what happens. If CUDA
-//! faults, Vulkan would wait for ever: call [`SharedRing::check`] while the CPU waits for Vulkan.
+//! Turns and the ring may be dropped at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what happens. If
+//! CUDA faults, Vulkan would wait for ever: call [`SharedRing::check`] while the CPU waits for Vulkan.
 //!
 //! # What the CPU waits for
 //!
 //! For nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
-//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the queues. Limit how
-//! far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames.
+//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the queues. Limit
+//! how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames.
 //!
 //! # Two threads
 //!
 //! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`] to the
-//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from [`SharedRing::write`]
-//! to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
+//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
+//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
 //!
 //! # Your own memory
 //!
-//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported by
-//! CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
+//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported
+//! by CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
 //! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared afterwards.
 
 use std::collections::VecDeque;
@@ -99,8 +99,8 @@ use crate::{Error, Result};
 /// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
 /// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
-/// The drop waits for the GPU, at most as long as [`SharedRing::set_patience`] says, and otherwise leaks the ring. Turns
-/// that you still hold keep the slots alive; the last one then waits.
+/// The drop waits for the GPU, at most as long as [`SharedRing::set_patience`] says, and otherwise leaks the ring.
+/// Turns that you still hold keep the slots alive; the last one then waits.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
@@ -186,9 +186,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.unread.pop_front()
     }
 
-    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without this
-    /// call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU switches
-    /// more often: see [`crate::ring`].
+    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without
+    /// this call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU
+    /// switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
     }
@@ -211,8 +211,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Records the layout of new images and their release to CUDA: see
-    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the commands,
-    /// and wait for them, before the first write.
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the
+    /// commands, and wait for them, before the first write.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
@@ -264,9 +264,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has
-    /// faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that Vulkan's
-    /// queue ends. The frames that it still draws may be incomplete.
+    /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel
+    /// has faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that
+    /// Vulkan's queue ends. The frames that it still draws may be incomplete.
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
@@ -276,8 +276,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.progress()
     }
 
-    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted. Turns
-    /// that you still hold do not matter.
+    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted.
+    /// Turns that you still hold do not matter.
     ///
     /// # Errors
     /// Fails if that takes longer than `limit`, with [`SharedRing::progress`] in the text, and as [`SharedRing::check`]
@@ -287,14 +287,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.check()
     }
 
-    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds at first. If the GPU is not
-    /// done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
+    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds at first. If the GPU is
+    /// not done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that were
-    /// not taken from [`SharedRing::next_read`] are given up.
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that
+    /// were not taken from [`SharedRing::next_read`] are given up.
     ///
     /// # Errors
     /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
@@ -310,9 +310,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(std::mem::take(&mut parts.owned.slots))
     }
 
-    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The frames that Vulkan
-    /// then reads may be incomplete. The ring is leaked when it is dropped, because nobody can tell when the stream ends.
-    /// After a fault, [`SharedRing::check`] is enough.
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The frames that
+    /// Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nobody can tell when the
+    /// stream ends. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
     /// The stream must never come to its signals: a kernel does not end, for example, and the process is about to.
@@ -370,8 +370,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     }
 
     /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done, after a
-    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you can submit the Vulkan work
-    /// that waits for the signal.
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you can submit the Vulkan
+    /// work that waits for the signal.
     ///
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.
@@ -379,8 +379,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.hand_over(true)
     }
 
-    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot. If that is wrong,
-    /// Vulkan may read old data; nothing worse can happen.
+    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot. If that is
+    /// wrong, Vulkan may read old data; nothing worse can happen.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

@@ -9,8 +9,8 @@
 //! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
 //! reading and signalled 4.
 //!
-//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. Presentation needs that order: it waits for
-//! a binary semaphore, and everything that such a wait depends on must have been submitted.
+//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. Presentation needs that order: it waits
+//! for a binary semaphore, and everything that such a wait depends on must have been submitted.
 //!
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
@@ -26,8 +26,8 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import. Drop it after
-/// the GPU has passed all waits and signals.
+/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import. Drop it
+/// after the GPU has passed all waits and signals.
 ///
 /// # Examples
 ///
@@ -75,8 +75,9 @@ impl SharedTimeline {
     /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
-    /// Fails if `value` is not greater than all values promised before, by either side, or if [`ImportedSemaphore::wait`]
-    /// would refuse the stream. Nothing is enqueued then. If the driver reports an error, the value is used up.
+    /// Fails if `value` is not greater than all values promised before, by either side, or if
+    /// [`ImportedSemaphore::wait`] would refuse the stream. Nothing is enqueued then. If the driver reports an error,
+    /// the value is used up.
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
@@ -137,8 +138,8 @@ impl SharedTimeline {
         self.promised.last()
     }
 
-    /// Sets the counter from the CPU: see [`ExportedSemaphore::signal_from_host`]. Use it after CUDA has failed and will
-    /// never signal.
+    /// Sets the counter from the CPU: see [`ExportedSemaphore::signal_from_host`]. Use it after CUDA has failed and
+    /// will never signal.
     ///
     /// # Safety
     /// As for [`ExportedSemaphore::signal_from_host`], for the signals of both sides.

@@ -11,8 +11,8 @@ use crate::ledger::value;
 use crate::slot::{Slot, Transfer};
 use crate::{Error, Result};
 
-/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines alive,
-/// even if the ring is dropped, and may go to another thread.
+/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
+/// alive, even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
 /// slot back at once. All turns of a ring go to one queue, in the order of their frames.
@@ -82,14 +82,14 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// The inner result is that of `submit`. If it is an error, the frame is given up.
     ///
     /// # Errors
-    /// Fails if a later frame of this ring was submitted before. `submit` is then not called, and the frame is given up.
+    /// Fails if a later frame was submitted before. `submit` is then not called, and the frame is given up.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
     ///   error or panics, it must have made none.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
-    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one after
-    ///   the other: no two threads may submit at once.
+    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one
+    ///   after the other: no two threads may submit at once.
     /// - If the turn is dropped instead, no submission may read the slot any more.
     ///
     /// [`crate::shared_ring`](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:

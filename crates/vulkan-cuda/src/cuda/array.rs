@@ -23,7 +23,7 @@ unsafe impl Send for Array {}
 unsafe impl Sync for Array {}
 
 impl Array {
-    /// Returns one level of `mipmap` (`cuMipmappedArrayGetLevel`). `owner` destroys the mipmapped array when it is dropped.
+    /// Returns one level of `mipmap`. `owner` destroys the mipmapped array when it is dropped.
     ///
     /// # Errors
     /// Fails if there is no such level.
@@ -38,14 +38,14 @@ impl Array {
     ) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: a live mipmapped array of the current context (the caller's promise). The level's array lives as long as it.
+        // SAFETY: a live mipmapped array of the current context (the caller's promise). Its levels live as long as it.
         let code = unsafe { api::cuMipmappedArrayGetLevel(&mut raw, mipmap, level) };
         cuda.check("cuMipmappedArrayGetLevel", code)?;
         Ok(Self { raw, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for copies (`cuMemcpy2DAsync`). It is valid while `self` lives. Make no texture object of it:
-    /// see [`SharedImage::cuda`](crate::SharedImage::cuda).
+    /// Returns CUDA's array, for copies (`cuMemcpy2DAsync`). It is valid while `self` lives. Make no texture object of
+    /// it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
@@ -72,8 +72,8 @@ impl Array {
     }
 }
 
-/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Before you drop it, the
-/// stream that uses it must be idle.
+/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Before you drop it,
+/// the stream that uses it must be idle.
 pub struct Surface {
     raw: sys::CUsurfObject,
     array: Array,

@@ -250,8 +250,8 @@ impl Drop for Context {
         };
         let word = *self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if word != 0 {
-            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled promised to keep
-            // the semaphore, and with it this context, until then.
+            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled
+            // promised to keep the semaphore, and with it this context, until then.
             let code = unsafe {
                 match api::cuCtxSetCurrent(self.raw) {
                     Code::SUCCESS => api::cuMemFree(word),

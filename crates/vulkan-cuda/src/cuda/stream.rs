@@ -35,8 +35,8 @@ pub unsafe trait Stream: Send + Sync {
     fn context(&self) -> sys::CUcontext;
 }
 
-// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses its per-thread
-// default stream, which is a different one on each thread.)
+// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses its
+// per-thread default stream, which is a different one on each thread.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

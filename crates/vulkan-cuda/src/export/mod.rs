@@ -118,8 +118,8 @@ pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
-/// Checks what no driver has to check of a buffer: its size (VUID-VkBufferCreateInfo-size-00912), and whether its usage is
-/// allowed.
+/// Checks what no driver has to check of a buffer: its size (VUID-VkBufferCreateInfo-size-00912), and whether its usage
+/// is allowed.
 pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<()> {
     match size {
         0 => Err(Error::Rule("a buffer cannot have 0 bytes".into())),

@@ -103,8 +103,8 @@ unsafe fn take<T>(
     raw: vk::HANDLE,
     new: unsafe fn(*mut c_void) -> Option<T>,
 ) -> Result<T> {
-    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's import (the field
-    // order in `memory` and `semaphore`).
+    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's import (the
+    // field order in `memory` and `semaphore`).
     let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
     let name = &vk.info().name;
     handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))

@@ -53,8 +53,8 @@ impl MemoryHandle {
         self.row().0
     }
 
-    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated`: it was
-    /// made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid while the handle lives.
+    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated`: it
+    /// was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid while the handle lives.
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
         let (_, type_, _, (handle, name), always) = self.row();
         sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
@@ -111,8 +111,8 @@ mod tests {
         }
     }
 
-    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes, size, flags,
-    /// 16 reserved integers, 4 bytes of padding.
+    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes, size,
+    /// flags, 16 reserved integers, 4 bytes of padding.
     #[test]
     fn the_structure_is_that_of_cuda_h() {
         assert_eq!((size_of::<Desc>(), align_of::<Desc>()), (104, 8));

@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! A handle does not tell the size of its memory. The caller of the import must promise the size, so the import is `unsafe`:
+//! A handle does not tell the size of its memory. The caller must promise it, so this import is `unsafe`:
 //!
 //! ```compile_fail,E0133
 //! use vulkan_cuda::{MappedMemory, handle::MemoryHandle};

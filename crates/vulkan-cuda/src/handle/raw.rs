@@ -1,5 +1,5 @@
-//! The handles themselves. Each type exists on every system, so that every descriptor can be built and tested everywhere.
-//! On a system without such handles, it holds the bare value and closes nothing.
+//! The handles themselves. Each type exists on every system, so that every descriptor can be built and tested
+//! everywhere. On a system without such handles, it holds the bare value and closes nothing.
 
 use std::ffi::{c_int, c_void};
 #[cfg(unix)]
@@ -34,8 +34,8 @@ impl Form {
     }
 }
 
-/// What a handle writes into the union of a descriptor, borrowed from the handle: a handle, object or file descriptor, and
-/// a name. `handle.fd` is the low half of the first word, because all systems with CUDA are little-endian.
+/// What a handle writes into the union of a descriptor, borrowed from the handle: a handle, object or file descriptor,
+/// and a name. `handle.fd` is the low half of the first word, because all systems with CUDA are little-endian.
 pub(super) type Words = (*mut c_void, *const c_void);
 
 /// A file descriptor, which this value owns. On Unix it converts from and to an `OwnedFd`.
@@ -150,8 +150,8 @@ impl BorrowedHandle {
     ///
     /// # Safety
     /// - It must be a global KMT handle or a live object, of the kind that it is used as.
-    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of this value is
-    ///   used, and nothing else may access it during a call that takes it.
+    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of this value
+    ///   is used, and nothing else may access it during a call that takes it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }

@@ -36,8 +36,8 @@ pub enum SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and the operand of waits
-    /// and signals.
+    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and the operand of
+    /// waits and signals.
     #[rustfmt::skip] // A table.
     fn row(&self) -> (&'static str, Type, Form, Words, &'static str) {
         use Type::*;
@@ -101,7 +101,7 @@ pub enum Operand {
     Key {
         /// The key.
         key: u64,
-        /// How long a wait lasts, in milliseconds. Windows' `INFINITE` (`u32::MAX`) means no limit. A signal ignores it.
+        /// The limit of a wait, in milliseconds. Windows' `INFINITE` (`u32::MAX`) means none. A signal ignores it.
         timeout_ms: u32,
     },
     /// An `NvSciSyncFence`, which a signal writes.
@@ -160,9 +160,9 @@ mod tests {
     type WaitParams = sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
     type SignalParams = sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS;
 
-    /// `cuda.h` of CUDA 11.2 to 13 on 64-bit systems, by hand. A descriptor: type, 4 bytes of padding, a union of 16 bytes,
-    /// flags, 16 reserved integers, 4 bytes of padding. Parameters: 72 bytes of operands, flags, 16 reserved integers, 4
-    /// bytes of padding.
+    /// `cuda.h` of CUDA 11.2 to 13 on 64-bit systems, by hand. A descriptor: type, 4 bytes of padding, a union of 16
+    /// bytes, flags, 16 reserved integers, 4 bytes of padding. Parameters: 72 bytes of operands, flags, 16 reserved
+    /// integers, 4 bytes of padding.
     #[test]
     fn the_structures_are_those_of_cuda_h() {
         assert_eq!((size_of::<Desc>(), align_of::<Desc>()), (96, 8));
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    /// The places of `fence.value`, `nvSciSync.fence`, `keyedMutex.key`, `keyedMutex.timeoutMs` (waits only) and `flags`.
-    /// Everything else must be zero.
+    /// The places of `fence.value`, `nvSciSync.fence`, `keyedMutex.key`, `keyedMutex.timeoutMs` (waits only) and
+    /// `flags`. Everything else must be zero.
     const PLACES: [(usize, usize); 5] = [(0, 8), (8, 8), (16, 8), (24, 4), (72, 4)];
 
     fn values<T>(params: &T) -> [u64; 5] {
