@@ -67,7 +67,7 @@ impl Fd {
 
     /// Gives the descriptor up after a successful import: the importer owns it now.
     pub(crate) fn give_up(self) {
-        std::mem::forget(self);
+        let _ = std::mem::ManuallyDrop::new(self);
     }
 
     pub(super) fn words(&self) -> Words {
