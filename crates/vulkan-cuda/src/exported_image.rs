@@ -10,24 +10,20 @@ use crate::shape::Shape;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What an [`ExportedImage`] should be. [`picture`](crate::image::picture) makes the usual one;
-/// [`crate::image`](mod@crate::image) has an example.
+/// What an [`ExportedImage`] should be. [`picture`](crate::image::picture) makes the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest {
     /// The texels' format. It must be one of [`crate::format::FORMATS`].
     pub format: vk::Format,
     /// View type, extent, layers and levels.
     pub shape: Shape,
-    /// What Vulkan does with it. CUDA must be told about `COLOR_ATTACHMENT`, so [`Shape::array_flags`] passes it on.
+    /// What Vulkan does with it. CUDA is told about `COLOR_ATTACHMENT`.
     pub usage: vk::ImageUsageFlags,
     /// Whether CUDA's kernels write it (`CUDA_ARRAY3D_SURFACE_LDST`). If not, they can only sample it.
     pub surface: bool,
 }
 
-/// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both: dropping it destroys the image
-/// and frees the memory.
-///
-/// The GPU must be done with the image before it is dropped. [`crate::image`](mod@crate::image) has an example.
+/// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both.
 pub struct ExportedImage {
     pub(crate) image: vk::Image,
     pub(crate) memory: vk::DeviceMemory,
@@ -42,13 +38,12 @@ pub struct ExportedImage {
 const USAGES_OF_1_0: u32 = 0xff;
 
 impl ExportedImage {
-    /// Creates the image, with `vkCreateImage`. Its layout is `UNDEFINED`, as Vulkan requires of an external image.
-    /// Before CUDA's first write it must be released to CUDA: see [`first_release`](crate::ownership::first_release).
+    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it must be released to CUDA: see
+    /// [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
-    /// Fails if CUDA has no counterpart of the format, if the device does not have or does not export such an image
-    /// (the error has the driver's reason), if the device was created without the extension, or if memory has run
-    /// out.
+    /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error has the
+    /// driver's reason), if it was created without the extension, or if memory has run out.
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -60,17 +55,12 @@ impl ExportedImage {
         }
         // SAFETY: the adopted device's own.
         let support = unsafe {
-            exportable::image(vk.instance(), vk.physical(), request.format, shape.view(), request.usage)
+            exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage)
         };
-        let kind =
-            support.and_then(|support| support.holds(&shape).map(|()| support.handle)).map_err(|reason| {
-                Error::Unsupported(format!(
-                    "{} does not export a {} image of {}: {reason}",
-                    vk.info().name,
-                    shape.view().name(),
-                    format.name()
-                ))
-            })?;
+        let (kind, _) = support.map_err(|reason| {
+            let (device, view, format) = (&vk.info().name, shape.view().name(), format.name());
+            Error::Unsupported(format!("{device} does not export a {view} image of {format}: {reason}"))
+        })?;
         let export = MemoryExport::new(vk, kind)?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()
@@ -117,19 +107,19 @@ impl ExportedImage {
         self.image
     }
 
-    /// Returns the image's dimensions. See [`Shape`].
+    /// Returns the image's dimensions.
     pub fn shape(&self) -> Shape {
         self.request.shape
     }
 
-    /// Returns the image's format, in the terms of both APIs. See [`ArrayFormat`].
+    /// Returns the image's format, in the terms of both APIs.
     pub fn format(&self) -> ArrayFormat {
         self.format
     }
 
-    /// Creates a new handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`, for an importer
-    /// other than [`SharedImage::import`](crate::SharedImage::import). You own the handle. It keeps the memory alive by
-    /// itself, unless it is a KMT handle.
+    /// Creates a handle to the memory, for an importer of your own: see [`ExportedBuffer::export`].
+    ///
+    /// [`ExportedBuffer::export`]: crate::ExportedBuffer::export
     ///
     /// # Errors
     /// Fails if the driver reports an error.
@@ -142,7 +132,7 @@ impl ExportedImage {
         self.allocation_size
     }
 
-    /// Returns the device that the image was created on. See [`Vk`].
+    /// Returns the device that the image was created on.
     pub fn vk(&self) -> &Vk {
         &self.vk
     }

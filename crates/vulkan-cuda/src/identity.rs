@@ -1,9 +1,8 @@
-//! How both APIs identify a device: by its UUID, and on Windows also by its LUID.
+//! How both APIs identify a device.
 
 use std::fmt;
 
-/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties` in Vulkan, `cuDeviceGetUuid` in
-/// CUDA.
+/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties`, `cuDeviceGetUuid`.
 ///
 /// # Examples
 /// ```
@@ -55,16 +54,6 @@ impl DeviceUuid {
         }
         Some(Self(uuid))
     }
-}
-
-/// The number by which Windows identifies an adapter until the next restart, and the node of that adapter. See
-/// `VkPhysicalDeviceIDProperties` and `cuDeviceGetLuid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Luid {
-    /// The 8 bytes of a Windows `LUID`.
-    pub bytes: [u8; 8],
-    /// One bit: the node within a linked adapter.
-    pub node_mask: u32,
 }
 
 #[cfg(test)]

@@ -88,9 +88,9 @@
 //!
 //! A module imports only from modules before it in this list. A test in the repository (`tests/layers.rs`) checks every import.
 //!
-//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
+//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
-//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
+//! `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
 //! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`
 
 #![deny(missing_docs)]
@@ -106,7 +106,6 @@ pub mod cuda_memory;
 mod error;
 mod export;
 pub mod exportable;
-mod exported_allocation;
 mod exported_image;
 pub mod format;
 mod hand_over;
@@ -116,7 +115,6 @@ pub mod image;
 pub mod layout;
 mod ledger;
 pub mod memory;
-mod mismatch;
 pub mod ownership;
 pub mod pair;
 mod pieces;
@@ -132,22 +130,21 @@ mod vulkan;
 mod vulkan_info;
 mod vulkan_turn;
 
-pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
+pub use allocation::ExportedAllocation;
 pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
 pub use cuda_memory::{CudaAllocation, CudaBuffer};
-pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
-pub use exported_allocation::ExportedAllocation;
+pub use error::{Error, Mismatch, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use exported_image::{ExportedImage, ImageRequest};
 pub use format::{ArrayFormat, FORMATS, Numeric};
-pub use identity::{DeviceUuid, Luid};
+pub use identity::DeviceUuid;
 pub use image::SharedImage;
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
-pub use pair::{Mismatch, Pair, find_twin, same_device};
+pub use pair::{Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};
 pub use semaphore::ImportedSemaphore;
 pub use shape::{Shape, ViewType};
 pub use shared_ring::{CudaTurn, Reader, SharedRing, Slot, VulkanTurn};
 pub use timeline::{ExportedTimeline, SharedTimeline};
 pub use vulkan::Vk;
-pub use vulkan_info::{DEVICE_EXTENSIONS, Exports, VkInfo};
+pub use vulkan_info::{DEVICE_EXTENSIONS, VkInfo};
