@@ -2,24 +2,19 @@
 //!
 //! Usually a buffer has an allocation of its own ([`crate::memory`]), which every driver exports. This is for many small
 //! buffers: drivers limit the number of allocations (`maxMemoryAllocationCount`), and the system that of open descriptors.
-//!
-//! The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`. Each mapping has the
-//! offset and size of one Vulkan buffer, and is freed before the import, as the import is before Vulkan's memory.
+//! The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //!
 //! ```compile_fail
 //! // Only exported memory can be mapped: no function makes a mapping from a pointer, or from a descriptor and a size.
-//! use vulkan_cuda::SharedBuffer;
-//! fn forged(pointer: u64) -> SharedBuffer {
-//!     SharedBuffer { pointer }
+//! fn forged(pointer: u64) -> vulkan_cuda::SharedBuffer {
+//!     vulkan_cuda::SharedBuffer { pointer }
 //! }
 //! ```
 //!
 //! ```compile_fail,E0616
 //! // A mapping's import cannot be freed before the mapping: the field is private.
-//! use vulkan_cuda::MappedMemory;
-//! fn too_early(mapped: MappedMemory) -> u64 {
+//! fn too_early(mapped: vulkan_cuda::MappedMemory) {
 //!     drop(mapped.imported);
-//!     mapped.pointer()
 //! }
 //! ```
 //!
@@ -72,16 +67,14 @@ impl ExportedAllocation {
     /// order, at multiples of 256 bytes or of a larger alignment that Vulkan requires.
     ///
     /// # Errors
-    /// Fails if `sizes` is empty or contains 0, if the device exports such buffers only in dedicated allocations or
-    /// was created without the extension, or if memory has run out.
+    /// Fails as [`ExportedBuffer::new`](crate::ExportedBuffer::new) does, and if `sizes` is empty or the device exports
+    /// such buffers only in dedicated allocations.
     pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
         Self::place(vk, sizes, usage, None)
     }
 
-    /// Creates the buffers at offsets that you choose, in an allocation of `size` bytes.
-    ///
-    /// # Errors
-    /// Fails as [`ExportedAllocation::new`] does, and if a range breaks a rule of either API: see [`layout`].
+    /// Creates the buffers at offsets that you choose, in an allocation of `size` bytes. Also fails if a range breaks a
+    /// rule of either API: see [`layout`].
     pub fn with_offsets(vk: &Vk, ranges: &[Range], size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let sizes: Vec<_> = ranges.iter().map(|range| range.size).collect();
         Self::place(vk, &sizes, usage, Some((ranges, size)))
@@ -151,15 +144,13 @@ impl ExportedAllocation {
     }
 
     /// Imports the allocation into CUDA and maps each buffer. Returns them in the order of the sizes or ranges. The
-    /// allocation is freed with the last of them.
-    ///
-    /// # Errors
-    /// Fails if the allocation is of another device than the pair's, or if either driver reports an error.
+    /// allocation is freed with the last of them. Fails if it is of another device than the pair's.
     pub fn share(self, pair: &Pair) -> Result<Vec<SharedBuffer>> {
         pair.vk().require_same(&self.vk)?;
         let exported = Arc::new(self);
         // Declared last, so after an error CUDA releases before Vulkan frees.
-        let imported = ImportedMemory::new(pair.cuda(), exported.export()?, exported.size, false).map(Arc::new)?;
+        let imported =
+            ImportedMemory::new(pair.cuda(), exported.export()?, exported.size, false).map(Arc::new)?;
         let share = |(&vulkan, range): (&vk::Buffer, &Range)| {
             // SAFETY: the range is that of a buffer in the imported allocation.
             let mapped = unsafe { MappedMemory::map(imported.clone(), range.offset, range.size) }?;
@@ -178,17 +169,12 @@ impl ExportedAllocation {
         &self.ranges
     }
 
-    /// Creates a handle to the memory, for an importer of your own: see [`ExportedBuffer::export`].
-    ///
-    /// [`ExportedBuffer::export`]: crate::ExportedBuffer::export
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// As [`ExportedBuffer::export`](crate::ExportedBuffer::export).
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`).
+    /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn size(&self) -> u64 {
         self.size
     }

@@ -1,6 +1,5 @@
 //! One error type. It says what was tried, on which device, what the driver answered, and what to do about it.
 
-use std::fmt;
 use std::sync::OnceLock;
 
 use ash::vk;
@@ -99,33 +98,24 @@ impl Error {
     }
 }
 
-/// Why a Vulkan device cannot share with CUDA.
-///
-/// `Display` writes the reason as a clause about the Vulkan device: "it cannot export a buffer as OPAQUE_FD".
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a Vulkan device cannot share with CUDA. `Display` writes a clause about the Vulkan device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// No CUDA device has its UUID. On Windows: its LUID, if both APIs report one.
+    #[error("no CUDA device has its UUID")]
     NoTwin,
     /// It belongs to a device group of this many physical devices. CUDA cannot import a group's memory.
+    #[error("it is one of a device group of {0}")]
     Group(usize),
     /// Its buffers cannot be exported.
+    #[error("it cannot export a buffer as {HANDLES}")]
     Buffer,
     /// Its timeline semaphores cannot be exported.
+    #[error("it cannot export a timeline semaphore as {HANDLES}")]
     Timeline,
     /// The CUDA device with its UUID cannot import timeline semaphores.
+    #[error("its CUDA driver cannot import timeline semaphores")]
     CudaTimeline,
-}
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTwin => f.write_str("no CUDA device has its UUID"),
-            Self::Group(size) => write!(f, "it is one of a device group of {size}"),
-            Self::Buffer => write!(f, "it cannot export a buffer as {HANDLES}"),
-            Self::Timeline => write!(f, "it cannot export a timeline semaphore as {HANDLES}"),
-            Self::CudaTimeline => f.write_str("its CUDA driver cannot import timeline semaphores"),
-        }
-    }
 }
 
 /// The names of `ExportType::HERE`, which is in a module above this one.
@@ -138,9 +128,8 @@ pub fn vulkan_words(result: vk::Result) -> String {
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number.
-///
-/// The text begins with a semicolon, because it follows the error's own text. It is empty if there is no advice.
+/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number. The text follows
+/// the error's own, so it begins with a semicolon. It is empty if there is no advice.
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
@@ -170,11 +159,6 @@ static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
 /// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to standard
 /// error. Only the first call has an effect.
-///
-/// # Examples
-/// ```
-/// vulkan_cuda::on_cleanup_error(|error| eprintln!("while cleaning up: {error}"));
-/// ```
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }

@@ -18,20 +18,6 @@ use crate::shape::Shape;
 ///
 /// # Safety
 /// `physical` must be a live device of `instance`.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(vk: &vulkan_cuda::Vk, shape: &vulkan_cuda::Shape) -> Result<(), String> {
-/// use ash::vk;
-/// use vulkan_cuda::exportable;
-///
-/// let (format, usage) = (vk::Format::R32_SFLOAT, vk::ImageUsageFlags::SAMPLED);
-/// // SAFETY: a live device of that instance.
-/// let (handle, _) = unsafe { exportable::image(vk.instance(), vk.physical(), format, shape, usage) }?;
-/// println!("exported as {}", handle.name());
-/// # Ok(())
-/// # }
-/// ```
 pub unsafe fn image(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -42,15 +28,37 @@ pub unsafe fn image(
     if usage.is_empty() {
         return Err("an image needs a usage".into());
     }
-    let mut refused = String::new();
-    for &handle in ExportType::HERE {
-        // SAFETY: the caller's promise.
-        match unsafe { image_as(instance, physical, format, shape, usage, handle) } {
-            Ok((limits, dedicated_only)) => return holds(&limits, shape).map(|()| (handle, dedicated_only)),
-            Err(reason) => refused = reason,
+    let view = shape.view();
+    let ask = |handle: ExportType| {
+        let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
+        let info = vk::PhysicalDeviceImageFormatInfo2::default()
+            .format(format)
+            .ty(view.image_type())
+            .tiling(vk::ImageTiling::OPTIMAL)
+            .usage(usage)
+            .flags(view.create_flags())
+            .push_next(&mut external);
+        let mut answer = vk::ExternalImageFormatProperties::default();
+        let mut properties = vk::ImageFormatProperties2::default().push_next(&mut answer);
+        // SAFETY: the caller's promise; the chains are of local structures.
+        unsafe { instance.get_physical_device_image_format_properties2(physical, &info, &mut properties) }
+            .map_err(|result| match result {
+                vk::Result::ERROR_FORMAT_NOT_SUPPORTED => {
+                    format!("the driver has no such image ({result:?}) for {usage:?}")
+                }
+                other => format!("{other} ({other:?})"),
+            })?;
+        let limits = properties.image_format_properties;
+        let features = answer.external_memory_properties.external_memory_features;
+        if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
+            return Err("the driver has such images, but does not export them".into());
         }
-    }
-    Err(refused)
+        holds(&limits, shape)?;
+        Ok((handle, features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)))
+    };
+    // The first that is offered, or the last refusal.
+    let answers = ExportType::HERE.iter().map(|&handle| ask(handle));
+    answers.reduce(Result::or).unwrap_or_else(|| Err("this system has no handles".into()))
 }
 
 /// Checks that such an image may be as large as `shape`.
@@ -62,10 +70,9 @@ fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> 
             asked.width, asked.height, asked.depth, extent.width, extent.height, extent.depth
         ));
     }
-    for (what, asked, most) in [
-        ("layers", shape.layers(), most.max_array_layers),
-        ("levels", shape.levels(), most.max_mip_levels),
-    ] {
+    for (what, asked, most) in
+        [("layers", shape.layers(), most.max_array_layers), ("levels", shape.levels(), most.max_mip_levels)]
+    {
         if asked > most {
             return Err(format!("{asked} {what} were requested, but {most} is the maximum"));
         }
@@ -73,49 +80,9 @@ fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> 
     Ok(())
 }
 
-/// # Safety
-/// As [`image`].
-unsafe fn image_as(
-    instance: &ash::Instance,
-    physical: vk::PhysicalDevice,
-    format: vk::Format,
-    shape: &Shape,
-    usage: vk::ImageUsageFlags,
-    handle: ExportType,
-) -> Result<(vk::ImageFormatProperties, bool), String> {
-    let view = shape.view();
-    let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
-    let info = vk::PhysicalDeviceImageFormatInfo2::default()
-        .format(format)
-        .ty(view.image_type())
-        .tiling(vk::ImageTiling::OPTIMAL)
-        .usage(usage)
-        .flags(view.create_flags())
-        .push_next(&mut external);
-    let mut answer = vk::ExternalImageFormatProperties::default();
-    let mut properties = vk::ImageFormatProperties2::default().push_next(&mut answer);
-    // SAFETY: a live physical device of this instance; the chains are of local structures.
-    unsafe { instance.get_physical_device_image_format_properties2(physical, &info, &mut properties) }
-        .map_err(|result| match result {
-            vk::Result::ERROR_FORMAT_NOT_SUPPORTED => {
-                format!("the driver has no such image ({result:?}) for {usage:?}")
-            }
-            other => format!("{other} ({other:?})"),
-        })?;
-    let limits = properties.image_format_properties;
-    let features = answer.external_memory_properties.external_memory_features;
-    if !features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        return Err("the driver has such images, but does not export them".into());
-    }
-    Ok((limits, features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)))
-}
-
 /// Queries whether a device exports buffers of this usage as `handle`, with
 /// `vkGetPhysicalDeviceExternalBufferProperties`. Returns whether each buffer needs an allocation of its own. `name` is
 /// the device's name, for the error.
-///
-/// # Errors
-/// Returns the reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].
@@ -130,7 +97,8 @@ pub unsafe fn buffer(
         return Err("a buffer needs a usage".into());
     }
     // SAFETY: the caller's promise.
-    let features = unsafe { buffer_features(instance, physical, usage, handle) };
+    let features =
+        unsafe { buffer_features(instance, physical, (usage, vk::BufferCreateFlags::empty()), handle) };
     match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
         true => Ok(features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)),
         false => Err(format!("{name} exports no buffers for {usage:?} as {}", handle.name())),
@@ -138,9 +106,6 @@ pub unsafe fn buffer(
 }
 
 /// Queries whether a device imports such buffers as `handle`, and allows several of them in one allocation.
-///
-/// # Errors
-/// Returns the reason why the device does not.
 ///
 /// # Safety
 /// As [`image`].
@@ -156,7 +121,7 @@ pub(crate) unsafe fn imported_buffer(
         return Err("a buffer needs a usage".into());
     }
     // SAFETY: the caller's promise.
-    let features = unsafe { external_features(instance, physical, usage, flags, handle) };
+    let features = unsafe { buffer_features(instance, physical, (usage, flags), handle) };
     let sparse = if flags.is_empty() { "" } else { "sparse " };
     let what = format!("{sparse}buffers for {usage:?} as {}", handle.name());
     if !features.contains(Features::IMPORTABLE) {
@@ -168,27 +133,14 @@ pub(crate) unsafe fn imported_buffer(
     }
 }
 
-/// Returns the driver's answer for buffers without flags. It may depend on the usage.
+/// Returns the driver's answer for such buffers. It may depend on the usage.
 ///
 /// # Safety
 /// As [`image`].
 pub(crate) unsafe fn buffer_features(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
-    usage: vk::BufferUsageFlags,
-    handle: ExportType,
-) -> vk::ExternalMemoryFeatureFlags {
-    // SAFETY: the caller's promise.
-    unsafe { external_features(instance, device, usage, vk::BufferCreateFlags::empty(), handle) }
-}
-
-/// # Safety
-/// As [`image`].
-unsafe fn external_features(
-    instance: &ash::Instance,
-    device: vk::PhysicalDevice,
-    usage: vk::BufferUsageFlags,
-    flags: vk::BufferCreateFlags,
+    (usage, flags): (vk::BufferUsageFlags, vk::BufferCreateFlags),
     handle: ExportType,
 ) -> vk::ExternalMemoryFeatureFlags {
     let info = vk::PhysicalDeviceExternalBufferInfo::default()

@@ -22,16 +22,6 @@ const CUDA_ALIGNMENT: u64 = 16;
 const PACKED_ALIGNMENT: u64 = 256;
 
 /// A range of bytes in an allocation.
-///
-/// # Examples
-/// ```
-/// use vulkan_cuda::layout::Range;
-///
-/// let (a, b) = (Range { offset: 0, size: 100 }, Range { offset: 100, size: 28 });
-/// assert!(!a.overlaps(b)); // they only touch
-/// assert_eq!(b.end(), Some(128));
-/// assert_eq!(b.to_string(), "28 bytes at offset 100");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Bytes from the beginning of the allocation.
@@ -42,12 +32,12 @@ pub struct Range {
 
 impl Range {
     /// Returns the offset of the first byte after the range, or `None` if it does not fit in 64 bits.
-    pub fn end(self) -> Option<u64> {
+    pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
 
     /// Returns whether the two ranges have a byte in common.
-    pub fn overlaps(self, other: Self) -> bool {
+    pub(crate) fn overlaps(self, other: Self) -> bool {
         let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
         self.offset < other_end && other.offset < end
     }
@@ -61,9 +51,6 @@ impl fmt::Display for Range {
 
 /// Places buffers one after the other. Each begins at the next multiple of its own alignment and of
 /// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation.
-///
-/// # Errors
-/// Fails if a buffer has 0 bytes, or if the total does not fit in 64 bits.
 pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     let too_large = || Error::Rule("the buffers together need more than 2^64 bytes".into());
     let mut end: u64 = 0;
@@ -81,9 +68,6 @@ pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
 
 /// Checks places in an allocation of `allocation` bytes, one for each of `needs`, against the rules of both APIs. If
 /// Vulkan requires more bytes than a range has, the extra bytes must be free too.
-///
-/// # Errors
-/// Names the first broken rule, with the buffers' indices and ranges.
 pub(crate) fn check(allocation: u64, needs: &[MemoryRequirements], ranges: &[Range]) -> Result<()> {
     let wrong = |text: String| Err(Error::Rule(text));
     // The bytes that Vulkan uses.
@@ -143,7 +127,9 @@ mod tests {
 
     #[test]
     fn every_broken_rule_is_named_with_its_numbers() {
-        let verdict = |needs: &[MemoryRequirements], ranges: &[Range]| check(4096, needs, ranges).unwrap_err().to_string();
+        let verdict = |needs: &[MemoryRequirements], ranges: &[Range]| {
+            check(4096, needs, ranges).unwrap_err().to_string()
+        };
         for (text, parts) in [
             (verdict(&[ANY], &[at(0, 0)]), &["buffer 0", "no bytes"][..]),
             (verdict(&[needs(8, 64)], &[at(32, 8)]), &["buffer 0", "offset 32", "64"]),

@@ -2,19 +2,16 @@
 //!
 //! Each side has rules that examples often leave out:
 //!
-//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
-//!   `VkExportMemoryAllocateInfo`. Without both, the memory cannot be exported. (Both are in `export/mod.rs`.)
-//! - The allocation is *dedicated*: it holds this buffer and nothing else. Some drivers export no other, and any driver may
-//!   place or compress such memory differently. So both APIs must be told, by `VkMemoryDedicatedAllocateInfo` and
-//!   `CUDA_EXTERNAL_MEMORY_DEDICATED`. Otherwise they may see different bytes.
-//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated
-//!   (`VkMemoryAllocateInfo::allocationSize`), which may be more than the buffer's. CUDA then maps only the buffer.
+//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with `VkExportMemoryAllocateInfo`.
+//!   (Both are in `export/mod.rs`.)
+//! - The allocation is *dedicated*: it holds this buffer and nothing else. Both APIs must be told, by
+//!   `VkMemoryDedicatedAllocateInfo` and `CUDA_EXTERNAL_MEMORY_DEDICATED`. Otherwise they may see different bytes.
+//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`),
+//!   which may be more than the buffer's. CUDA then maps only the buffer.
 //! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
 //! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have only a
 //! handle, from another process for example, you must promise them: [`MappedMemory::import`] is `unsafe`.
-//!
-//! No type can tell whether the GPU still uses an object. Drop it only when the GPU is done with it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -104,7 +101,7 @@ impl ExportedBuffer {
         self.size
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`).
+    /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }
@@ -116,9 +113,6 @@ impl ExportedBuffer {
 
     /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It keeps the
     /// memory alive by itself, unless it is a KMT handle.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -146,8 +140,7 @@ unsafe impl Send for ImportedMemory {}
 unsafe impl Sync for ImportedMemory {}
 
 impl ImportedMemory {
-    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image
-    /// (`VkMemoryDedicatedAllocateInfo`).
+    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
         // ANCHOR: import
@@ -190,8 +183,7 @@ impl MappedMemory {
     /// - `size` must not be greater than `allocation_size`.
     ///
     /// # Errors
-    /// Fails if this system has no handles of that kind. CUDA's driver reports 304 (`OPERATING_SYSTEM`) under WSL2,
-    /// which does not support this, and 2 (`OUT_OF_MEMORY`) if memory has run out.
+    /// Fails if this system has no handles of that kind. Under WSL2, CUDA's driver reports 304 (`OPERATING_SYSTEM`).
     pub unsafe fn import(
         cuda: &Cuda,
         handle: impl Into<MemoryHandle>,
@@ -239,22 +231,8 @@ impl Drop for MappedMemory {
     }
 }
 
-/// One buffer that both APIs address. It owns Vulkan's buffer and memory, and CUDA's import and mapping.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
-/// use vulkan_cuda::SharedBuffer;
-///
-/// let shared = SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER)?;
-/// // A kernel takes the address; a descriptor set or a copy takes the buffer. Both are the same bytes.
-/// println!("{:#x} in CUDA, {:?} in Vulkan, {} bytes", shared.cuda(), shared.vulkan(), shared.size());
-/// # Ok(())
-/// # }
-/// ```
-///
-/// `examples/02_share.rs` writes with CUDA and reads with Vulkan.
+/// One buffer that both APIs address: a kernel takes the address, a descriptor set or a copy takes Vulkan's buffer. It
+/// owns Vulkan's buffer and memory, and CUDA's import and mapping. [The crate's page](crate#examples) makes some.
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,
@@ -265,13 +243,10 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. ([`ExportedAllocation::share`]
-    /// makes several in one allocation.)
+    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as [`ExportedBuffer::new`]
+    /// and [`MappedMemory::import`] do.
     ///
-    /// # Errors
-    /// Fails as [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
-    ///
-    /// [`ExportedAllocation::share`]: crate::ExportedAllocation::share
+    /// [`ExportedAllocation::share`](crate::ExportedAllocation::share) makes several buffers in one allocation.
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());

@@ -46,9 +46,7 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
 }
 
 /// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline semaphores.
-///
-/// # Errors
-/// Returns the first obstacle, in the order of [`Mismatch`]'s variants.
+/// Otherwise returns the first obstacle, in the order of [`Mismatch`]'s variants.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
     if vulkan.buffer_export.is_none() {
@@ -73,18 +71,7 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
 }
 // ANCHOR_END: find
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(vk: vulkan_cuda::Vk, context: std::sync::Arc<cudarc::driver::CudaContext>) -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::{Cuda, Pair};
-///
-/// let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
-/// assert_eq!(pair.vk().info().uuid, pair.cuda().info().uuid);
-/// # Ok(())
-/// # }
-/// ```
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate#examples) makes one.
 #[derive(Clone)]
 pub struct Pair {
     // Dropped first: CUDA releases before Vulkan.
@@ -194,7 +181,8 @@ pub(crate) mod tests {
         let group = VkInfo { group_size: 2, ..vulkan_device(1) };
         assert_eq!(same_gpu(&group, &gpu), Err(Mismatch::Group(2)));
         // What the device can export does not matter here.
-        let poor = VkInfo { buffer_export: None, timeline_export: None, binary_export: None, ..vulkan_device(1) };
+        let poor =
+            VkInfo { buffer_export: None, timeline_export: None, binary_export: None, ..vulkan_device(1) };
         assert_eq!(same_gpu(&poor, &gpu), Ok(&gpu[0]));
     }
 }

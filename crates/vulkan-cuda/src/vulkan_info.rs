@@ -2,6 +2,10 @@
 
 use std::ffi::CStr;
 
+#[cfg(unix)]
+use ash::khr::{external_memory_fd as memory, external_semaphore_fd as semaphore};
+#[cfg(windows)]
+use ash::khr::{external_memory_win32 as memory, external_semaphore_win32 as semaphore};
 use ash::vk;
 
 use crate::exportable;
@@ -9,35 +13,8 @@ use crate::handle::{ExportType, SemaphoreKind};
 use crate::identity::DeviceUuid;
 use crate::{Error, Result};
 
-#[cfg(unix)]
-mod system {
-    use std::ffi::CStr;
-
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_fd::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryFdKHR";
-    pub type MemoryFns = khr::external_memory_fd::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_fd::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreFdKHR";
-    pub type SemaphoreFns = khr::external_semaphore_fd::Device;
-}
-
-#[cfg(windows)]
-mod system {
-    use std::ffi::CStr;
-
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_win32::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryWin32HandleKHR";
-    pub type MemoryFns = khr::external_memory_win32::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_win32::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreWin32HandleKHR";
-    pub type SemaphoreFns = khr::external_semaphore_win32::Device;
-}
-
-pub(crate) use system::*;
+pub(crate) use memory::{Device as MemoryFns, NAME as MEMORY_EXTENSION};
+pub(crate) use semaphore::{Device as SemaphoreFns, NAME as SEMAPHORE_EXTENSION};
 
 /// The device extensions that sharing needs on this system. On Linux: `VK_KHR_external_memory_fd` and
 /// `VK_KHR_external_semaphore_fd`. [`VkInfo::extensions`] leaves out those that a device lacks.
@@ -106,9 +83,6 @@ impl VkInfo {
     /// # Safety
     /// - `physical` must be one of `instance`'s devices.
     /// - `instance` must be of Vulkan 1.1 or later.
-    ///
-    /// # Errors
-    /// Fails if the driver cannot list the device groups or the extensions.
     pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
@@ -139,9 +113,10 @@ impl VkInfo {
                     && unsafe { exportable::semaphore(instance, physical, handle_type, kind) }
             })
         };
+        let asked = (BUFFER_USAGE, vk::BufferCreateFlags::empty());
         let exportable_buffer = |handle_type| {
             // SAFETY: the caller's promise.
-            unsafe { exportable::buffer_features(instance, physical, BUFFER_USAGE, handle_type) }
+            unsafe { exportable::buffer_features(instance, physical, asked, handle_type) }
                 .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
         };
         Ok(Self {
