@@ -1,7 +1,8 @@
-//! Share GPU memory and semaphores between Vulkan and CUDA, without copies, on devices that your program already has.
+#![doc = include_str!("../README.md")]
 //!
-//! Read the modules in this order. Each is one short file with one subject. (The guide in the repository's `docs/guide`
-//! explains them step by step, with pictures and exercises.)
+//! # The modules, in the order to read them
+//!
+//! Each is one short file with one subject.
 //!
 //! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? Everything shared is made from a [`Pair`].
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
@@ -15,47 +16,10 @@
 //! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and memory that
 //! CUDA allocated and Vulkan imports ([`cuda_memory`]).
 //!
-//! # Examples
-//!
-//! A device and a context that your program has, and three buffers that both APIs address:
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//!
-//! use ash::vk;
-//! use cudarc::driver::{CudaContext, CudaStream};
-//! use vulkan_cuda::shared_ring::Reader;
-//! use vulkan_cuda::{Cuda, Pair, Result, SharedBuffer, SharedRing, Vk};
-//!
-//! /// `owner` destroys the device and the instance when it is dropped.
-//! fn share(
-//!     (instance, physical, device): (ash::Instance, vk::PhysicalDevice, ash::Device),
-//!     owner: Arc<dyn std::any::Any + Send + Sync>,
-//!     context: &Arc<CudaContext>,
-//!     stream: Arc<CudaStream>,
-//!     reader: Reader,
-//! ) -> Result<SharedRing<SharedBuffer>> {
-//!     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
-//!     let vk = unsafe { Vk::from_raw(instance, physical, device, owner) }?;
-//!     let pair = Pair::new(vk, Cuda::from_cudarc(context)?)?; // proves that both are one GPU
-//!     let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
-//!     let slots = (0..3).map(slot).collect::<Result<_>>()?;
-//!     SharedRing::new(&pair, stream, slots, reader)
-//! }
-//! ```
-//!
-//! [`shared_ring`] goes on from here, and the crate's `examples` folder has whole programs.
-//!
-//! # Your own device
-//!
-//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano. [`Cuda::from_cudarc`] and [`Cuda::from_raw`] adopt a context.
-//! This crate never destroys what it adopts. Create
-//!
-//! - the instance with `apiVersion` 1.2 or later,
-//! - the device with [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore` ([`VkInfo`] has an example), and with
-//!   `synchronization2` if you record the barriers of [`ownership`] yourself. The ring does not need it.
-//!
 //! # Who keeps what alive
+//!
+//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, [`Cuda::from_cudarc`] and [`Cuda::from_raw`] a context. This
+//! crate never destroys what it adopts.
 //!
 //! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell whether the
 //! GPU still uses an object. Drop it only when the GPU is done with it: that is what the caller of an `unsafe` function

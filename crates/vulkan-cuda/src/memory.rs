@@ -232,7 +232,7 @@ impl Drop for MappedMemory {
 }
 
 /// One buffer that both APIs address: a kernel takes the address, a descriptor set or a copy takes Vulkan's buffer. It
-/// owns Vulkan's buffer and memory, and CUDA's import and mapping. [The crate's page](crate#examples) makes some.
+/// owns Vulkan's buffer and memory, and CUDA's import and mapping. [The crate's page](crate) has an example.
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,

@@ -71,7 +71,8 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
 }
 // ANCHOR_END: find
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate#examples) makes one.
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate) has
+/// an example.
 #[derive(Clone)]
 pub struct Pair {
     // Dropped first: CUDA releases before Vulkan.
