@@ -6,8 +6,8 @@
 //!
 //! ```compile_fail
 //! // Only exported memory can be mapped: no function makes a mapping from a pointer, or from a descriptor and a size.
-//! fn forged(pointer: u64) -> vulkan_cuda::SharedBuffer {
-//!     vulkan_cuda::SharedBuffer { pointer }
+//! fn forged(pointer: u64) -> vulkan_cuda::MappedMemory {
+//!     vulkan_cuda::MappedMemory { pointer }
 //! }
 //! ```
 //!

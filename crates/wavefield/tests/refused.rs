@@ -15,7 +15,7 @@ const REASONS: [(&str, usize, &str, &str); 14] = [
         "crates/vulkan-cuda/src/allocation.rs",
         1,
         "",
-        "cannot construct `SharedBuffer` with struct literal syntax due to private fields",
+        "cannot construct `MappedMemory` with struct literal syntax due to private fields",
     ),
     (
         "crates/vulkan-cuda/src/allocation.rs",
