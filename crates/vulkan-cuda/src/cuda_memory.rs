@@ -37,7 +37,7 @@
 //! # }
 //! ```
 //!
-//! `examples/08_cuda_memory.rs` goes through the three cases below.
+//! `examples/08_cuda_memory.rs` shows this and the two cases below.
 //!
 //! # Several chunks
 //!

@@ -22,8 +22,8 @@
 //! crate never destroys what it adopts.
 //!
 //! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell whether the
-//! GPU still uses an object. Drop it only when the GPU is done with it: that is what the caller of an `unsafe` function
-//! promises that enqueues such a use, here, in ash and in cudarc. [`SharedRing`] keeps this promise itself.
+//! GPU still uses an object. Drop it only when the GPU is done with it. Functions that enqueue such a use are `unsafe`,
+//! here, in ash and in cudarc: their caller promises this. [`SharedRing`] makes this promise itself, and keeps it.
 //!
 //! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There is
 //! one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object would keep the device alive,

@@ -26,8 +26,8 @@ use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
-/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after its end, unless
-/// they were made with a KMT handle.
+/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after it is dropped,
+/// unless they were made with a KMT handle.
 ///
 /// # Examples
 ///

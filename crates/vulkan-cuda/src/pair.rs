@@ -71,6 +71,14 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
 }
 // ANCHOR_END: find
 
+fn one_gpu(vulkan: &VkInfo, cuda: &CudaInfo) -> Result<()> {
+    same_gpu(vulkan, std::slice::from_ref(cuda)).map(|_| ()).map_err(|reason| Error::Mismatch {
+        vulkan: format!("{} ({})", vulkan.name, vulkan.uuid),
+        cuda: format!("{} ({})", cuda.name, cuda.uuid),
+        reason,
+    })
+}
+
 /// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate) has
 /// an example.
 #[derive(Clone)]
@@ -88,11 +96,7 @@ impl Pair {
     /// ability is reported only when you need it: a device that cannot export timeline semaphores can still share
     /// buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
-        same_gpu(vk.info(), std::slice::from_ref(cuda.info())).map_err(|reason| Error::Mismatch {
-            vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
-            cuda: format!("{} ({})", cuda.info().name, cuda.info().uuid),
-            reason,
-        })?;
+        one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })
     }
 
@@ -172,6 +176,18 @@ pub(crate) mod tests {
         assert_eq!(verdict(|i| i.timeline_export = None), Err(Mismatch::Timeline));
         let old = CudaInfo { timeline_interop: false, ..cuda_device(0, 1) };
         assert_eq!(find_twin(&vulkan_device(1), &[old]), Err(Mismatch::CudaTimeline));
+    }
+
+    /// The error of `Pair::new` says which two, and a program can match the reason.
+    #[test]
+    fn a_mismatch_keeps_its_reason() {
+        let error = one_gpu(&vulkan_device(2), &cuda_device(0, 1)).unwrap_err();
+        assert!(matches!(error, Error::Mismatch { reason: Mismatch::NoTwin, .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("Vulkan 2 (02020202-") && text.ends_with("no CUDA device has its UUID"),
+            "{text}"
+        );
     }
 
     #[test]

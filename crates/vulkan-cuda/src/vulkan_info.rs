@@ -61,8 +61,8 @@ pub struct VkInfo {
     pub luid: Option<([u8; 8], u32)>,
     /// The number of physical devices in its device group. Only a device with 1, the usual value, shares with CUDA.
     pub group_size: usize,
-    /// As what it exports a storage buffer's memory to CUDA: the first of [`ExportType::HERE`] that the driver supports.
-    /// `None` if it supports none, or if the device lacks the extension.
+    /// The handle type that it exports a storage buffer's memory as: the first of [`ExportType::HERE`] that the driver
+    /// supports. `None` if it supports none, or if the device lacks the extension.
     pub buffer_export: Option<ExportType>,
     /// The same for a timeline semaphore.
     pub timeline_export: Option<ExportType>,
