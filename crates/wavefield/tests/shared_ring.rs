@@ -28,7 +28,8 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    Error, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline, Slot, VulkanTurn,
+    Error, ExportedAllocation, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
+    Slot, VulkanTurn,
 };
 
 const WORDS: usize = 256;
@@ -509,6 +510,40 @@ fn a_ring_gives_its_slots_back() {
     drop(held);
 }
 
+fn several(gpu: &Gpu, count: usize) -> vulkan_cuda::Result<Vec<SharedBuffer>> {
+    let usage = vk::BufferUsageFlags::TRANSFER_SRC;
+    ExportedAllocation::new(gpu.pair.vk(), &vec![BYTES; count], usage)?.share(&gpu.pair)
+}
+
+/// Several slots in one allocation. All are written before the first is read, so that an overlap would show.
+#[test]
+fn parts_of_an_allocation_are_slots() {
+    let Some(Bench { ring, seen, stream, gpu, alone }) = Bench::new(1) else { return };
+    drop(ring);
+    let slots = several(&gpu, 3).unwrap();
+    let ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reader(gpu.family)).unwrap();
+    let mut bench = Bench { ring, seen, stream, gpu, alone };
+    let reads: Vec<_> = (1..4).map(|value| bench.write(value)).collect();
+    for (place, read) in (0..).zip(reads) {
+        bench.read(read, place);
+    }
+    bench.check(&[1, 2, 3]);
+    // The allocation lives as long as one of them.
+    let mut slots = bench.ring.into_slots(LIMIT).unwrap();
+    slots.truncate(1);
+    fill(&slots[0], &bench.stream, 4);
+    bench.stream.synchronize().unwrap();
+}
+
+/// What was mapped before is unmapped, and the import ends before Vulkan's memory.
+#[test]
+#[ignore = "needs a driver that fails"]
+fn a_part_that_cannot_be_mapped_takes_the_others_with_it() {
+    let Some(bench) = Bench::new(1) else { return };
+    let text = several(&bench.gpu, 3).err().unwrap().to_string();
+    assert!(text.contains("cuExternalMemoryGetMappedBuffer failed"), "{text}");
+}
+
 /// An image that Vulkan has not released has no layout yet.
 struct Image(Arc<SharedImage>);
 
@@ -657,6 +692,8 @@ fn all_of_them_on_the_stand_in() {
         ("a_ring_gives_its_slots_back", ""),
         ("what_is_no_ring_is_refused", ""),
         ("the_older_submission_reads_as_well", ""),
+        ("parts_of_an_allocation_are_slots", ""),
+        ("a_part_that_cannot_be_mapped_takes_the_others_with_it", "cuExternalMemoryGetMappedBuffer:2:3"),
     ];
     let broken = [
         ("a_dead_device_stops_nobody", &*lost),

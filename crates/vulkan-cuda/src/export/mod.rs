@@ -32,7 +32,7 @@ impl MemoryExport {
     /// Chooses what buffers of this usage need.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
-        let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
+        let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
         let export = Self::new(vk, kind)?;
         let dedicated_only = vk.exports_buffer(usage, kind)?;
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
@@ -167,8 +167,8 @@ impl SemaphoreExport {
     pub(crate) fn new(vk: &Vk, semaphore: vk::SemaphoreType) -> Result<Self> {
         let info = vk.info();
         let (kind, what) = match semaphore {
-            vk::SemaphoreType::TIMELINE => (info.exports.timeline, "a timeline semaphore"),
-            vk::SemaphoreType::BINARY => (info.exports.binary, "a binary semaphore"),
+            vk::SemaphoreType::TIMELINE => (info.timeline_export, "a timeline semaphore"),
+            vk::SemaphoreType::BINARY => (info.binary_export, "a binary semaphore"),
             _ => (None, "a semaphore of an unknown type"),
         };
         let kind = kind.ok_or_else(|| cannot(&info.name, what))?;
