@@ -22,7 +22,7 @@ fn exporting_device(instance: &Instance) -> Option<Device> {
     let adapter = adapters
         .iter()
         .filter(|adapter| adapter.can_draw(None).is_ok())
-        .find(|adapter| adapter.info().sharing.exports.buffer.is_some());
+        .find(|adapter| adapter.info().sharing.buffer_export.is_some());
     let Some(adapter) = adapter else {
         common::skip_without_tools("no Vulkan device here exports buffers");
         return None;
@@ -36,7 +36,7 @@ fn each_export_is_a_descriptor_of_its_own() {
     let instance =
         Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
-    assert_eq!(device.info().sharing.exports.buffer, Some(ExportType::OpaqueFd));
+    assert_eq!(device.info().sharing.buffer_export, Some(ExportType::OpaqueFd));
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC;
     let buffer = ExportedBuffer::new(device.sharing().unwrap(), 5000, usage).unwrap();
     assert!(buffer.allocation_size() >= 5000);

@@ -179,7 +179,7 @@ fn the_draw_alone_has_a_whole_ring_to_draw() {
     {
         let config = Config { scene, ..config(producer, Grid { cols: 32, rows: 32 }, 3) };
         let choice = DeviceTable::headless(config.validation).unwrap().choose(None, producer).unwrap();
-        if producer == ProducerKind::StillShared && choice.adapter.info().sharing.exports.buffer.is_none() {
+        if producer == ProducerKind::StillShared && choice.adapter.info().sharing.buffer_export.is_none() {
             common::skip("the device exports no memory");
             continue;
         }

@@ -28,8 +28,8 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    BinarySignal, Error, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline, Slot,
-    VulkanTurn,
+    Error, ExportedAllocation, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
+    Slot, VulkanTurn,
 };
 
 const WORDS: usize = 256;
@@ -95,14 +95,14 @@ impl Bench {
         &self,
         read: VulkanTurn<SharedBuffer>,
         place: u64,
-        gate: BinarySignal,
+        gate: &SharedBinary,
         stage: vk::PipelineStageFlags,
     ) {
-        let (gate, waited) = gate.vulkan_wait();
+        let opened = gate.vulkan_wait().unwrap();
         let (stages, commands) =
             ([stage, vk::PipelineStageFlags::ALL_COMMANDS], [recorded(&self.seen, &read, place)]);
         let submit = |ready: vk::SemaphoreSubmitInfo<'_>, free: vk::SemaphoreSubmitInfo<'_>| {
-            let (waits, signals) = ([ready.semaphore, gate.semaphore], [free.semaphore]);
+            let (waits, signals) = ([ready.semaphore, opened.semaphore], [free.semaphore]);
             let (wait_values, signal_values) = ([ready.value, 0], [free.value]);
             let mut values = vk::TimelineSemaphoreSubmitInfo::default()
                 .wait_semaphore_values(&wait_values)
@@ -118,7 +118,7 @@ impl Bench {
         };
         // SAFETY: one submission.
         unsafe { read.submit(submit) }.unwrap().unwrap();
-        waited.submitted();
+        gate.submitted();
     }
 
     fn reads_by_submit(&mut self, stage: vk::PipelineStageFlags) {
@@ -126,8 +126,8 @@ impl Bench {
         for frame in 0..6 {
             let read = self.write(frame as u32);
             // SAFETY: the gate lives until both sides are idle.
-            let open = unsafe { gate.cuda_signal(&self.stream) }.unwrap();
-            self.read_by_submit(read, frame, open, stage);
+            unsafe { gate.cuda_signal(&self.stream) }.unwrap();
+            self.read_by_submit(read, frame, &gate, stage);
         }
         self.check(&[0, 1, 2, 3, 4, 5]);
     }
@@ -513,6 +513,40 @@ fn a_ring_gives_its_slots_back() {
     drop(held);
 }
 
+fn several(gpu: &Gpu, count: usize) -> vulkan_cuda::Result<Vec<SharedBuffer>> {
+    let usage = vk::BufferUsageFlags::TRANSFER_SRC;
+    ExportedAllocation::new(gpu.pair.vk(), &vec![BYTES; count], usage)?.share(&gpu.pair)
+}
+
+/// Several slots in one allocation. All are written before the first is read, so that an overlap would show.
+#[test]
+fn parts_of_an_allocation_are_slots() {
+    let Some(Bench { ring, seen, stream, gpu, alone }) = Bench::new(1) else { return };
+    drop(ring);
+    let slots = several(&gpu, 3).unwrap();
+    let ring = SharedRing::new(&gpu.pair, stream.clone(), slots, reader(gpu.family)).unwrap();
+    let mut bench = Bench { ring, seen, stream, gpu, alone };
+    let reads: Vec<_> = (1..4).map(|value| bench.write(value)).collect();
+    for (place, read) in (0..).zip(reads) {
+        bench.read(read, place);
+    }
+    bench.check(&[1, 2, 3]);
+    // The allocation lives as long as one of them.
+    let mut slots = bench.ring.into_slots(LIMIT).unwrap();
+    slots.truncate(1);
+    fill(&slots[0], &bench.stream, 4);
+    bench.stream.synchronize().unwrap();
+}
+
+/// What was mapped before is unmapped, and the import ends before Vulkan's memory.
+#[test]
+#[ignore = "needs a driver that fails"]
+fn a_part_that_cannot_be_mapped_takes_the_others_with_it() {
+    let Some(bench) = Bench::new(1) else { return };
+    let text = several(&bench.gpu, 3).err().unwrap().to_string();
+    assert!(text.contains("cuExternalMemoryGetMappedBuffer failed"), "{text}");
+}
+
 /// An image that Vulkan has not released has no layout yet.
 struct Image(Arc<SharedImage>);
 
@@ -661,6 +695,8 @@ fn all_of_them_on_the_stand_in() {
         ("a_ring_gives_its_slots_back", ""),
         ("what_is_no_ring_is_refused", ""),
         ("the_older_submission_reads_as_well", ""),
+        ("parts_of_an_allocation_are_slots", ""),
+        ("a_part_that_cannot_be_mapped_takes_the_others_with_it", "cuExternalMemoryGetMappedBuffer:2:3"),
     ];
     let broken = [
         ("a_dead_device_stops_nobody", &*lost),

@@ -59,8 +59,8 @@ impl Choice {
 
     /// Whether the device can export memory and timelines to other processes.
     pub(crate) fn can_export(&self) -> bool {
-        let exports = self.adapter.info().sharing.exports;
-        exports.buffer.is_some() && exports.timeline.is_some()
+        let sharing = &self.adapter.info().sharing;
+        sharing.buffer_export.is_some() && sharing.timeline_export.is_some()
     }
 }
 
@@ -183,10 +183,13 @@ impl Row {
             (None, Some(cuda)) => format!("CUDA {}", cuda.ordinal),
             (None, None) => String::new(),
         };
-        let exports = match info.map(|info| info.sharing.exports) {
-            Some(exports) => {
-                let all =
-                    [("buffer", exports.buffer), ("timeline", exports.timeline), ("binary", exports.binary)];
+        let exports = match info.map(|info| &info.sharing) {
+            Some(sharing) => {
+                let all = [
+                    ("buffer", sharing.buffer_export),
+                    ("timeline", sharing.timeline_export),
+                    ("binary", sharing.binary_export),
+                ];
                 let names: Vec<_> = all.iter().filter_map(|(name, kind)| kind.map(|_| *name)).collect();
                 if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
             }

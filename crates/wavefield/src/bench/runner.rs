@@ -182,7 +182,7 @@ pub(super) fn obstacle(
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
     }
-    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.exports.buffer.is_none() {
+    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {

@@ -3,7 +3,7 @@
 use ash::vk;
 use cudarc::driver::sys::CUdeviceptr;
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{ArrayFormat, SharedAllocation, SharedBuffer};
+use vulkan_cuda::{ArrayFormat, ExportedAllocation, SharedBuffer};
 
 use super::kernels::ImageKernels;
 use super::record::Outcome;
@@ -31,15 +31,14 @@ pub(super) fn check_dedicated(queue: &mut Queue, context: &Cuda, kernels: &Image
 
 /// Checks several buffers in one allocation. All are written before the first is read, so that an overlap is found.
 pub(super) fn check_several(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
-    let shared = match SharedAllocation::new(&queue.device().pair(context)?, &SIZES, SLOT_USAGE) {
+    let pair = queue.device().pair(context)?;
+    let exported = ExportedAllocation::new(pair.vk(), &SIZES, SLOT_USAGE);
+    let shared = match exported.and_then(|exported| exported.share(&pair)) {
         Ok(shared) => shared,
         Err(error) => return super::images::refused(context, error.into()),
     };
-    let buffers: Vec<_> = shared
-        .buffers()
-        .iter()
-        .map(|buffer| (buffer.vulkan(), buffer.pointer(), buffer.range().size))
-        .collect();
+    let buffers: Vec<_> =
+        shared.iter().map(|buffer| (buffer.vulkan(), buffer.cuda(), buffer.size())).collect();
     round_trips(queue, context, kernels.stream(), &buffers)
 }
 

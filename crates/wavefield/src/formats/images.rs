@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vulkan_cuda::layout::{self, Needs, Range};
+use vulkan_cuda::layout::Range;
 use vulkan_cuda::{ExportedImage, Shape, SharedImage};
 
 use super::kernels::{ImageKernels, LevelTexels};
@@ -10,7 +10,7 @@ use super::list::Case;
 use super::pattern;
 use super::record::{Level, Outcome};
 use super::transfer;
-use crate::cuda::{Array, Cuda, DeviceMemory, TextureDesc};
+use crate::cuda::{Array, Cuda, DeviceMemory, Texture, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
@@ -38,7 +38,7 @@ pub(super) fn check(
         Err(error) => return Ok(Tried { map: refused(context, error.into())?, levels: Vec::new() }),
     };
     let shape = case.request.shape;
-    let (ranges, size) = places(shape, case)?;
+    let (ranges, size) = places(shape, case);
     // Different bytes in each direction, so that old content cannot pass for what was written.
     let (there, back) = (fill(case, &ranges, size, 2 * seed), fill(case, &ranges, size, 2 * seed + 1));
     let texels = DeviceMemory::new(context, size)?;
@@ -93,7 +93,10 @@ pub(super) fn check(
             // The texture object has a single level, so the level that the kernel asks for must not matter. Unfiltered
             // reads ask for level 0, like a `tex` without a level; filtered reads ask for the level's number in the chain.
             let lod = if linear { level as f32 } else { 0.0 };
-            let sampled = || kernels.sample(&array.texture(how)?, &this, linear, lod, &scratch);
+            let sampled = || {
+                let texture = Texture::of_level(&mapped, level as u32, how)?;
+                kernels.sample(&texture, &this, linear, lod, &scratch)
+            };
             match sampled() {
                 Ok(got) if linear => {
                     Ok(outcome(pattern::compare_filtered(this.format, this.view, &want, this.size, &got)))
@@ -130,16 +133,19 @@ fn level_texels(case: &Case, shape: Shape, level: u32) -> LevelTexels {
     LevelTexels { view: shape.view(), format: case.format, size: shape.level_texels(level) }
 }
 
-/// The range of each level's texels in a buffer, aligned at least as `VkBufferImageCopy::bufferOffset` requires.
-fn places(shape: Shape, case: &Case) -> Result<(Vec<Range>, u64)> {
-    let bytes = u64::from(case.format.bytes());
-    let needs: Vec<_> = (0..shape.levels())
-        .map(|level| Needs {
-            size: level_texels(case, shape, level).texels() as u64 * bytes,
-            alignment: bytes.max(4),
-        })
-        .collect();
-    Ok(layout::pack(&needs).map_err(vulkan_cuda::Error::from)?)
+/// The range of each level's texels in a buffer, and the buffer's size. Each begins at a multiple of 256 bytes, which is
+/// more than `VkBufferImageCopy::bufferOffset` requires.
+fn places(shape: Shape, case: &Case) -> (Vec<Range>, u64) {
+    let mut end: u64 = 0;
+    let place = |level| {
+        let texels = level_texels(case, shape, level).texels() as u64;
+        let range =
+            Range { offset: end.next_multiple_of(256), size: texels * u64::from(case.format.bytes()) };
+        end = range.offset + range.size;
+        range
+    };
+    let ranges = (0..shape.levels()).map(place).collect();
+    (ranges, end)
 }
 
 fn fill(case: &Case, ranges: &[Range], size: u64, seed: u64) -> Vec<u8> {
@@ -172,7 +178,7 @@ pub(super) fn check_vulkan(queue: &mut Queue, case: &Case, seed: u64) -> Result<
     let exported = ExportedImage::new(queue.device().sharing()?, &case.request)?;
     transfer::hand_over(queue, &exported)?;
     let shape = case.request.shape;
-    let (ranges, size) = places(shape, case)?;
+    let (ranges, size) = places(shape, case);
     let bytes = fill(case, &ranges, size, seed);
     transfer::write_image(queue, &exported, &ranges, &bytes)?;
     let got = transfer::read_image(queue, &exported, &ranges, size)?;

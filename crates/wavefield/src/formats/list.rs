@@ -74,7 +74,7 @@ fn sample(view: ViewType) -> Shape {
 /// Asks the device what it exports. `command` is the command line for the record.
 pub fn list(choice: &Choice, command: String) -> Report {
     let adapter = &choice.adapter;
-    let exports = adapter.info().sharing.exports;
+    let sharing = &adapter.info().sharing;
     let name = |handle: Option<ExportType>| handle.map(|handle| handle.name().to_owned());
     let semaphore =
         |kind: &str, handle: Option<ExportType>| Semaphore { kind: kind.into(), handle: name(handle) };
@@ -84,7 +84,7 @@ pub fn list(choice: &Choice, command: String) -> Report {
         reason,
         check: None,
     };
-    let support = match exports.buffer {
+    let support = match sharing.buffer_export {
         Some(handle) => {
             let name = &adapter.info().name;
             // SAFETY: a live physical device of this instance.
@@ -96,16 +96,19 @@ pub fn list(choice: &Choice, command: String) -> Report {
     let dedicated_only = support
         .unwrap_or(false)
         .then(|| "the driver exports buffers in dedicated allocations only".to_owned());
-    let several = exports.buffer.filter(|_| dedicated_only.is_none());
+    let several = sharing.buffer_export.filter(|_| dedicated_only.is_none());
     Report {
         schema: SCHEMA.into(),
         command,
         started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         machine: choice.machine(),
         checked: false,
-        semaphores: vec![semaphore("binary", exports.binary), semaphore("timeline", exports.timeline)],
+        semaphores: vec![
+            semaphore("binary", sharing.binary_export),
+            semaphore("timeline", sharing.timeline_export),
+        ],
         buffers: vec![
-            buffer(super::buffers::DEDICATED, exports.buffer, none.clone()),
+            buffer(super::buffers::DEDICATED, sharing.buffer_export, none.clone()),
             buffer(super::buffers::SEVERAL, several, none.or(dedicated_only)),
         ],
         images: cases(adapter).into_iter().map(|case| image(adapter, case)).collect(),
@@ -114,23 +117,22 @@ pub fn list(choice: &Choice, command: String) -> Report {
 
 fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
     let shape = request.shape;
-    let support = match adapter.info().sharing.exports.buffer {
+    let support = match adapter.info().sharing.buffer_export {
         Some(_) => {
             let vulkan = adapter.instance().raw();
             // SAFETY: a live physical device of this instance.
-            unsafe { exportable::image(vulkan, adapter.raw(), request.format, shape.view(), request.usage) }
+            unsafe { exportable::image(vulkan, adapter.raw(), request.format, &shape, request.usage) }
         }
         // The same extension exports buffers and images.
         None => Err(format!("the device exports no memory as {}", ExportType::names())),
     };
-    let support = support.and_then(|support| support.holds(&shape).map(|()| support));
     let vk::Extent3D { width, height, depth } = shape.extent();
     Image {
         format: format.name(),
         view: shape.view().name().into(),
         attachment: request.usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT),
-        handle: support.as_ref().ok().map(|support| support.handle.name().to_owned()),
-        dedicated_only: support.as_ref().is_ok_and(|support| support.dedicated_only),
+        handle: support.as_ref().ok().map(|(handle, _)| handle.name().to_owned()),
+        dedicated_only: support.as_ref().is_ok_and(|&(_, dedicated_only)| dedicated_only),
         reason: support.err(),
         extent: [width, height, depth],
         layers: shape.layers(),

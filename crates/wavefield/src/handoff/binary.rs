@@ -5,29 +5,27 @@
 
 use std::time::Duration;
 
-use vulkan_cuda::{BinarySignal, Pair, SharedBinary};
+use vulkan_cuda::{Pair, SharedBinary};
 
 use super::order::Order;
+use crate::Result;
 use crate::producer::{Fill, FrameSync, Submit};
-use crate::{Error, Result};
 
-/// The two semaphores of one slot, and their pending signals. Each signal has exactly one wait, and nothing waits for a
-/// signal that was not submitted.
+/// The two semaphores of one slot. They check that each signal has one wait, and that nothing waits for a signal that was not
+/// submitted.
 pub(super) struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
     free: SharedBinary,
-    /// CUDA has signalled `ready`: the current frame must wait for it.
-    written: Option<BinarySignal>,
     /// Vulkan will signal `free`: the next frame must wait for it.
-    read: Option<BinarySignal>,
+    read: bool,
 }
 
 impl BinaryPair {
     pub(super) fn new(pair: &Pair) -> Result<Self> {
         let (ready, free) = (SharedBinary::new(pair)?, SharedBinary::new(pair)?);
-        Ok(Self { ready, free, written: None, read: None })
+        Ok(Self { ready, free, read: false })
     }
 }
 
@@ -38,26 +36,25 @@ impl Order for BinaryPair {
     fn wait_free(&mut self, fill: &Fill) -> Result<()> {
         // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
         // nothing.
-        let Some(read) = self.read.take() else { return Ok(()) };
+        if !std::mem::take(&mut self.read) {
+            return Ok(());
+        }
         // SAFETY: the stream is idle before the semaphore is dropped.
-        Ok(unsafe { read.cuda_wait(fill.stream()) }?)
+        Ok(unsafe { self.free.cuda_wait(fill.stream()) }?)
     }
 
     fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>> {
         // SAFETY: as above.
-        self.written = Some(unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?);
+        unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?;
         Ok(None)
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        let written = self.written.take();
-        let written =
-            written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
-        let (wait, ready) = written.vulkan_wait();
-        let (signal, free) = self.free.vulkan_signal()?;
+        let (wait, signal) = (self.ready.vulkan_wait()?, self.free.vulkan_signal()?);
         submit(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })?;
-        ready.submitted();
-        self.read = Some(free.submitted());
+        self.ready.submitted();
+        self.free.submitted();
+        self.read = true;
         Ok(())
     }
 
