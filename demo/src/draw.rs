@@ -1,0 +1,372 @@
+//! Draws the vertices: camera, pipelines, samples and depth. Nothing here knows about CUDA.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
+use glam::{Mat4, Vec3, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use crate::gpu::Gpu;
+use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier};
+
+/// What a frame is drawn on.
+#[derive(Clone, Copy)]
+pub struct Target {
+    pub image: vk::Image,
+    pub view: vk::ImageView,
+    pub extent: vk::Extent2D,
+    /// The image's layout after the draw.
+    pub layout: vk::ImageLayout,
+}
+
+/// What a frame shows.
+#[derive(Clone, Copy)]
+pub struct View {
+    pub camera: Camera,
+    /// The field's time in seconds.
+    pub time: f64,
+    /// How far apart the frames of a batch are, in seconds.
+    pub step: f64,
+}
+
+/// Looks at the middle of the field, which is 2 wide. Angles are in radians.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Camera {
+    /// Around the vertical.
+    pub azimuth: f32,
+    /// Above the horizon.
+    pub elevation: f32,
+    pub distance: f32,
+}
+
+impl Default for Camera {
+    fn default() -> Self {
+        Self { azimuth: 0.58, elevation: 0.52, distance: 3.3 }
+    }
+}
+
+impl Camera {
+    /// Turns with a drag of the pointer, in pixels. It never turns over: at the poles there is no up.
+    pub fn orbit(&mut self, right: f32, down: f32) {
+        const PER_PIXEL: f32 = 0.006;
+        self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
+        self.elevation = (self.elevation + down * PER_PIXEL).clamp(-1.5, 1.5);
+    }
+
+    /// Moves nearer (positive) or farther away, in notches of a wheel.
+    pub fn zoom(&mut self, notches: f32) {
+        self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
+    }
+
+    fn eye(&self) -> Vec3 {
+        let (sin_a, cos_a) = self.azimuth.sin_cos();
+        let (sin_e, cos_e) = self.elevation.sin_cos();
+        TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
+    }
+
+    /// To Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
+    fn view_projection(&self, extent: vk::Extent2D) -> Mat4 {
+        let aspect = extent.width as f32 / extent.height as f32;
+        // In a narrow picture, the width must fit.
+        let half_height = (0.72f32 / 2.0).tan() * (1.35 / aspect).max(1.0);
+        perspective_infinite_reverse(2.0 * half_height.atan(), aspect, 0.05)
+            * look_at_mat4(self.eye(), TARGET, Vec3::Y)
+    }
+}
+
+/// A little below the middle, so that the crests have room.
+const TARGET: Vec3 = Vec3::new(0.0, -0.2, 0.0);
+
+/// As in `shaders/surface.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Constants {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 2],
+    tiles: u32,
+    unused: u32,
+}
+
+/// Cells along a tile's edge, as in `shaders/surface.wgsl`.
+const TILE: u32 = 32;
+
+/// The pipelines, and the images that are needed besides the target.
+pub struct Draw {
+    surface: vk::Pipeline,
+    background: vk::Pipeline,
+    layout: Layout,
+    indices: Buffer,
+    index_count: u32,
+    grid: [u32; 2],
+    depth_format: vk::Format,
+    format: vk::Format,
+    samples: vk::SampleCountFlags,
+    /// Made by [`Draw::fit`].
+    attachments: Option<Attachments>,
+    gpu: Arc<Gpu>,
+}
+
+struct Attachments {
+    /// Multisampled colour, if there is more than one sample.
+    color: Option<Image>,
+    depth: Image,
+}
+
+impl Draw {
+    /// Draws fields of this grid on targets of this format, with this many samples or the most that the device has.
+    pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
+        let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
+        let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
+        let indices = tile_indices();
+        let (bytes, usage) = (bytemuck::cast_slice(&indices), vk::BufferUsageFlags::INDEX_BUFFER);
+        let mut buffer =
+            Buffer::new(gpu, "the indices", bytes.len() as u64, usage, MemoryLocation::CpuToGpu)?;
+        buffer.bytes()?.copy_from_slice(bytes);
+        // Every device has one of these two. Fewer bits are faster.
+        let small = vk::Format::X8_D24_UNORM_PACK32;
+        // SAFETY: a live physical device of this instance.
+        let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
+        let is_drawable =
+            found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
+        let mut draw = Self {
+            surface: vk::Pipeline::null(),
+            background: vk::Pipeline::null(),
+            layout,
+            indices: buffer,
+            index_count: indices.len() as u32,
+            grid,
+            depth_format: if is_drawable { small } else { vk::Format::D32_SFLOAT },
+            format,
+            samples: possible_samples(gpu, samples),
+            attachments: None,
+            gpu: gpu.clone(),
+        };
+        // From here on, Drop cleans up. Depth is reversed: greater is nearer, and 0 is the farthest.
+        let formats = (draw.format, draw.depth_format, draw.samples);
+        draw.surface = graphics_pipeline(
+            gpu,
+            include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv")),
+            include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv")),
+            draw.layout.raw,
+            formats,
+            vk::CompareOp::GREATER,
+        )?;
+        draw.background = graphics_pipeline(
+            gpu,
+            include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv")),
+            include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv")),
+            draw.layout.raw,
+            formats,
+            vk::CompareOp::GREATER_OR_EQUAL,
+        )?;
+        Ok(draw)
+    }
+
+    /// Makes the attachments for targets of this size. No frame may be in flight.
+    pub fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
+        self.attachments = None;
+        // The contents never outlive the frame, so a tiling GPU need not store them.
+        let image = |name, format, usage| {
+            let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
+            Image::new(&self.gpu, name, extent, format, self.samples, usage)
+        };
+        let color = match self.samples {
+            vk::SampleCountFlags::TYPE_1 => None,
+            _ => Some(image("the samples", self.format, vk::ImageUsageFlags::COLOR_ATTACHMENT)?),
+        };
+        let depth = image("the depth", self.depth_format, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT)?;
+        self.attachments = Some(Attachments { color, depth });
+        Ok(())
+    }
+
+    /// Records the draw of `vertices` on `target`.
+    ///
+    /// # Safety
+    /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to the shaders.
+    /// [`Draw::fit`] was called for targets of this size.
+    pub unsafe fn record(
+        &self,
+        commands: vk::CommandBuffer,
+        vertices: vk::Buffer,
+        target: &Target,
+        view: &View,
+    ) {
+        let camera = &view.camera;
+        let Some(Attachments { color, depth }) = &self.attachments else { return };
+        let [cols, rows] = self.grid.map(|side| (side - 1).div_ceil(TILE));
+        let constants = Constants {
+            view_projection: camera.view_projection(target.extent),
+            eye: camera.eye().extend(1.0),
+            grid: self.grid,
+            tiles: cols,
+            unused: 0,
+        };
+        let device = &self.gpu.device;
+        // SAFETY: the caller's promise; everything named is alive and of this device.
+        unsafe {
+            self.before(commands, target, color.as_ref(), depth);
+            self.begin(commands, target, color.as_ref(), depth);
+            let graphics = vk::PipelineBindPoint::GRAPHICS;
+            self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
+            device.cmd_bind_pipeline(commands, graphics, self.surface);
+            device.cmd_bind_index_buffer(commands, self.indices.raw, 0, vk::IndexType::UINT16);
+            device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
+            device.cmd_bind_pipeline(commands, graphics, self.background);
+            device.cmd_draw(commands, 3, 1, 0, 0);
+            device.cmd_end_rendering(commands);
+            let drawn = image_barrier(
+                target.image,
+                vk::ImageAspectFlags::COLOR,
+                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout),
+                COLOR,
+                // The present waits for a semaphore. A copy waits for this.
+                (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+            );
+            let drawn = [drawn];
+            device.cmd_pipeline_barrier2(
+                commands,
+                &vk::DependencyInfo::default().image_memory_barriers(&drawn),
+            );
+        }
+    }
+
+    /// Makes the images ready, and discards what is in them. Frames share the attachments: each waits for the one before.
+    ///
+    /// # Safety
+    /// As for [`Draw::record`].
+    unsafe fn before(
+        &self,
+        commands: vk::CommandBuffer,
+        target: &Target,
+        color: Option<&Image>,
+        depth: &Image,
+    ) {
+        let undefined = vk::ImageLayout::UNDEFINED;
+        let drawn = vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL;
+        let color_aspect = vk::ImageAspectFlags::COLOR;
+        // The wait for the acquired image is at this stage too, and a picture may just have been read.
+        let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
+        let mut images = vec![
+            image_barrier(target.image, color_aspect, (undefined, drawn), target_before, COLOR),
+            image_barrier(
+                depth.raw,
+                vk::ImageAspectFlags::DEPTH,
+                (undefined, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL),
+                DEPTH,
+                (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
+            ),
+        ];
+        images.extend(
+            color.map(|color| image_barrier(color.raw, color_aspect, (undefined, drawn), COLOR, COLOR)),
+        );
+        let images = vk::DependencyInfo::default().image_memory_barriers(&images);
+        // SAFETY: the caller's promise.
+        unsafe { self.gpu.device.cmd_pipeline_barrier2(commands, &images) };
+    }
+
+    /// Begins the render pass over the whole target.
+    ///
+    /// # Safety
+    /// As for [`Draw::record`].
+    unsafe fn begin(
+        &self,
+        commands: vk::CommandBuffer,
+        target: &Target,
+        color: Option<&Image>,
+        depth: &Image,
+    ) {
+        // Every pixel is drawn, so the old colours do not matter.
+        let drawn = vk::RenderingAttachmentInfo::default()
+            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let colors = [match color {
+            Some(samples) => drawn
+                .image_view(samples.view)
+                .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                .resolve_image_view(target.view)
+                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+            None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
+        }];
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(depth.view)
+            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE);
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: target.extent };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        let viewport = vk::Viewport {
+            width: area.extent.width as f32,
+            height: area.extent.height as f32,
+            max_depth: 1.0,
+            ..Default::default()
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.gpu.device.cmd_begin_rendering(commands, &rendering);
+            self.gpu.device.cmd_set_viewport(commands, 0, &[viewport]);
+            self.gpu.device.cmd_set_scissor(commands, 0, &[area]);
+        }
+    }
+}
+
+impl Drop for Draw {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with them: `Frames` waits before anything is dropped.
+        unsafe {
+            self.gpu.device.destroy_pipeline(self.surface, None);
+            self.gpu.device.destroy_pipeline(self.background, None);
+        }
+    }
+}
+
+const COLOR: Scope =
+    (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+const DEPTH: Scope = (
+    vk::PipelineStageFlags2::from_raw(
+        vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS.as_raw()
+            | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS.as_raw(),
+    ),
+    vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+);
+
+/// The wanted number of samples, or the next smaller one that the device has for colour and depth.
+fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
+    let limits = &gpu.limits;
+    let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;
+    let mut samples = wanted;
+    while samples > 1 && !possible.contains(vk::SampleCountFlags::from_raw(samples)) {
+        samples /= 2;
+    }
+    if samples != wanted {
+        crate::say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
+    }
+    vk::SampleCountFlags::from_raw(samples)
+}
+
+/// Two triangles for each cell of a tile, counter-clockwise seen from above.
+///
+/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
+fn tile_indices() -> Vec<u16> {
+    const STRIP: u32 = 4;
+    let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
+    for strip in (0..TILE).step_by(STRIP as usize) {
+        for row in 0..TILE {
+            for col in strip..strip + STRIP {
+                let corner = |col: u32, row: u32| (row * (TILE + 1) + col) as u16;
+                let (a, b) = (corner(col, row), corner(col + 1, row));
+                let (c, d) = (corner(col, row + 1), corner(col + 1, row + 1));
+                indices.extend([a, c, b, b, c, d]);
+            }
+        }
+    }
+    indices
+}

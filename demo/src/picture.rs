@@ -1,0 +1,96 @@
+//! The picture of a run without a window: the image to draw on, and its PNG file.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use crate::gpu::Gpu;
+use crate::objects::{Buffer, Image};
+
+pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
+
+/// Makes an image to draw on.
+pub fn image(gpu: &Arc<Gpu>, extent: vk::Extent2D) -> Result<Image> {
+    let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
+    Image::new(gpu, "the picture", extent, FORMAT, vk::SampleCountFlags::TYPE_1, usage)
+}
+
+/// Reads the pixels, four bytes each. The image must be in the layout `TRANSFER_SRC_OPTIMAL`, and no frame in flight.
+pub fn read(gpu: &Arc<Gpu>, image: &Image) -> Result<Vec<u8>> {
+    let vk::Extent2D { width, height } = image.extent;
+    let (size, usage) = (4 * u64::from(width) * u64::from(height), vk::BufferUsageFlags::TRANSFER_DST);
+    let mut pixels = Buffer::new(gpu, "the pixels", size, usage, MemoryLocation::GpuToCpu)?;
+    let copy = [vk::BufferImageCopy::default()
+        .image_subresource(
+            vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR).layer_count(1),
+        )
+        .image_extent(vk::Extent3D { width, height, depth: 1 })];
+    let done = [vk::MemoryBarrier2::default()
+        .src_stage_mask(vk::PipelineStageFlags2::ALL_TRANSFER)
+        .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
+        .dst_stage_mask(vk::PipelineStageFlags2::HOST)
+        .dst_access_mask(vk::AccessFlags2::HOST_READ)];
+    let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    gpu.run(|commands| {
+        // SAFETY: recording; the image, in this layout, and the buffer live until `run` has waited.
+        unsafe {
+            gpu.device.cmd_copy_image_to_buffer(commands, image.raw, layout, pixels.raw, &copy);
+            let done = vk::DependencyInfo::default().memory_barriers(&done);
+            gpu.device.cmd_pipeline_barrier2(commands, &done);
+        }
+    })?;
+    Ok(pixels.bytes()?.to_vec())
+}
+
+/// A PNG file, which appears under its name only when it is complete.
+pub struct Png {
+    path: PathBuf,
+    /// What is written first, and then renamed.
+    part: PathBuf,
+    file: Option<File>,
+}
+
+impl Png {
+    /// Begins the file, so that a path that cannot be written is an error before anything is drawn.
+    pub fn create(path: &Path) -> Result<Self> {
+        // A rename would replace a device or a link.
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            bail!("cannot write {}: it exists, and is not a regular file", path.display());
+        }
+        let mut name = path.file_name().context("--output needs the name of a file")?.to_owned();
+        name.push(format!(".{}.part", std::process::id()));
+        let part = path.with_file_name(name);
+        let file = File::create(&part).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), part, file: Some(file) })
+    }
+
+    /// Writes the pixels, and gives the file its name.
+    pub fn write(mut self, extent: vk::Extent2D, pixels: &[u8]) -> Result<()> {
+        let mut file = self.file.take().context("a picture is written once")?;
+        let mut write = || -> Result<()> {
+            let mut bytes = Vec::new();
+            let mut encoder = png::Encoder::new(&mut bytes, extent.width, extent.height);
+            encoder.set_color(png::ColorType::Rgba);
+            encoder.set_depth(png::BitDepth::Eight);
+            encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+            let mut writer = encoder.write_header()?;
+            writer.write_image_data(pixels)?;
+            writer.finish()?;
+            file.write_all(&bytes)?;
+            Ok(fs::rename(&self.part, &self.path)?)
+        };
+        write().with_context(|| format!("cannot write {}", self.path.display()))
+    }
+}
+
+impl Drop for Png {
+    fn drop(&mut self) {
+        // After the rename there is nothing under this name.
+        let _ = fs::remove_file(&self.part);
+    }
+}
