@@ -30,6 +30,57 @@ pub struct View {
     pub time: f64,
     /// How far apart the frames of a batch are, in seconds.
     pub step: f64,
+    /// Drawn along the lower edge.
+    pub bar: Option<Bar>,
+}
+
+/// Shows the parts of a frame: the kernel, the draw, and the rest, which is mostly the hand-off.
+#[derive(Clone, Copy)]
+pub struct Bar {
+    /// Where each part ends, from 0 to 1.
+    ends: [f64; 3],
+}
+
+impl Bar {
+    pub fn of(parts: [f64; 3]) -> Self {
+        let whole = parts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+        let mut end = 0.0;
+        Self {
+            ends: parts.map(|part| {
+                end += part / whole;
+                end
+            }),
+        }
+    }
+
+    /// Clears one rectangle for each part. That needs no pipeline.
+    ///
+    /// # Safety
+    /// `commands` is in a render pass with one colour attachment of this size.
+    unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer, extent: vk::Extent2D) {
+        // In linear light: orange, blue, grey.
+        const COLORS: [[f32; 4]; 3] =
+            [[0.9, 0.27, 0.02, 1.0], [0.03, 0.22, 0.75, 1.0], [0.09, 0.09, 0.1, 1.0]];
+        let height = (extent.height / 60).clamp(1, extent.height);
+        let mut left = 0;
+        for (end, float32) in self.ends.into_iter().zip(COLORS) {
+            let right = ((end * f64::from(extent.width)).round() as u32).min(extent.width);
+            if right > left {
+                let offset = vk::Offset2D { x: left as i32, y: (extent.height - height) as i32 };
+                let extent = vk::Extent2D { width: right - left, height };
+                let rect = vk::Rect2D { offset, extent };
+                let rects = [vk::ClearRect { rect, base_array_layer: 0, layer_count: 1 }];
+                let clear = [vk::ClearAttachment {
+                    aspect_mask: vk::ImageAspectFlags::COLOR,
+                    color_attachment: 0,
+                    clear_value: vk::ClearValue { color: vk::ClearColorValue { float32 } },
+                }];
+                // SAFETY: the caller's promise; the rectangle lies within the attachment.
+                unsafe { gpu.device.cmd_clear_attachments(commands, &clear, &rects) };
+            }
+            left = right;
+        }
+    }
 }
 
 /// Looks at the middle of the field, which is 2 wide. Angles are in radians.
@@ -166,6 +217,15 @@ impl Draw {
         Ok(draw)
     }
 
+    pub fn format(&self) -> vk::Format {
+        self.format
+    }
+
+    /// Samples for each pixel.
+    pub fn samples(&self) -> u32 {
+        self.samples.as_raw()
+    }
+
     /// Makes the attachments for targets of this size. No frame may be in flight.
     pub fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
         self.attachments = None;
@@ -217,6 +277,9 @@ impl Draw {
             device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
             device.cmd_bind_pipeline(commands, graphics, self.background);
             device.cmd_draw(commands, 3, 1, 0, 0);
+            if let Some(bar) = &view.bar {
+                bar.record(&self.gpu, commands, target.extent);
+            }
             device.cmd_end_rendering(commands);
             let drawn = image_barrier(
                 target.image,

@@ -4,9 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use ash::vk;
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
+};
 use cudarc::nvrtc::Ptx;
 use vulkan_cuda::shared_ring::Reader;
 use vulkan_cuda::{Cuda, CudaInfo, Error, Pair, SharedBuffer, SharedRing, Vk};
@@ -37,6 +39,10 @@ pub type Vertex = [f32; 4];
 pub struct Parameters {
     pub amplitude: f32,
     pub frequency: f32,
+}
+
+impl Parameters {
+    pub const PLAIN: Self = Self { amplitude: 1.0, frequency: 1.0 };
 }
 
 // SAFETY: a C structure of floats, as the kernel declares it.
@@ -106,7 +112,32 @@ impl Field {
 
     /// How long the kernel takes by itself, without a hand-off. The GPU must be idle.
     pub fn kernel_time(&mut self) -> Result<Duration> {
-        todo!()
+        const LAUNCHES: u32 = 50;
+        let (config, [cols, rows]) = (self.launch_config(), self.grid);
+        let name = self.pair.cuda().info().name.clone();
+        let mut began = None;
+        // The first launch is slower than the others.
+        for launches in [1, LAUNCHES] {
+            began = Some(Instant::now());
+            let write = self.ring.write()?.context("every frame was drawn, so a slot is free")?;
+            for _ in 0..launches {
+                let (mut vertices, number, time) = (write.view::<Vertex>()?, write.frame(), 0.0f64);
+                let mut launch = write.stream().launch_builder(&self.kernel);
+                launch
+                    .arg(&mut vertices)
+                    .arg(&cols)
+                    .arg(&rows)
+                    .arg(&number)
+                    .arg(&time)
+                    .arg(&Parameters::PLAIN);
+                // SAFETY: as in `frame`.
+                unsafe { launch.launch(config) }.map_err(|error| failed("cuLaunchKernel", &name, error))?;
+            }
+            // Dropped without `finish`: nothing is handed over, and the next write takes the same slot.
+            drop(write);
+            self.wait_for_cuda()?;
+        }
+        Ok(began.map_or(Duration::ZERO, |began| began.elapsed()) / LAUNCHES)
     }
 }
 

@@ -65,7 +65,7 @@ impl Frames {
         let mut read = cuda.as_mut().and_then(|field| field.ring.next_read());
         if let (Some(field), None) = (&mut cuda, &read) {
             let ([cols, rows], config) = (field.grid, field.launch_config());
-            let parameters = Parameters { amplitude: 1.0, frequency: 1.0 };
+            let parameters = Parameters::PLAIN;
             let (Field { ring, kernel, .. }, mut time) = (field, view.time);
             ring.write_batch(self.batch, |write| {
                 // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.

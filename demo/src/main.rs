@@ -21,25 +21,30 @@ mod field;
 mod frame;
 mod gpu;
 mod instance;
+mod measure;
 mod objects;
 mod picture;
 mod swapchain;
+mod window;
 
 use std::fmt::Display;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use ash::vk;
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use draw::{Camera, View};
 use frame::{Canvas, Frames, Sync};
 use gpu::{Gpu, Wish};
 use instance::Instance;
-use picture::Png;
+use measure::{Bench, Times};
+use picture::WholeFile;
 
 /// CUDA writes a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -68,9 +73,12 @@ struct Options {
     /// The picture's size in pixels
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = size)]
     size: [u32; 2],
-    /// Samples for each pixel, which smooth the edges
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = samples)]
-    samples: u32,
+    /// Samples for each pixel, which smooth the edges [default: 4, in a window of a software device 1]
+    #[arg(long, value_name = "N", value_parser = samples)]
+    samples: Option<u32>,
+    /// How frames reach the screen
+    #[arg(long, value_enum, default_value_t)]
+    present: Present,
     /// Uses this device: its number, or a part of its name
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
@@ -80,9 +88,36 @@ struct Options {
     /// Lets the CPU wait for CUDA and for Vulkan in each frame, to compare
     #[arg(long)]
     cpu_sync: bool,
+    /// Measures what a hand-off costs, without a window
+    #[arg(long, conflicts_with_all = ["output", "cpu_sync", "compute"])]
+    bench: bool,
+    /// Writes what --bench measures to this file
+    #[arg(long, value_name = "FILE", requires = "bench")]
+    json: Option<PathBuf>,
     /// Loads Vulkan's validation layer; a message makes the program fail
     #[arg(long)]
     validation: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Present {
+    /// In order, at the display's pace
+    #[default]
+    Fifo,
+    /// The newest frame at each refresh of the display
+    Mailbox,
+    /// At once; may tear
+    Immediate,
+}
+
+impl From<Present> for vk::PresentModeKHR {
+    fn from(present: Present) -> Self {
+        match present {
+            Present::Fifo => Self::FIFO,
+            Present::Mailbox => Self::MAILBOX,
+            Present::Immediate => Self::IMMEDIATE,
+        }
+    }
 }
 
 fn pair(text: &str) -> Result<[u32; 2], String> {
@@ -130,8 +165,17 @@ pub fn fail(error: &anyhow::Error) -> ! {
     std::process::exit(1)
 }
 
+/// Prints a result.
+fn print(text: impl Display) -> Result<()> {
+    writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
+    if options.batch > options.ring {
+        let text = format!("--batch {} needs as many slots: --ring {}", options.batch, options.batch);
+        Options::command().error(ErrorKind::ValueValidation, text).exit();
+    }
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -142,40 +186,73 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<()> {
-    headless(options)?;
+    listen();
+    if options.headless || options.output.is_some() || options.bench {
+        headless(options, options.output.as_deref())?;
+    } else {
+        match window::connect() {
+            Ok(event_loop) => {
+                if let Some(times) = window::run(event_loop, options)? {
+                    print(times)?;
+                }
+            }
+            Err(reason) => {
+                say(format_args!("There is no display: {reason:#}"));
+                say(format_args!("This draws a picture instead: {PICTURE}"));
+                headless(options, Some(PICTURE.as_ref()))?;
+            }
+        }
+    }
     match instance::validation_messages() {
         0 => Ok(()),
         count => bail!("the validation layer has written {count} messages"),
     }
 }
 
+/// The file without a display.
+const PICTURE: &str = "wavefield.png";
+
 /// Draws frames without a window, and writes the last one to a file if there is one to write to.
-fn headless(options: &Options) -> Result<()> {
-    let png = options.output.as_deref().map(Png::create).transpose()?;
+fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
+    const STEP: f64 = 1.0 / 60.0;
+    let file = output.or(options.json.as_deref()).map(WholeFile::create).transpose()?;
     let instance = Instance::new(None, options.validation)?;
     let gpu = Gpu::new(instance, &options.wish(None))?;
     let [width, height] = options.size;
-    let image = picture::image(&gpu, vk::Extent2D { width, height })?;
-    let mut frames = options.frames(&gpu, Canvas::Picture(image))?;
+    let extent = vk::Extent2D { width, height };
+    let mut frames = options.frames(&gpu, Canvas::Picture(picture::image(&gpu, extent, picture::FORMAT)?))?;
+    let mut view = View { camera: Camera::default(), time: 0.0, step: STEP, bar: None };
+    if options.bench {
+        let measured = Bench::measure(&mut frames, &view, options.frames.unwrap_or(1000));
+        let bench = frames.close(measured)?;
+        print(&bench)?;
+        return file.map_or(Ok(()), |file| file.write(bench.json().as_bytes()));
+    }
     let drawn = (|| {
+        let mut times = Times::default();
         for number in 0..options.frames.unwrap_or(120) {
-            const STEP: f64 = 1.0 / 60.0;
-            let view = View { camera: Camera::default(), time: number as f64 * STEP, step: STEP };
+            view.time = number as f64 * STEP;
             frames.draw(&view)?;
+            // The first frames only fill the queue.
+            if number >= frames.ring() as u64 {
+                times.frame();
+            }
             if must_stop() {
                 break;
             }
         }
         frames.wait_all()?;
-        match &frames.canvas {
-            Canvas::Picture(image) if png.is_some() => Ok(Some(picture::read(&gpu, image)?)),
-            _ => Ok(None),
-        }
+        let pixels = match &frames.canvas {
+            Canvas::Picture(image) if file.is_some() => Some(picture::read(&gpu, image)?),
+            _ => None,
+        };
+        Ok((pixels, times.newest(usize::MAX)))
     })();
-    if let (Some(pixels), Some(png)) = (frames.close(drawn)?, png) {
-        png.write(vk::Extent2D { width, height }, &pixels)?;
+    let (pixels, times) = frames.close(drawn)?;
+    if let (Some(file), Some(pixels)) = (file, pixels) {
+        file.write(&picture::png(extent, &pixels)?)?;
     }
-    Ok(())
+    times.map_or(Ok(()), print)
 }
 
 impl Options {
@@ -184,9 +261,7 @@ impl Options {
     }
 
     /// Makes what the frames need, and says who writes the field.
-    fn frames(&self, gpu: &std::sync::Arc<Gpu>, canvas: Canvas) -> Result<Frames> {
-        let side = if gpu.is_software { 128 } else { 1024 };
-        let grid = self.grid.unwrap_or([side; 2]);
+    fn frames(&self, gpu: &Arc<Gpu>, canvas: Canvas) -> Result<Frames> {
         match &gpu.cuda {
             Ok(device) => say(format_args!("{}, which is CUDA's device {}", gpu.name, device.ordinal)),
             Err(reason) => {
@@ -194,9 +269,43 @@ impl Options {
                 say("A compute shader writes the field.");
             }
         }
-        let mut frames = Frames::new(gpu, canvas, grid, self.ring as usize, self.samples)?;
+        let [cols, rows] = self.grid.unwrap_or(if gpu.is_software { [128; 2] } else { [1024; 2] });
+        let (bytes, most) = (16 * u64::from(cols) * u64::from(rows), gpu.limits.max_storage_buffer_range);
+        if bytes > u64::from(most) {
+            bail!("--grid {cols}x{rows} needs {bytes} bytes, and {} binds at most {most}", gpu.name);
+        }
+        let longest = gpu.limits.max_image_dimension2_d;
+        if self.size.iter().any(|&side| side > longest) {
+            bail!("--size has a side of more than {longest} pixels, the most of {}", gpu.name);
+        }
+        let is_slow = gpu.is_software && matches!(canvas, Canvas::Window(_));
+        let samples = self.samples.unwrap_or(if is_slow { 1 } else { 4 });
+        let mut frames = Frames::new(gpu, canvas, [cols, rows], self.ring as usize, samples)?;
         frames.batch = self.batch as usize;
         frames.sync = if self.cpu_sync { Sync::Cpu } else { Sync::Gpu };
         Ok(frames)
     }
 }
+
+/// Ends the run at the first Ctrl-C, after the current frame. The next one ends the process.
+#[cfg(unix)]
+fn listen() {
+    extern "C" fn stop(signal: libc::c_int) {
+        STOP.store(true, Ordering::Relaxed);
+        // SAFETY: may be called in a handler.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let handler = stop as extern "C" fn(libc::c_int);
+        // SAFETY: a valid signal. The handler only does what a handler may do.
+        let before = unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        if before == libc::SIG_IGN {
+            // `nohup` and shells ignore signals on purpose.
+            // SAFETY: as above.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn listen() {}

@@ -5,19 +5,20 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
 use crate::objects::{Buffer, Image};
 
+/// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
 /// Makes an image to draw on.
-pub fn image(gpu: &Arc<Gpu>, extent: vk::Extent2D) -> Result<Image> {
+pub fn image(gpu: &Arc<Gpu>, extent: vk::Extent2D, format: vk::Format) -> Result<Image> {
     let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
-    Image::new(gpu, "the picture", extent, FORMAT, vk::SampleCountFlags::TYPE_1, usage)
+    Image::new(gpu, "the picture", extent, format, vk::SampleCountFlags::TYPE_1, usage)
 }
 
 /// Reads the pixels, four bytes each. The image must be in the layout `TRANSFER_SRC_OPTIMAL`, and no frame in flight.
@@ -47,48 +48,50 @@ pub fn read(gpu: &Arc<Gpu>, image: &Image) -> Result<Vec<u8>> {
     Ok(pixels.bytes()?.to_vec())
 }
 
-/// A PNG file, which appears under its name only when it is complete.
-pub struct Png {
+/// The pixels as a PNG file.
+pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, extent.width, extent.height);
+    encoder.set_color(png::ColorType::Rgba);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()?;
+    Ok(bytes)
+}
+
+/// A file that appears under its name only when it is complete.
+pub struct WholeFile {
     path: PathBuf,
     /// What is written first, and then renamed.
     part: PathBuf,
-    file: Option<File>,
+    file: File,
 }
 
-impl Png {
+impl WholeFile {
     /// Begins the file, so that a path that cannot be written is an error before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
+        let failed = || format!("cannot write {}", path.display());
         // A rename would replace a device or a link.
         if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-            bail!("cannot write {}: it exists, and is not a regular file", path.display());
+            return Err(anyhow!("it exists, and is not a regular file")).with_context(failed);
         }
-        let mut name = path.file_name().context("--output needs the name of a file")?.to_owned();
+        let mut name = path.file_name().context("it has no name").with_context(failed)?.to_owned();
         name.push(format!(".{}.part", std::process::id()));
         let part = path.with_file_name(name);
-        let file = File::create(&part).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), part, file: Some(file) })
+        let file = File::create(&part).with_context(failed)?;
+        Ok(Self { path: path.to_owned(), part, file })
     }
 
-    /// Writes the pixels, and gives the file its name.
-    pub fn write(mut self, extent: vk::Extent2D, pixels: &[u8]) -> Result<()> {
-        let mut file = self.file.take().context("a picture is written once")?;
-        let mut write = || -> Result<()> {
-            let mut bytes = Vec::new();
-            let mut encoder = png::Encoder::new(&mut bytes, extent.width, extent.height);
-            encoder.set_color(png::ColorType::Rgba);
-            encoder.set_depth(png::BitDepth::Eight);
-            encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
-            let mut writer = encoder.write_header()?;
-            writer.write_image_data(pixels)?;
-            writer.finish()?;
-            file.write_all(&bytes)?;
-            Ok(fs::rename(&self.part, &self.path)?)
-        };
-        write().with_context(|| format!("cannot write {}", self.path.display()))
+    /// Writes everything, and gives the file its name.
+    pub fn write(mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all(bytes).and_then(|()| fs::rename(&self.part, &self.path));
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 }
 
-impl Drop for Png {
+impl Drop for WholeFile {
     fn drop(&mut self) {
         // After the rename there is nothing under this name.
         let _ = fs::remove_file(&self.part);

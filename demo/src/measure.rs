@@ -1,0 +1,237 @@
+//! Frame times, and what a hand-off costs.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ash::vk;
+
+use crate::draw::View;
+use crate::frame::{Canvas, Frames, Sync};
+use crate::picture;
+
+/// The times between frames, in milliseconds.
+#[derive(Default)]
+pub struct Times {
+    last: Option<Instant>,
+    all: Vec<f64>,
+}
+
+/// So many frames are remembered.
+const MOST: usize = 1 << 20;
+
+impl Times {
+    /// A frame was drawn. Returns the seconds since the one before.
+    pub fn frame(&mut self) -> Option<f64> {
+        let now = Instant::now();
+        let seconds = (now - self.last.replace(now)?).as_secs_f64();
+        // The newest frames replace the oldest half.
+        if self.all.len() == MOST {
+            self.all.drain(..MOST / 2);
+        }
+        self.all.push(1e3 * seconds);
+        Some(seconds)
+    }
+
+    /// The time until the next frame does not count.
+    pub fn pause(&mut self) {
+        self.last = None;
+    }
+
+    /// The last `count` frames. `None` if there are fewer than two.
+    pub fn newest(&self, count: usize) -> Option<Summary> {
+        Summary::of(&self.all[self.all.len().saturating_sub(count)..])
+    }
+}
+
+/// Frame times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    pub frames: usize,
+    pub mean: f64,
+    /// Half of the frames, 95 % and 99 % took at most this long.
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+}
+
+impl Summary {
+    pub fn of(times: &[f64]) -> Option<Self> {
+        if times.len() < 2 {
+            return None;
+        }
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        Some(Self { frames: times.len(), mean, p50: at(50), p95: at(95), p99: at(99) })
+    }
+
+    fn json(&self) -> String {
+        let Self { frames, mean, p50, p95, p99 } = self;
+        format!(
+            r#""frames": {frames}, "mean_ms": {mean:.4}, "p50_ms": {p50:.4}, "p95_ms": {p95:.4}, "p99_ms": {p99:.4}"#
+        )
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, mean, p50, p95, p99 } = self;
+        write!(f, "{frames} frames: mean {mean:.3} ms, p50 {p50:.3}, p95 {p95:.3}, p99 {p99:.3}")
+    }
+}
+
+/// What the two halves of a frame take by themselves, in milliseconds. In a frame, the GPU switches between CUDA and Vulkan
+/// in the middle of either, so their times cannot be told from the switches there.
+#[derive(Clone, Copy)]
+pub struct Alone {
+    /// 0 without CUDA.
+    pub kernel: f64,
+    pub draw: f64,
+}
+
+impl Alone {
+    /// Draws for a short time on an image of its own. Waits for the GPU.
+    pub fn measure(frames: &mut Frames, view: &View, extent: vk::Extent2D) -> Result<Self> {
+        frames.wait_all()?;
+        let kernel = frames.field.as_mut().map(|field| field.kernel_time()).transpose()?;
+        let image = picture::image(&frames.gpu, extent, frames.draw.format())?;
+        let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(image));
+        let sync = std::mem::replace(&mut frames.sync, Sync::Nobody);
+        let draw = Self::draw(frames, &View { bar: None, ..*view });
+        // The image must not be dropped before the GPU is done with it, even after an error.
+        let idle = frames.wait_all();
+        (frames.canvas, frames.sync) = (canvas, sync);
+        idle?;
+        Ok(Self { kernel: 1e3 * kernel.unwrap_or_default().as_secs_f64(), draw: draw? })
+    }
+
+    fn draw(frames: &mut Frames, view: &View) -> Result<f64> {
+        // The first frame writes the vertices.
+        frames.draw(view)?;
+        frames.wait_all()?;
+        let (began, mut count) = (Instant::now(), 0);
+        while count < 2 || began.elapsed() < Duration::from_millis(30) {
+            frames.draw(view)?;
+            count += 1;
+        }
+        frames.wait_all()?;
+        Ok(1e3 * began.elapsed().as_secs_f64() / f64::from(count))
+    }
+}
+
+/// What `--bench` has measured.
+pub struct Bench {
+    gpu: Summary,
+    cpu: Summary,
+    nobody: Summary,
+    kernel: f64,
+    /// What a reader needs to know besides, as members of a JSON object.
+    setting: String,
+}
+
+/// The three are measured in turns, so that a GPU that gets warmer does not favour one.
+const ROUNDS: u64 = 5;
+
+impl Bench {
+    /// Draws `count` frames each way.
+    pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
+        let field = frames.field.as_mut().context("--bench measures what a hand-off from CUDA costs")?;
+        let kernel = 1e3 * field.kernel_time()?.as_secs_f64();
+        let (grid, ring, batch) = (field.grid, frames.ring(), frames.batch);
+        let extent = match &frames.canvas {
+            Canvas::Picture(image) => image.extent,
+            Canvas::Window(swapchain) => swapchain.extent(),
+        };
+        let mut times = [Sync::Gpu, Sync::Cpu, Sync::Nobody].map(|sync| (sync, Times::default()));
+        let mut view = *view;
+        for _ in 0..ROUNDS {
+            for (sync, times) in &mut times {
+                frames.sync = *sync;
+                times.pause();
+                // The first frames fill the queues.
+                for number in 0..2 * ring as u64 + count.div_ceil(ROUNDS) {
+                    frames.draw(&view)?;
+                    view.time += view.step;
+                    if number >= 2 * ring as u64 {
+                        times.frame();
+                    }
+                    if crate::must_stop() {
+                        anyhow::bail!("stopped");
+                    }
+                }
+                frames.wait_all()?;
+            }
+        }
+        let name = frames.gpu.name.replace(['"', '\\'], "'");
+        let samples = frames.draw.samples();
+        let (vk::Extent2D { width, height }, [cols, rows]) = (extent, grid);
+        let setting = format!(
+            r#""device": "{name}", "grid": [{cols}, {rows}], "size": [{width}, {height}], "samples": {samples}, "ring": {ring}, "batch": {batch}"#
+        );
+        let all = times.map(|(_, times)| times.newest(usize::MAX));
+        let [Some(gpu), Some(cpu), Some(nobody)] = all else {
+            anyhow::bail!("too few frames to measure: draw more (--frames)");
+        };
+        Ok(Self { gpu, cpu, nobody, kernel, setting })
+    }
+
+    /// What a hand-off adds to a frame: the frame less the kernel less the draw.
+    fn cost(&self, frame: &Summary) -> f64 {
+        frame.mean - self.kernel - self.nobody.mean
+    }
+
+    pub fn json(&self) -> String {
+        let Self { gpu, cpu, nobody, kernel, setting } = self;
+        let part = |name: &str, frame: &Summary| {
+            format!(r#"  "{name}": {{ {}, "handoff_ms": {:.4} }},"#, frame.json(), self.cost(frame))
+        };
+        let parts = [part("gpu", gpu), part("cpu_sync", cpu)].join("\n");
+        format!(
+            "{{\n  {setting},\n{parts}\n  \"drawn_again\": {{ {} }},\n  \"kernel_ms\": {kernel:.4}\n}}\n",
+            nobody.json()
+        )
+    }
+}
+
+impl fmt::Display for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gpu, cpu, nobody, kernel, .. } = self;
+        writeln!(f, "{:32} {:>8} {:>8} {:>8} {:>8}", "ms a frame", "mean", "p50", "p95", "p99")?;
+        for (name, Summary { mean, p50, p95, p99, .. }) in [
+            ("the GPU hands over", gpu),
+            ("the CPU waits (--cpu-sync)", cpu),
+            ("drawn again, no hand-off", nobody),
+        ] {
+            writeln!(f, "{name:32} {mean:8.3} {p50:8.3} {p95:8.3} {p99:8.3}")?;
+        }
+        writeln!(f, "{:32} {kernel:8.3}", "the kernel alone")?;
+        let (gpu, cpu) = (self.cost(gpu), self.cost(cpu));
+        write!(f, "A hand-off costs {gpu:.3} ms on the GPU, and {cpu:.3} ms if the CPU waits")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times: Vec<_> = (1..=200).rev().map(f64::from).collect();
+        let wanted = Summary { frames: 200, mean: 100.5, p50: 100.0, p95: 190.0, p99: 198.0 };
+        assert_eq!(Summary::of(&times), Some(wanted));
+        assert_eq!(Summary::of(&[1.0, 3.0]).map(|summary| (summary.p50, summary.p99)), Some((1.0, 3.0)));
+        assert_eq!(Summary::of(&[1.0]), None);
+    }
+
+    #[test]
+    fn the_time_after_a_pause_does_not_count() {
+        let mut times = Times::default();
+        assert_eq!(times.frame(), None);
+        assert!(times.frame().is_some());
+        times.pause();
+        assert_eq!(times.frame(), None);
+        assert_eq!(times.all.len(), 1);
+    }
+}
