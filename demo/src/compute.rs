@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Layout, Scope, shader};
+use crate::objects::{Buffer, Layout, memory_barrier, shader};
 
 /// Seconds after which the wave repeats, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;
@@ -66,45 +66,25 @@ impl Compute {
         let constants = Constants { grid: self.grid, turn: (time / LOOP).rem_euclid(1.0) as f32 };
         let groups = (self.grid[0] * self.grid[1]).div_ceil(THREADS);
         let (across, down) = (groups.min(MOST_GROUPS), groups.div_ceil(MOST_GROUPS));
-        let draws = vk::PipelineStageFlags2::VERTEX_SHADER | vk::PipelineStageFlags2::FRAGMENT_SHADER;
-        let (read, write) = (vk::AccessFlags2::SHADER_STORAGE_READ, vk::AccessFlags2::SHADER_STORAGE_WRITE);
-        let device = &self.gpu.device;
+        let shaders = vk::PipelineStageFlags2::VERTEX_SHADER | vk::PipelineStageFlags2::FRAGMENT_SHADER;
+        let draws = (shaders, vk::AccessFlags2::SHADER_STORAGE_READ);
+        let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
+        // After the draw of the frame before, and before that of this one.
+        let (before, after) = ([memory_barrier(draws, writes)], [memory_barrier(writes, draws)]);
+        let [before, after] =
+            [&before, &after].map(|barrier| vk::DependencyInfo::default().memory_barriers(barrier));
+        let (device, point) = (&self.gpu.device, vk::PipelineBindPoint::COMPUTE);
         // SAFETY: the caller's promise; everything named is alive and of this device.
         unsafe {
-            // After the draws of the frame before, and before those of this one.
-            self.barrier(commands, (draws, vk::AccessFlags2::NONE), (COMPUTE, write));
-            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, self.pipeline);
-            self.layout.bind(
-                commands,
-                vk::PipelineBindPoint::COMPUTE,
-                self.vertices.raw,
-                bytemuck::bytes_of(&constants),
-            );
+            device.cmd_pipeline_barrier2(commands, &before);
+            device.cmd_bind_pipeline(commands, point, self.pipeline);
+            self.layout.bind(commands, point, self.vertices.raw, bytemuck::bytes_of(&constants));
             device.cmd_dispatch(commands, across, down, 1);
-            self.barrier(commands, (COMPUTE, write), (draws, read));
+            device.cmd_pipeline_barrier2(commands, &after);
         }
         self.is_written = true;
     }
-
-    /// # Safety
-    /// As for [`Compute::record`].
-    unsafe fn barrier(&self, commands: vk::CommandBuffer, before: Scope, after: Scope) {
-        let barrier = [vk::BufferMemoryBarrier2::default()
-            .buffer(self.vertices.raw)
-            .size(vk::WHOLE_SIZE)
-            .src_stage_mask(before.0)
-            .src_access_mask(before.1)
-            .dst_stage_mask(after.0)
-            .dst_access_mask(after.1)
-            .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
-            .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)];
-        let barrier = vk::DependencyInfo::default().buffer_memory_barriers(&barrier);
-        // SAFETY: the caller's promise.
-        unsafe { self.gpu.device.cmd_pipeline_barrier2(commands, &barrier) };
-    }
 }
-
-const COMPUTE: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::COMPUTE_SHADER;
 
 impl Drop for Compute {
     fn drop(&mut self) {

@@ -10,7 +10,7 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier};
+use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
 
 /// What a frame is drawn on.
 #[derive(Clone, Copy)]
@@ -268,7 +268,6 @@ impl Draw {
         let device = &self.gpu.device;
         // SAFETY: the caller's promise; everything named is alive and of this device.
         unsafe {
-            self.before(commands, target, color.as_ref(), depth);
             self.begin(commands, target, color.as_ref(), depth);
             let graphics = vk::PipelineBindPoint::GRAPHICS;
             self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
@@ -281,57 +280,16 @@ impl Draw {
                 bar.record(&self.gpu, commands, target.extent);
             }
             device.cmd_end_rendering(commands);
-            let drawn = image_barrier(
-                target.image,
-                vk::ImageAspectFlags::COLOR,
-                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout),
-                COLOR,
-                // The present waits for a semaphore. A copy waits for this.
-                (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
-            );
-            let drawn = [drawn];
-            device.cmd_pipeline_barrier2(
-                commands,
-                &vk::DependencyInfo::default().image_memory_barriers(&drawn),
-            );
+            // The present waits for a semaphore. A copy waits for this.
+            let copy = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+            let layouts = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout);
+            let drawn = [image_barrier(target.image, vk::ImageAspectFlags::COLOR, layouts, COLOR, copy)];
+            let drawn = vk::DependencyInfo::default().image_memory_barriers(&drawn);
+            device.cmd_pipeline_barrier2(commands, &drawn);
         }
     }
 
-    /// Makes the images ready, and discards what is in them. Frames share the attachments: each waits for the one before.
-    ///
-    /// # Safety
-    /// As for [`Draw::record`].
-    unsafe fn before(
-        &self,
-        commands: vk::CommandBuffer,
-        target: &Target,
-        color: Option<&Image>,
-        depth: &Image,
-    ) {
-        let undefined = vk::ImageLayout::UNDEFINED;
-        let drawn = vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL;
-        let color_aspect = vk::ImageAspectFlags::COLOR;
-        // The wait for the acquired image is at this stage too, and a picture may just have been read.
-        let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
-        let mut images = vec![
-            image_barrier(target.image, color_aspect, (undefined, drawn), target_before, COLOR),
-            image_barrier(
-                depth.raw,
-                vk::ImageAspectFlags::DEPTH,
-                (undefined, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL),
-                DEPTH,
-                (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
-            ),
-        ];
-        images.extend(
-            color.map(|color| image_barrier(color.raw, color_aspect, (undefined, drawn), COLOR, COLOR)),
-        );
-        let images = vk::DependencyInfo::default().image_memory_barriers(&images);
-        // SAFETY: the caller's promise.
-        unsafe { self.gpu.device.cmd_pipeline_barrier2(commands, &images) };
-    }
-
-    /// Begins the render pass over the whole target.
+    /// Makes the images ready, discards what is in them, and begins the render pass.
     ///
     /// # Safety
     /// As for [`Draw::record`].
@@ -342,9 +300,23 @@ impl Draw {
         color: Option<&Image>,
         depth: &Image,
     ) {
+        let colored = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
+        let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
+        let aspect = vk::ImageAspectFlags::COLOR;
+        // Frames share the images, so each waits for the one before. The wait for an acquired image is at this stage too, and
+        // a picture may just have been copied.
+        let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
+        let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
+        let mut barriers = vec![
+            image_barrier(target.image, aspect, colored, target_before, COLOR),
+            image_barrier(depth.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+        ];
+        barriers.extend(color.map(|color| image_barrier(color.raw, aspect, colored, COLOR, COLOR)));
+        let barriers = vk::DependencyInfo::default().image_memory_barriers(&barriers);
+
         // Every pixel is drawn, so the old colours do not matter.
         let drawn = vk::RenderingAttachmentInfo::default()
-            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            .image_layout(colored.1)
             .load_op(vk::AttachmentLoadOp::DONT_CARE);
         let colors = [match color {
             Some(samples) => drawn
@@ -352,12 +324,12 @@ impl Draw {
                 .store_op(vk::AttachmentStoreOp::DONT_CARE)
                 .resolve_mode(vk::ResolveModeFlags::AVERAGE)
                 .resolve_image_view(target.view)
-                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+                .resolve_image_layout(colored.1),
             None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
         }];
         let depth = vk::RenderingAttachmentInfo::default()
             .image_view(depth.view)
-            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
+            .image_layout(deep.1)
             .load_op(vk::AttachmentLoadOp::CLEAR)
             .store_op(vk::AttachmentStoreOp::DONT_CARE);
         let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: target.extent };
@@ -366,17 +338,15 @@ impl Draw {
             .layer_count(1)
             .color_attachments(&colors)
             .depth_attachment(&depth);
-        let viewport = vk::Viewport {
-            width: area.extent.width as f32,
-            height: area.extent.height as f32,
-            max_depth: 1.0,
-            ..Default::default()
-        };
+        let (width, height) = (area.extent.width as f32, area.extent.height as f32);
+        let viewport = vk::Viewport { width, height, max_depth: 1.0, ..Default::default() };
+        let device = &self.gpu.device;
         // SAFETY: the caller's promise.
         unsafe {
-            self.gpu.device.cmd_begin_rendering(commands, &rendering);
-            self.gpu.device.cmd_set_viewport(commands, 0, &[viewport]);
-            self.gpu.device.cmd_set_scissor(commands, 0, &[area]);
+            device.cmd_pipeline_barrier2(commands, &barriers);
+            device.cmd_begin_rendering(commands, &rendering);
+            device.cmd_set_viewport(commands, 0, &[viewport]);
+            device.cmd_set_scissor(commands, 0, &[area]);
         }
     }
 }
@@ -400,20 +370,6 @@ const DEPTH: Scope = (
     ),
     vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
 );
-
-/// The wanted number of samples, or the next smaller one that the device has for colour and depth.
-fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
-    let limits = &gpu.limits;
-    let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;
-    let mut samples = wanted;
-    while samples > 1 && !possible.contains(vk::SampleCountFlags::from_raw(samples)) {
-        samples /= 2;
-    }
-    if samples != wanted {
-        crate::say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
-    }
-    vk::SampleCountFlags::from_raw(samples)
-}
 
 /// Two triangles for each cell of a tile, counter-clockwise seen from above.
 ///

@@ -51,7 +51,7 @@ unsafe impl DeviceRepr for Parameters {}
 impl Field {
     /// `slots`: how many frames CUDA may be ahead of Vulkan. `device` is the CUDA device that is the same GPU.
     pub fn new(gpu: &Arc<Gpu>, device: &CudaInfo, grid: [u32; 2], slots: usize) -> Result<Self> {
-        let failed = |call| move |error| failed(call, &device.name, error);
+        let failed = |call| failed(call, &device.name);
         // cudarc has its functions from the driver that the library has loaded.
         let context =
             CudaContext::new(device.ordinal as usize).map_err(failed("cuDevicePrimaryCtxRetain"))?;
@@ -97,8 +97,7 @@ impl Field {
 
     /// Blocks the CPU until CUDA has done everything so far: what `--cpu-sync` measures. It polls, because nothing is faster.
     pub fn wait_for_cuda(&self) -> Result<()> {
-        let name = &self.pair.cuda().info().name;
-        let failed = |call| move |error| failed(call, name, error);
+        let failed = |call| failed(call, &self.pair.cuda().info().name);
         let event = self.stream.record_event(None).map_err(failed("cuEventRecord"))?;
         let began = Instant::now();
         while !event.try_is_complete().map_err(failed("cuEventQuery"))? {
@@ -131,7 +130,7 @@ impl Field {
                     .arg(&time)
                     .arg(&Parameters::PLAIN);
                 // SAFETY: as in `frame`.
-                unsafe { launch.launch(config) }.map_err(|error| failed("cuLaunchKernel", &name, error))?;
+                unsafe { launch.launch(config) }.map_err(failed("cuLaunchKernel", &name))?;
             }
             // Dropped without `finish`: nothing is handed over, and the next write takes the same slot.
             drop(write);
@@ -147,7 +146,7 @@ fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
     Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
 }
 
-/// An error of cudarc, with the call and the device.
-pub fn failed(call: &'static str, device: &str, error: DriverError) -> anyhow::Error {
-    Error::from_cudarc(call, device, error).into()
+/// For `map_err`: an error of cudarc, with the call and the device.
+pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
+    move |error| Error::from_cudarc(call, device, error).into()
 }

@@ -49,82 +49,81 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Draws one frame. Returns `false` if there is nothing to draw on, because the window is minimised or changes its size.
+    /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
-        // PACE. There are a few flights, each with its own command buffer. The CPU waits until Vulkan has drawn the frame that last
-        // used this one. It is the only wait of the CPU: without it, the CPU would enqueue frames without end.
+        // PACE. Some frames are in flight, each with a command buffer. The CPU waits until Vulkan has drawn the frame that last
+        // used this one. Without this wait, the CPU would enqueue frames without end. It waits for nothing else.
         let Flight { commands, acquired } = self.pace()?;
 
         // ACQUIRE an image. This comes first, because a frame that cannot be shown must not begin.
         let Some(image) = self.acquire(acquired)? else { return Ok(false) };
 
-        // WRITE, unless the next frame of a batch is there already. This enqueues a wait on CUDA's stream: until Vulkan has read
-        // what was in the slots. That happens on the GPU; the CPU goes on at once.
-        let gpu = self.gpu.clone();
-        let mut cuda = self.field.as_mut().filter(|_| self.sync != Sync::Nobody);
-        let mut read = cuda.as_mut().and_then(|field| field.ring.next_read());
-        if let (Some(field), None) = (&mut cuda, &read) {
-            let ([cols, rows], config) = (field.grid, field.launch_config());
-            let parameters = Parameters::PLAIN;
-            let (Field { ring, kernel, .. }, mut time) = (field, view.time);
-            ring.write_batch(self.batch, |write| {
-                // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
-                let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
-                let mut launch = write.stream().launch_builder(kernel);
-                launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&parameters);
-                // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes cols * rows vertices, as many as the slot has.
-                unsafe { launch.launch(config) }
-                    .map_err(|error| failed("cuLaunchKernel", &gpu.name, error))?;
-                time += view.step;
-                // HAND OVER. CUDA signals after the kernel. The slot is now Vulkan's: `read` is the right to read it, once.
-                anyhow::Ok(write.finish_after_kernels()?)
-            })?;
+        let Self { gpu, field, compute, draw, canvas, sync, batch, flights } = self;
+        let mut read = None;
+        if let Some(field) = field.as_mut().filter(|_| *sync != Sync::Nobody) {
+            let (config, [cols, rows]) = (field.launch_config(), field.grid);
+            let (Field { ring, kernel, .. }, mut time) = (&mut *field, view.time);
             read = ring.next_read();
-        }
-        if let (Sync::Cpu, Some(field)) = (self.sync, &self.field) {
-            field.wait_for_cuda()?;
+            if read.is_none() {
+                // BEGIN TO WRITE one slot, or several in a row (a batch, which is then drawn frame by frame). CUDA's stream waits
+                // until Vulkan has read what was in them: on the GPU. The CPU goes on at once.
+                ring.write_batch(*batch, |write| {
+                    // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
+                    let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
+                    let mut launch = write.stream().launch_builder(kernel);
+                    launch.arg(&mut vertices).arg(&cols).arg(&rows);
+                    launch.arg(&number).arg(&time).arg(&Parameters::PLAIN);
+                    // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
+                    unsafe { launch.launch(config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
+                    time += view.step;
+                    // HAND OVER: CUDA signals after the kernel. The slot is then Vulkan's, to be read once.
+                    anyhow::Ok(write.finish_after_kernels()?)
+                })?;
+                read = ring.next_read();
+            }
+            if *sync == Sync::Cpu {
+                field.wait_for_cuda()?;
+            }
         }
 
-        // RECORD the draw, between two barriers: Vulkan takes the slot from CUDA, and gives it back.
-        let Self { compute, draw, .. } = self;
+        // RECORD the draw. With CUDA, it lies between two barriers: Vulkan takes the slot, and gives it back.
         gpu.begin(commands)?;
-        // SAFETY: recording, outside a render pass. The slot, the buffer and the image live until the frame is drawn.
+        let target = &image.target;
+        // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.
         unsafe {
-            match &read {
-                Some(read) => {
-                    read.record(commands, |slot| draw.record(commands, slot.vulkan(), &image.target, view))
+            if let Some(read) = &read {
+                read.record(commands, |slot| draw.record(commands, slot.vulkan(), target, view));
+            } else {
+                // A compute shader writes the vertices. It is Vulkan's own, so a barrier is enough.
+                if *sync != Sync::Nobody || !compute.is_written {
+                    compute.record(commands, view.time);
                 }
-                None => {
-                    // Without CUDA, a compute shader writes the vertices. That is Vulkan too, so a barrier is enough.
-                    if !(self.sync == Sync::Nobody && compute.is_written) {
-                        compute.record(commands, view.time);
-                    }
-                    draw.record(commands, compute.vertices.raw, &image.target, view);
-                }
+                draw.record(commands, compute.vertices.raw, target, view);
             }
         }
         gpu.end(commands)?;
 
-        // SUBMIT. Vulkan's queue waits for CUDA's signal `ready`, on the GPU, and signals `free` when it has read the slot.
-        let drawn = self.flights.signal();
+        // SUBMIT. On the GPU, Vulkan's queue waits for CUDA's signal, `ready`. After the draw it signals `free`, for which CUDA
+        // waits before it writes to this slot again.
+        let drawn = flights.signal();
         let submit = |ready: Option<_>, free: Option<_>| {
             let waits: Vec<_> = ready.into_iter().chain(image.acquired).collect();
             let signals: Vec<_> = free.into_iter().chain(image.rendered).chain([drawn]).collect();
-            // SAFETY: recorded above, and everything lives until the frame is drawn.
+            // SAFETY: recorded above. Everything lives until the frame is drawn.
             unsafe { gpu.submit(commands, &waits, &signals) }
         };
         match read {
-            // SAFETY: one submission, with both semaphores, and none after an error.
+            // SAFETY: one submission with both semaphores, or none and an error.
             Some(read) => unsafe { read.submit(|ready, free| submit(Some(ready), Some(free))) }??,
             None => submit(None, None)?,
         }
-        self.flights.submitted += 1;
+        flights.submitted += 1;
 
-        // PRESENT, once the frame is drawn.
-        if let Canvas::Window(swapchain) = &mut self.canvas {
+        // PRESENT the image, once it is drawn.
+        if let Canvas::Window(swapchain) = canvas {
             swapchain.present(&image)?;
         }
-        if self.sync == Sync::Cpu {
+        if *sync == Sync::Cpu {
             self.wait_all()?;
         }
         Ok(true)
@@ -195,6 +194,18 @@ impl Frames {
                 unsafe { swapchain.acquire(acquired) }
             }
         }
+    }
+
+    /// Records other commands, submits them, and waits until they are done.
+    pub fn run(&mut self, record: impl FnOnce(&Gpu, vk::CommandBuffer)) -> Result<()> {
+        let commands = self.pace()?.commands;
+        self.gpu.begin(commands)?;
+        record(&self.gpu, commands);
+        self.gpu.end(commands)?;
+        // SAFETY: recorded above; this waits until they are done.
+        unsafe { self.gpu.submit(commands, &[], &[self.flights.signal()]) }?;
+        self.flights.submitted += 1;
+        self.wait_all()
     }
 
     /// Waits until Vulkan has drawn everything so far.

@@ -68,19 +68,7 @@ impl Candidate {
         if version < VERSION {
             return Err("it has no Vulkan 1.3".into());
         }
-        let (mut timeline, mut sync, mut rendering) = features();
-        let mut all = vk::PhysicalDeviceFeatures2::default()
-            .push_next(&mut timeline)
-            .push_next(&mut sync)
-            .push_next(&mut rendering);
-        // SAFETY: a device of Vulkan 1.3; the chain is of local structures.
-        unsafe { instance.get_physical_device_features2(physical, &mut all) };
-        if [timeline.timeline_semaphore, sync.synchronization2, rendering.dynamic_rendering]
-            .contains(&vk::FALSE)
-        {
-            return Err("it lacks timeline semaphores, synchronization2 or dynamic rendering".into());
-        }
-        // SAFETY: as above.
+        // SAFETY: one of this instance's devices.
         let extensions = unsafe { instance.enumerate_device_extension_properties(physical) };
         let extensions = extensions.map_err(|result| format!("its extensions are unknown: {result}"))?;
         let wanted = [Some(khr::push_descriptor::NAME), wish.presents.map(|_| khr::swapchain::NAME)];
@@ -110,19 +98,6 @@ impl Candidate {
         };
         (self.cuda.is_err(), kind)
     }
-}
-
-/// The features that the program needs, enabled.
-fn features() -> (
-    vk::PhysicalDeviceTimelineSemaphoreFeatures<'static>,
-    vk::PhysicalDeviceSynchronization2Features<'static>,
-    vk::PhysicalDeviceDynamicRenderingFeatures<'static>,
-) {
-    (
-        vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true),
-        vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true),
-        vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true),
-    )
 }
 
 /// Chooses among the devices that `wish` allows.
@@ -191,14 +166,15 @@ impl Gpu {
             // With these, Vulkan exports memory and semaphores, which CUDA then imports.
             extensions.extend(info.extensions().map(CStr::as_ptr));
         }
-        let (mut timeline, mut sync, mut rendering) = features();
+        let mut of_1_2 = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
+        let mut of_1_3 =
+            vk::PhysicalDeviceVulkan13Features::default().synchronization2(true).dynamic_rendering(true);
         let create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
             .enabled_extension_names(&extensions)
-            .push_next(&mut timeline)
-            .push_next(&mut sync)
-            .push_next(&mut rendering);
-        // SAFETY: `create` points to locals; the device has the features (`Candidate::family`) and the extensions.
+            .push_next(&mut of_1_2)
+            .push_next(&mut of_1_3);
+        // SAFETY: `create` points to locals; every device of Vulkan 1.3 has the features, and this one the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
         let allocator = Allocator::new(&AllocatorCreateDesc {
@@ -261,38 +237,6 @@ impl Gpu {
 }
 
 impl Gpu {
-    /// Records commands, submits them, and waits until they are done.
-    pub fn run(&self, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
-        let device = &self.device;
-        let done = self.timeline()?;
-        let mut pool = vk::CommandPool::null();
-        let outcome = (|| {
-            let info = vk::CommandPoolCreateInfo::default().queue_family_index(self.family);
-            // SAFETY: (and below) live objects of this device.
-            pool = self.check("vkCreateCommandPool", unsafe { device.create_command_pool(&info, None) })?;
-            let info = vk::CommandBufferAllocateInfo::default().command_pool(pool).command_buffer_count(1);
-            // SAFETY: as above.
-            let commands =
-                self.check("vkAllocateCommandBuffers", unsafe { device.allocate_command_buffers(&info) })?[0];
-            self.begin(commands)?;
-            record(commands);
-            self.end(commands)?;
-            let signal = [signal(done, 1)];
-            // SAFETY: recorded above; `wait` waits until it is done.
-            unsafe { self.submit(commands, &[], &signal) }?;
-            match self.wait(done, 1, PATIENCE)? {
-                true => Ok(()),
-                false => bail!("{} did not finish in {PATIENCE:?}", self.name),
-            }
-        })();
-        // SAFETY: the commands are done, or were not submitted.
-        unsafe {
-            device.destroy_command_pool(pool, None);
-            device.destroy_semaphore(done, None);
-        }
-        outcome
-    }
-
     /// Begins to record commands. The GPU must be done with them.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);

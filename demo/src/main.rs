@@ -76,9 +76,9 @@ struct Options {
     /// Samples for each pixel, which smooth the edges [default: 4, in a window of a software device 1]
     #[arg(long, value_name = "N", value_parser = samples)]
     samples: Option<u32>,
-    /// How frames reach the screen
-    #[arg(long, value_enum, default_value_t)]
-    present: Present,
+    /// How frames reach the screen: fifo (in order, at its pace), mailbox (the newest), or immediate (may tear)
+    #[arg(long, value_name = "MODE", default_value = "fifo", value_parser = present)]
+    present: vk::PresentModeKHR,
     /// Uses this device: its number, or a part of its name
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
@@ -97,27 +97,6 @@ struct Options {
     /// Loads Vulkan's validation layer; a message makes the program fail
     #[arg(long)]
     validation: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Present {
-    /// In order, at the display's pace
-    #[default]
-    Fifo,
-    /// The newest frame at each refresh of the display
-    Mailbox,
-    /// At once; may tear
-    Immediate,
-}
-
-impl From<Present> for vk::PresentModeKHR {
-    fn from(present: Present) -> Self {
-        match present {
-            Present::Fifo => Self::FIFO,
-            Present::Mailbox => Self::MAILBOX,
-            Present::Immediate => Self::IMMEDIATE,
-        }
-    }
 }
 
 fn pair(text: &str) -> Result<[u32; 2], String> {
@@ -144,6 +123,15 @@ fn size(text: &str) -> Result<[u32; 2], String> {
 fn samples(text: &str) -> Result<u32, String> {
     let samples = text.parse().ok().filter(|samples| [1, 2, 4, 8].contains(samples));
     samples.ok_or_else(|| "it must be 1, 2, 4 or 8".into())
+}
+
+fn present(text: &str) -> Result<vk::PresentModeKHR, String> {
+    match text {
+        "fifo" => Ok(vk::PresentModeKHR::FIFO),
+        "mailbox" => Ok(vk::PresentModeKHR::MAILBOX),
+        "immediate" => Ok(vk::PresentModeKHR::IMMEDIATE),
+        _ => Err("it must be fifo, mailbox or immediate".into()),
+    }
 }
 
 /// Whether Ctrl-C was pressed.
@@ -219,7 +207,10 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
     let instance = Instance::new(None, options.validation)?;
     let gpu = Gpu::new(instance, &options.wish(None))?;
     let [width, height] = options.size;
-    let extent = vk::Extent2D { width, height };
+    let (extent, longest) = (vk::Extent2D { width, height }, gpu.limits.max_image_dimension2_d);
+    if width.max(height) > longest {
+        bail!("--size has a side of more than {longest} pixels, the most of {}", gpu.name);
+    }
     let mut frames = options.frames(&gpu, Canvas::Picture(picture::image(&gpu, extent, picture::FORMAT)?))?;
     let mut view = View { camera: Camera::default(), time: 0.0, step: STEP, bar: None };
     if options.bench {
@@ -241,12 +232,7 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
                 break;
             }
         }
-        frames.wait_all()?;
-        let pixels = match &frames.canvas {
-            Canvas::Picture(image) if file.is_some() => Some(picture::read(&gpu, image)?),
-            _ => None,
-        };
-        Ok((pixels, times.newest(usize::MAX)))
+        Ok((picture::read(&mut frames)?, times.newest(usize::MAX)))
     })();
     let (pixels, times) = frames.close(drawn)?;
     if let (Some(file), Some(pixels)) = (file, pixels) {
@@ -273,10 +259,6 @@ impl Options {
         let (bytes, most) = (16 * u64::from(cols) * u64::from(rows), gpu.limits.max_storage_buffer_range);
         if bytes > u64::from(most) {
             bail!("--grid {cols}x{rows} needs {bytes} bytes, and {} binds at most {most}", gpu.name);
-        }
-        let longest = gpu.limits.max_image_dimension2_d;
-        if self.size.iter().any(|&side| side > longest) {
-            bail!("--size has a side of more than {longest} pixels, the most of {}", gpu.name);
         }
         let is_slow = gpu.is_software && matches!(canvas, Canvas::Window(_));
         let samples = self.samples.unwrap_or(if is_slow { 1 } else { 4 });

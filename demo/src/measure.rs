@@ -100,10 +100,14 @@ impl Alone {
         let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(image));
         let sync = std::mem::replace(&mut frames.sync, Sync::Nobody);
         let draw = Self::draw(frames, &View { bar: None, ..*view });
-        // The image must not be dropped before the GPU is done with it, even after an error.
         let idle = frames.wait_all();
-        (frames.canvas, frames.sync) = (canvas, sync);
-        idle?;
+        frames.sync = sync;
+        let image = std::mem::replace(&mut frames.canvas, canvas);
+        if let Err(error) = idle {
+            // The GPU may still use it.
+            std::mem::forget(image);
+            return Err(error);
+        }
         Ok(Self { kernel: 1e3 * kernel.unwrap_or_default().as_secs_f64(), draw: draw? })
     }
 
@@ -151,7 +155,7 @@ impl Bench {
                 frames.sync = *sync;
                 times.pause();
                 // The first frames fill the queues.
-                for number in 0..2 * ring as u64 + count.div_ceil(ROUNDS) {
+                for number in 0..=2 * ring as u64 + count.div_ceil(ROUNDS) {
                     frames.draw(&view)?;
                     view.time += view.step;
                     if number >= 2 * ring as u64 {

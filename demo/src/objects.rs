@@ -182,6 +182,15 @@ pub fn image_barrier(
         .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
 }
 
+/// What happens `before` is done before what happens `after`, in all memory.
+pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static> {
+    vk::MemoryBarrier2::default()
+        .src_stage_mask(before.0)
+        .src_access_mask(before.1)
+        .dst_stage_mask(after.0)
+        .dst_access_mask(after.1)
+}
+
 /// What a pipeline's shaders read: one storage buffer, and some constants.
 pub struct Layout {
     pub raw: vk::PipelineLayout,
@@ -318,4 +327,18 @@ pub fn graphics_pipeline(
         made
     };
     Ok(gpu.check("vkCreateGraphicsPipelines", made.map_err(|(_, result)| result))?[0])
+}
+
+/// The wanted number of samples, or the next smaller one that the device has for colour and depth.
+pub fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
+    let limits = &gpu.limits;
+    let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;
+    let mut samples = wanted;
+    while samples > 1 && !possible.contains(vk::SampleCountFlags::from_raw(samples)) {
+        samples /= 2;
+    }
+    if samples != wanted {
+        crate::say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
+    }
+    vk::SampleCountFlags::from_raw(samples)
 }

@@ -9,8 +9,9 @@ use anyhow::{Context, Result, anyhow};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
+use crate::frame::{Canvas, Frames};
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Image};
+use crate::objects::{Buffer, Image, memory_barrier};
 
 /// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
@@ -21,31 +22,30 @@ pub fn image(gpu: &Arc<Gpu>, extent: vk::Extent2D, format: vk::Format) -> Result
     Image::new(gpu, "the picture", extent, format, vk::SampleCountFlags::TYPE_1, usage)
 }
 
-/// Reads the pixels, four bytes each. The image must be in the layout `TRANSFER_SRC_OPTIMAL`, and no frame in flight.
-pub fn read(gpu: &Arc<Gpu>, image: &Image) -> Result<Vec<u8>> {
-    let vk::Extent2D { width, height } = image.extent;
+/// Waits for the frames, and reads the pixels of the last one: four bytes each, row after row. `None` for a window.
+pub fn read(frames: &mut Frames) -> Result<Option<Vec<u8>>> {
+    let Canvas::Picture(Image { raw: image, extent: vk::Extent2D { width, height }, .. }) = frames.canvas
+    else {
+        return Ok(None);
+    };
     let (size, usage) = (4 * u64::from(width) * u64::from(height), vk::BufferUsageFlags::TRANSFER_DST);
-    let mut pixels = Buffer::new(gpu, "the pixels", size, usage, MemoryLocation::GpuToCpu)?;
+    let mut pixels = Buffer::new(&frames.gpu, "the pixels", size, usage, MemoryLocation::GpuToCpu)?;
+    let color = vk::ImageAspectFlags::COLOR;
     let copy = [vk::BufferImageCopy::default()
-        .image_subresource(
-            vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR).layer_count(1),
-        )
+        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(color).layer_count(1))
         .image_extent(vk::Extent3D { width, height, depth: 1 })];
-    let done = [vk::MemoryBarrier2::default()
-        .src_stage_mask(vk::PipelineStageFlags2::ALL_TRANSFER)
-        .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
-        .dst_stage_mask(vk::PipelineStageFlags2::HOST)
-        .dst_access_mask(vk::AccessFlags2::HOST_READ)];
-    let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-    gpu.run(|commands| {
-        // SAFETY: recording; the image, in this layout, and the buffer live until `run` has waited.
+    let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let seen = [memory_barrier(copied, (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ))];
+    let seen = vk::DependencyInfo::default().memory_barriers(&seen);
+    frames.run(|gpu, commands| {
+        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        // SAFETY: recording. The image is in this layout after a frame. Both live until `run` has waited.
         unsafe {
-            gpu.device.cmd_copy_image_to_buffer(commands, image.raw, layout, pixels.raw, &copy);
-            let done = vk::DependencyInfo::default().memory_barriers(&done);
-            gpu.device.cmd_pipeline_barrier2(commands, &done);
+            gpu.device.cmd_copy_image_to_buffer(commands, image, layout, pixels.raw, &copy);
+            gpu.device.cmd_pipeline_barrier2(commands, &seen);
         }
     })?;
-    Ok(pixels.bytes()?.to_vec())
+    Ok(Some(pixels.bytes()?.to_vec()))
 }
 
 /// The pixels as a PNG file.

@@ -172,7 +172,7 @@ impl State {
         let surface = Surface::new(&instance, &window)?;
         let presents = |physical, family| surface.is_reached_by(physical, family);
         let gpu = Gpu::new(instance, &options.wish(Some(&presents)))?;
-        let swapchain = Swapchain::new(&gpu, surface, options.present.into())?;
+        let swapchain = Swapchain::new(&gpu, surface, options.present)?;
         let frames = options.frames(&gpu, Canvas::Window(swapchain))?;
         crate::say(KEYS);
         let now = Instant::now();
