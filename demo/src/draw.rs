@@ -154,8 +154,8 @@ pub struct Draw {
     index_count: u32,
     grid: [u32; 2],
     depth_format: vk::Format,
-    format: vk::Format,
-    samples: vk::SampleCountFlags,
+    pub format: vk::Format,
+    pub samples: vk::SampleCountFlags,
     /// Made by [`Draw::fit`].
     attachments: Option<Attachments>,
     gpu: Arc<Gpu>,
@@ -197,33 +197,15 @@ impl Draw {
             gpu: gpu.clone(),
         };
         // From here on, Drop cleans up. Depth is reversed: greater is nearer, and 0 is the farthest.
-        let formats = (draw.format, draw.depth_format, draw.samples);
-        draw.surface = graphics_pipeline(
-            gpu,
-            include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv")),
-            include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv")),
-            draw.layout.raw,
-            formats,
-            vk::CompareOp::GREATER,
-        )?;
-        draw.background = graphics_pipeline(
-            gpu,
-            include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv")),
-            include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv")),
-            draw.layout.raw,
-            formats,
-            vk::CompareOp::GREATER_OR_EQUAL,
-        )?;
+        let (layout, formats) = (draw.layout.raw, (draw.format, draw.depth_format, draw.samples));
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
+        draw.surface = graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER)?;
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
+        draw.background =
+            graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER_OR_EQUAL)?;
         Ok(draw)
-    }
-
-    pub fn format(&self) -> vk::Format {
-        self.format
-    }
-
-    /// Samples for each pixel.
-    pub fn samples(&self) -> u32 {
-        self.samples.as_raw()
     }
 
     /// Makes the attachments for targets of this size. No frame may be in flight.

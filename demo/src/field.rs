@@ -4,11 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use ash::vk;
-use cudarc::driver::{
-    CudaContext, CudaFunction, CudaStream, DeviceRepr, DriverError, LaunchConfig, PushKernelArg,
-};
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use vulkan_cuda::shared_ring::Reader;
 use vulkan_cuda::{Cuda, CudaInfo, Error, Pair, SharedBuffer, SharedRing, Vk};
@@ -28,25 +26,15 @@ pub struct Field {
     reader: Reader,
     /// Columns and rows of vertices.
     pub grid: [u32; 2],
+    /// One thread for each vertex.
+    pub config: LaunchConfig,
 }
 
 /// x, y, z, and the position in the colour map.
 pub type Vertex = [f32; 4];
 
-/// `struct Parameters` of the kernel.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Parameters {
-    pub amplitude: f32,
-    pub frequency: f32,
-}
-
-impl Parameters {
-    pub const PLAIN: Self = Self { amplitude: 1.0, frequency: 1.0 };
-}
-
-// SAFETY: a C structure of floats, as the kernel declares it.
-unsafe impl DeviceRepr for Parameters {}
+/// `struct Parameters` of the kernel: amplitude and frequency.
+pub const PARAMETERS: [f32; 2] = [1.0, 1.0];
 
 impl Field {
     /// `slots`: how many frames CUDA may be ahead of Vulkan. `device` is the CUDA device that is the same GPU.
@@ -74,25 +62,21 @@ impl Field {
         };
         let slots = (0..slots).map(|_| slot(&pair, grid)).collect::<Result<_>>()?;
         let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
-        Ok(Self { ring, kernel, stream, pair, reader, grid })
+        let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
+        let config =
+            LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
+        Ok(Self { ring, kernel, stream, pair, reader, grid, config })
     }
 
     /// The same with another number of slots. Waits for the GPU.
     pub fn with_slots(self, count: usize) -> Result<Self> {
-        let Self { ring, kernel, stream, pair, reader, grid } = self;
-        let mut slots = ring.into_slots(PATIENCE)?;
+        let mut slots = self.ring.into_slots(PATIENCE)?;
         slots.truncate(count);
         while slots.len() < count {
-            slots.push(slot(&pair, grid)?);
+            slots.push(slot(&self.pair, self.grid)?);
         }
-        let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
-        Ok(Self { ring, kernel, stream, pair, reader, grid })
-    }
-
-    /// One thread for each vertex.
-    pub fn launch_config(&self) -> LaunchConfig {
-        let blocks = (self.grid[0] * self.grid[1]).div_ceil(THREADS);
-        LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 }
+        let ring = SharedRing::new(&self.pair, self.stream.clone(), slots, self.reader)?;
+        Ok(Self { ring, ..self })
     }
 
     /// Blocks the CPU until CUDA has done everything so far: what `--cpu-sync` measures. It polls, because nothing is faster.
@@ -109,34 +93,23 @@ impl Field {
         Ok(())
     }
 
-    /// How long the kernel takes by itself, without a hand-off. The GPU must be idle.
-    pub fn kernel_time(&mut self) -> Result<Duration> {
+    /// How long the kernel takes by itself, without a hand-off. The GPU must be idle. `None` if Vulkan has the next slot.
+    pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
         const LAUNCHES: u32 = 50;
-        let (config, [cols, rows]) = (self.launch_config(), self.grid);
-        let name = self.pair.cuda().info().name.clone();
-        let mut began = None;
-        // The first launch is slower than the others.
-        for launches in [1, LAUNCHES] {
-            began = Some(Instant::now());
-            let write = self.ring.write()?.context("every frame was drawn, so a slot is free")?;
-            for _ in 0..launches {
-                let (mut vertices, number, time) = (write.view::<Vertex>()?, write.frame(), 0.0f64);
-                let mut launch = write.stream().launch_builder(&self.kernel);
-                launch
-                    .arg(&mut vertices)
-                    .arg(&cols)
-                    .arg(&rows)
-                    .arg(&number)
-                    .arg(&time)
-                    .arg(&Parameters::PLAIN);
-                // SAFETY: as in `frame`.
-                unsafe { launch.launch(config) }.map_err(failed("cuLaunchKernel", &name))?;
-            }
-            // Dropped without `finish`: nothing is handed over, and the next write takes the same slot.
-            drop(write);
-            self.wait_for_cuda()?;
+        let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
+        let Some(write) = self.ring.write()? else { return Ok(None) };
+        let (mut vertices, number, time) = (write.view::<Vertex>()?, write.frame(), 0.0f64);
+        let mut launch = write.stream().launch_builder(&self.kernel);
+        launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&PARAMETERS);
+        let began = Instant::now();
+        for _ in 0..LAUNCHES {
+            // SAFETY: as in `frame`.
+            unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &name))?;
         }
-        Ok(began.map_or(Duration::ZERO, |began| began.elapsed()) / LAUNCHES)
+        // Without `finish` nothing is handed over, and the next write takes the same slot.
+        drop(write);
+        self.wait_for_cuda()?;
+        Ok(Some(began.elapsed() / LAUNCHES))
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use ash::vk;
 use cudarc::driver::PushKernelArg;
 
 use crate::compute::Compute;
 use crate::draw::{Draw, View};
-use crate::field::{Field, Parameters, Vertex, failed};
+use crate::field::{Field, PARAMETERS, Vertex, failed};
 use crate::gpu::{Gpu, PATIENCE, signal};
 use crate::objects::Image;
 use crate::swapchain::{Acquired, Swapchain};
@@ -60,11 +60,12 @@ impl Frames {
 
         let Self { gpu, field, compute, draw, canvas, sync, batch, flights } = self;
         let mut read = None;
-        if let Some(field) = field.as_mut().filter(|_| *sync != Sync::Nobody) {
-            let (config, [cols, rows]) = (field.launch_config(), field.grid);
-            let (Field { ring, kernel, .. }, mut time) = (&mut *field, view.time);
+        if let Some(Field { ring, kernel, config, grid, .. }) = field
+            && *sync != Sync::Nobody
+        {
             read = ring.next_read();
             if read.is_none() {
+                let ([cols, rows], mut time) = (*grid, view.time);
                 // BEGIN TO WRITE one slot, or several in a row (a batch, which is then drawn frame by frame). CUDA's stream waits
                 // until Vulkan has read what was in them: on the GPU. The CPU goes on at once.
                 ring.write_batch(*batch, |write| {
@@ -72,18 +73,18 @@ impl Frames {
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
                     let mut launch = write.stream().launch_builder(kernel);
                     launch.arg(&mut vertices).arg(&cols).arg(&rows);
-                    launch.arg(&number).arg(&time).arg(&Parameters::PLAIN);
+                    launch.arg(&number).arg(&time).arg(&PARAMETERS);
                     // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
-                    unsafe { launch.launch(config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
+                    unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
                     time += view.step;
                     // HAND OVER: CUDA signals after the kernel. The slot is then Vulkan's, to be read once.
                     anyhow::Ok(write.finish_after_kernels()?)
                 })?;
-                read = ring.next_read();
+                read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
             }
-            if *sync == Sync::Cpu {
-                field.wait_for_cuda()?;
-            }
+        }
+        if let (Sync::Cpu, Some(field)) = (&sync, &field) {
+            field.wait_for_cuda()?;
         }
 
         // RECORD the draw. With CUDA, it lies between two barriers: Vulkan takes the slot, and gives it back.
@@ -134,7 +135,7 @@ impl Frames {
     /// `ring`: how many slots CUDA has, and how many frames may be in flight.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
-            Canvas::Window(swapchain) => swapchain.format(),
+            Canvas::Window(swapchain) => swapchain.format.format,
             Canvas::Picture(image) => image.format,
         };
         let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring)).transpose()?;
@@ -154,8 +155,9 @@ impl Frames {
         })
     }
 
-    /// Changes the number of slots, and of frames in flight. Waits for the GPU.
-    pub fn set_ring(&mut self, ring: usize) -> Result<()> {
+    /// Makes a slot more or fewer, and so many frames may be in flight. Waits for the GPU.
+    pub fn change_ring(&mut self, more: isize) -> Result<()> {
+        let ring = self.ring().saturating_add_signed(more).clamp(1, 32);
         self.wait_all()?;
         self.field = self.field.take().map(|field| field.with_slots(ring)).transpose()?;
         self.flights = Flights::new(&self.gpu, ring)?;
@@ -170,30 +172,29 @@ impl Frames {
 
     /// Waits until the GPU is done with the oldest frame in flight. Its command buffer and semaphore are then free.
     fn pace(&self) -> Result<Flight> {
-        let (all, submitted) = (&self.flights.all, self.flights.submitted);
-        self.wait_for((submitted + 1).saturating_sub(all.len() as u64))?;
-        Ok(all[(submitted % all.len() as u64) as usize])
+        let Flights { all, submitted, .. } = &self.flights;
+        let count = all.len() as u64;
+        self.flights.wait_for((submitted + 1).saturating_sub(count), &self.field)?;
+        Ok(all[(submitted % count) as usize])
     }
 
     /// The next image, if there is one. `acquired` is signalled when it may be drawn on.
     fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
-        if matches!(&self.canvas, Canvas::Window(swapchain) if swapchain.is_stale()) {
+        let Self { field, draw, canvas, flights, .. } = self;
+        let swapchain = match canvas {
+            Canvas::Window(swapchain) => swapchain,
+            Canvas::Picture(image) => return Ok(Some(Acquired::picture(image))),
+        };
+        if swapchain.is_stale {
             // The GPU may still use the old images.
-            self.wait_all()?;
-        }
-        match &mut self.canvas {
-            Canvas::Picture(image) => Ok(Some(Acquired::picture(image))),
-            Canvas::Window(swapchain) => {
-                if swapchain.is_stale() {
-                    if !swapchain.rebuild()? {
-                        return Ok(None);
-                    }
-                    self.draw.fit(swapchain.extent())?;
-                }
-                // SAFETY: the flight's last frame is done, so nothing waits for its semaphore or signals it.
-                unsafe { swapchain.acquire(acquired) }
+            flights.wait_for(flights.submitted, field)?;
+            if !swapchain.rebuild()? {
+                return Ok(None);
             }
+            draw.fit(swapchain.extent)?;
         }
+        // SAFETY: the flight's last frame is done, so nothing waits for its semaphore or signals it.
+        unsafe { swapchain.acquire(acquired) }
     }
 
     /// Records other commands, submits them, and waits until they are done.
@@ -210,38 +211,18 @@ impl Frames {
 
     /// Waits until Vulkan has drawn everything so far.
     pub fn wait_all(&self) -> Result<()> {
-        self.wait_for(self.flights.submitted)
-    }
-
-    fn wait_for(&self, frames: u64) -> Result<()> {
-        let began = Instant::now();
-        while !self.gpu.wait(self.flights.done, frames, LOOK)? {
-            if let Some(field) = &self.field {
-                // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
-                field.ring.check()?;
-            }
-            if began.elapsed() > PATIENCE {
-                let progress = self.field.as_ref().map(|field| field.ring.progress()).transpose()?;
-                let progress = progress.map_or(String::new(), |progress| format!(": {progress}"));
-                bail!("{} did not finish a frame in {PATIENCE:?}{progress}", self.gpu.name);
-            }
-        }
-        Ok(())
+        self.flights.wait_for(self.flights.submitted, &self.field)
     }
 
     /// Ends: waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
     pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
         // This waits for both sides. After a fault it lets Vulkan's queue end.
         let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(PATIENCE));
-        let is_idle =
-            self.gpu.wait(self.flights.done, self.flights.submitted, PATIENCE).unwrap_or_else(|_| {
-                // The device is lost, or memory is short. Either way this tells when the queue is done.
-                // SAFETY: only this thread uses the queue.
-                let _ = unsafe { self.gpu.device.queue_wait_idle(self.gpu.queue) };
-                true
-            });
+        let wait = || self.gpu.wait(self.flights.done, self.flights.submitted, PATIENCE);
+        // A lost device does nothing more. Other errors may pass.
+        let is_stuck = matches!(wait().or_else(|_| wait()), Ok(false));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
-        if !is_idle {
+        if is_stuck {
             // The GPU may use its memory for ever, so nothing may be freed.
             let stuck = || anyhow!("{} did not finish in {PATIENCE:?}", self.gpu.name);
             crate::fail(&outcome.err().unwrap_or_else(stuck));
@@ -269,18 +250,17 @@ struct Flights {
 
 impl Flights {
     fn new(gpu: &Arc<Gpu>, count: usize) -> Result<Self> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: (and below) a live device, and objects of it.
+        let done = gpu.check("vkCreateSemaphore", unsafe { gpu.device.create_semaphore(&info, None) })?;
         // From here on, Drop cleans up; destroying a null pool does nothing.
-        let mut flights = Self {
-            all: Vec::new(),
-            pool: vk::CommandPool::null(),
-            done: gpu.timeline()?,
-            submitted: 0,
-            gpu: gpu.clone(),
-        };
+        let pool = vk::CommandPool::null();
+        let mut flights = Self { all: Vec::new(), pool, done, submitted: 0, gpu: gpu.clone() };
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
             .queue_family_index(gpu.family);
-        // SAFETY: (and below) a live device, and objects of it.
+        // SAFETY: as above.
         let pool = unsafe { gpu.device.create_command_pool(&info, None) };
         flights.pool = gpu.check("vkCreateCommandPool", pool)?;
         let info = vk::CommandBufferAllocateInfo::default()
@@ -295,6 +275,23 @@ impl Flights {
             flights.all.push(Flight { commands, acquired });
         }
         Ok(flights)
+    }
+
+    /// Waits until Vulkan has drawn the first `frames` frames.
+    fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
+        let began = Instant::now();
+        while !self.gpu.wait(self.done, frames, LOOK)? {
+            let mut progress = String::new();
+            if let Some(Field { ring, .. }) = field {
+                // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
+                ring.check()?;
+                progress = format!(": {}", ring.progress()?);
+            }
+            if began.elapsed() > PATIENCE {
+                bail!("{} did not finish a frame in {PATIENCE:?}{progress}", self.gpu.name);
+            }
+        }
+        Ok(())
     }
 
     /// The signal of the next frame.

@@ -10,7 +10,7 @@ use ash::{khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
 
-use crate::instance::{Instance, VERSION, failed};
+use crate::instance::{DRIVERS, Instance, VERSION, failed};
 
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -124,13 +124,13 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
             bail!("there is no device `{wanted}`; there is {}", names.join(", "));
         }
     }
-    for (found, reason) in all.iter().filter_map(|found| Some((found, found.family.as_ref().err()?))) {
-        crate::say(format_args!("not used: {}, because {reason}", found.info.name));
-    }
-    all.retain(|found| found.family.is_ok());
+    all.retain(|Candidate { info, family, .. }| {
+        let refused = |reason| crate::say(format_args!("{} is not used: {reason}", info.name));
+        family.as_ref().map_err(refused).is_ok()
+    });
     let best = all.into_iter().min_by_key(Candidate::rank);
     best.ok_or_else(|| match names.is_empty() {
-        true => anyhow!("there is no Vulkan device: install the GPU's driver, or mesa-vulkan-drivers"),
+        true => anyhow!("no Vulkan device: {DRIVERS}"),
         false => anyhow!("no Vulkan device here can draw this: {}", names.join(", ")),
     })
 }
@@ -214,14 +214,6 @@ impl Gpu {
     /// Gives an error the name of the call and of this device.
     pub fn check<T>(&self, call: &'static str, result: Result<T, vk::Result>) -> Result<T> {
         result.map_err(|result| Error::Vulkan { call, device: self.name.clone(), result }.into())
-    }
-
-    /// Makes a timeline semaphore, which begins at 0.
-    pub fn timeline(&self) -> Result<vk::Semaphore> {
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: a live device with timeline semaphores.
-        self.check("vkCreateSemaphore", unsafe { self.device.create_semaphore(&info, None) })
     }
 
     /// Waits until a timeline has reached `value`, but at most `limit`. Returns whether it has.

@@ -11,6 +11,7 @@ use winit::raw_window_handle::RawDisplayHandle;
 
 /// The first version with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const VERSION: u32 = vk::API_VERSION_1_3;
+pub const DRIVERS: &str = "install the GPU's driver, or mesa-vulkan-drivers for a software device";
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Vulkan's instance.
@@ -25,10 +26,9 @@ impl Instance {
     /// `display`: that of the window to draw in. `validation`: with the validation layer, and its checks of synchronization.
     pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
         // SAFETY: this runs the initialisers of the system's own Vulkan loader.
-        let entry = unsafe { ash::Entry::load() }.context(
-            "there is no Vulkan loader: install it (Debian and Ubuntu: libvulkan1) with the GPU's driver, \
-             or mesa-vulkan-drivers for a software device",
-        )?;
+        let entry = unsafe { ash::Entry::load() }.with_context(|| {
+            format!("no Vulkan loader: install it (Debian and Ubuntu: libvulkan1), and {DRIVERS}")
+        })?;
         let mut extensions: Vec<*const c_char> = match display {
             Some(display) => ash_window::enumerate_required_extensions(display)
                 .map_err(failed("choosing the window's extension"))?
@@ -68,9 +68,7 @@ impl Instance {
         }
         // SAFETY: `info` points to locals.
         let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
-            vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
-                anyhow!("the Vulkan loader is older than Vulkan 1.3: update it")
-            }
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => anyhow!("no Vulkan driver of version 1.3: {DRIVERS}"),
             vk::Result::ERROR_EXTENSION_NOT_PRESENT => {
                 anyhow!("no Vulkan driver here can draw on this display: use --headless")
             }

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use ash::vk;
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::draw::View;
 use crate::frame::{Canvas, Frames, Sync};
+use crate::objects::Image;
 use crate::picture;
+use crate::swapchain::Swapchain;
 
 /// The times between frames, in milliseconds.
 #[derive(Default)]
@@ -66,13 +67,6 @@ impl Summary {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         Some(Self { frames: times.len(), mean, p50: at(50), p95: at(95), p99: at(99) })
     }
-
-    fn json(&self) -> String {
-        let Self { frames, mean, p50, p95, p99 } = self;
-        format!(
-            r#""frames": {frames}, "mean_ms": {mean:.4}, "p50_ms": {p50:.4}, "p95_ms": {p95:.4}, "p99_ms": {p99:.4}"#
-        )
-    }
 }
 
 impl fmt::Display for Summary {
@@ -92,11 +86,17 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Draws for a short time on an image of its own. Waits for the GPU.
-    pub fn measure(frames: &mut Frames, view: &View, extent: vk::Extent2D) -> Result<Self> {
+    /// Draws for a short time on an image of its own. Waits for the GPU. `None` in the middle of a batch: ask again.
+    pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
         frames.wait_all()?;
-        let kernel = frames.field.as_mut().map(|field| field.kernel_time()).transpose()?;
-        let image = picture::image(&frames.gpu, extent, frames.draw.format())?;
+        let (Canvas::Window(Swapchain { extent, .. }) | Canvas::Picture(Image { extent, .. })) =
+            frames.canvas;
+        let kernel = match &mut frames.field {
+            Some(field) => field.kernel_time()?,
+            None => Some(Duration::ZERO),
+        };
+        let Some(kernel) = kernel else { return Ok(None) };
+        let image = picture::image(&frames.gpu, extent, frames.draw.format)?;
         let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(image));
         let sync = std::mem::replace(&mut frames.sync, Sync::Nobody);
         let draw = Self::draw(frames, &View { bar: None, ..*view });
@@ -108,7 +108,7 @@ impl Alone {
             std::mem::forget(image);
             return Err(error);
         }
-        Ok(Self { kernel: 1e3 * kernel.unwrap_or_default().as_secs_f64(), draw: draw? })
+        Ok(Some(Self { kernel: 1e3 * kernel.as_secs_f64(), draw: draw? }))
     }
 
     fn draw(frames: &mut Frames, view: &View) -> Result<f64> {
@@ -125,94 +125,86 @@ impl Alone {
     }
 }
 
-/// What `--bench` has measured.
+/// What `--bench` has measured, in milliseconds.
 pub struct Bench {
-    gpu: Summary,
-    cpu: Summary,
-    nobody: Summary,
+    ways: [(&'static str, Summary); 3],
     kernel: f64,
-    /// What a reader needs to know besides, as members of a JSON object.
+    /// What was drawn, and where: members of a JSON object.
     setting: String,
 }
 
-/// The three are measured in turns, so that a GPU that gets warmer does not favour one.
+/// The three ways are measured in turns, so that a GPU that gets warmer does not favour one.
 const ROUNDS: u64 = 5;
 
 impl Bench {
-    /// Draws `count` frames each way.
+    /// Draws `count` frames each way, with CUDA, on a picture.
     pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
-        let field = frames.field.as_mut().context("--bench measures what a hand-off from CUDA costs")?;
-        let kernel = 1e3 * field.kernel_time()?.as_secs_f64();
-        let (grid, ring, batch) = (field.grid, frames.ring(), frames.batch);
-        let extent = match &frames.canvas {
-            Canvas::Picture(image) => image.extent,
-            Canvas::Window(swapchain) => swapchain.extent(),
-        };
-        let mut times = [Sync::Gpu, Sync::Cpu, Sync::Nobody].map(|sync| (sync, Times::default()));
+        let field = frames.field.as_ref().context("--bench measures what a hand-off from CUDA costs")?;
+        let [cols, rows] = field.grid;
+        // The first frames fill the queues. Only whole batches are drawn.
+        let first = 2 * frames.ring() as u64;
+        let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(frames.batch as u64);
+        let mut times = [(); 3].map(|()| Times::default());
         let mut view = *view;
         for _ in 0..ROUNDS {
-            for (sync, times) in &mut times {
-                frames.sync = *sync;
+            for (sync, times) in [Sync::Gpu, Sync::Cpu, Sync::Nobody].into_iter().zip(&mut times) {
+                frames.sync = sync;
                 times.pause();
-                // The first frames fill the queues.
-                for number in 0..=2 * ring as u64 + count.div_ceil(ROUNDS) {
+                for number in 0..last {
+                    ensure!(!crate::must_stop(), "stopped before everything was measured");
                     frames.draw(&view)?;
                     view.time += view.step;
-                    if number >= 2 * ring as u64 {
+                    if number >= first {
                         times.frame();
-                    }
-                    if crate::must_stop() {
-                        anyhow::bail!("stopped");
                     }
                 }
                 frames.wait_all()?;
             }
         }
-        let name = frames.gpu.name.replace(['"', '\\'], "'");
-        let samples = frames.draw.samples();
-        let (vk::Extent2D { width, height }, [cols, rows]) = (extent, grid);
-        let setting = format!(
-            r#""device": "{name}", "grid": [{cols}, {rows}], "size": [{width}, {height}], "samples": {samples}, "ring": {ring}, "batch": {batch}"#
-        );
-        let all = times.map(|(_, times)| times.newest(usize::MAX));
-        let [Some(gpu), Some(cpu), Some(nobody)] = all else {
-            anyhow::bail!("too few frames to measure: draw more (--frames)");
+        let [Some(gpu), Some(cpu), Some(again)] = times.map(|times| times.newest(usize::MAX)) else {
+            bail!("too few frames to measure");
         };
-        Ok(Self { gpu, cpu, nobody, kernel, setting })
+        let kernel = frames.field.as_mut().map(|field| field.kernel_time()).transpose()?.flatten();
+        let kernel = 1e3 * kernel.context("every frame was drawn")?.as_secs_f64();
+        let name = frames.gpu.name.replace(['"', '\\'], "'");
+        let (ring, batch, samples) = (frames.ring(), frames.batch, frames.draw.samples.as_raw());
+        let setting = format!(
+            r#""device": "{name}", "grid": [{cols}, {rows}], "samples": {samples}, "ring": {ring}, "batch": {batch}"#
+        );
+        Ok(Self { ways: [("gpu", gpu), ("cpu_sync", cpu), ("drawn_again", again)], kernel, setting })
     }
 
     /// What a hand-off adds to a frame: the frame less the kernel less the draw.
-    fn cost(&self, frame: &Summary) -> f64 {
-        frame.mean - self.kernel - self.nobody.mean
+    fn costs(&self) -> [f64; 2] {
+        let [gpu, cpu, again] = self.ways.map(|(_, way)| way.mean);
+        [gpu, cpu].map(|frame| frame - self.kernel - again)
     }
 
     pub fn json(&self) -> String {
-        let Self { gpu, cpu, nobody, kernel, setting } = self;
-        let part = |name: &str, frame: &Summary| {
-            format!(r#"  "{name}": {{ {}, "handoff_ms": {:.4} }},"#, frame.json(), self.cost(frame))
+        let way = |(name, Summary { frames, mean, p50, p95, p99 })| {
+            format!(
+                r#"  "{name}": {{ "frames": {frames}, "mean_ms": {mean:.4}, "p50_ms": {p50:.4}, "p95_ms": {p95:.4}, "p99_ms": {p99:.4} }}"#
+            )
         };
-        let parts = [part("gpu", gpu), part("cpu_sync", cpu)].join("\n");
+        let (ways, [gpu, cpu]) = (self.ways.map(way).join(",\n"), self.costs());
         format!(
-            "{{\n  {setting},\n{parts}\n  \"drawn_again\": {{ {} }},\n  \"kernel_ms\": {kernel:.4}\n}}\n",
-            nobody.json()
+            "{{\n  {},\n{ways},\n  \"kernel_ms\": {:.4},\n  \"handoff_ms\": {gpu:.4},\n  \"cpu_sync_handoff_ms\": {cpu:.4}\n}}\n",
+            self.setting, self.kernel
         )
     }
 }
 
 impl fmt::Display for Bench {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gpu, cpu, nobody, kernel, .. } = self;
-        writeln!(f, "{:32} {:>8} {:>8} {:>8} {:>8}", "ms a frame", "mean", "p50", "p95", "p99")?;
-        for (name, Summary { mean, p50, p95, p99, .. }) in [
-            ("the GPU hands over", gpu),
-            ("the CPU waits (--cpu-sync)", cpu),
-            ("drawn again, no hand-off", nobody),
-        ] {
-            writeln!(f, "{name:32} {mean:8.3} {p50:8.3} {p95:8.3} {p99:8.3}")?;
+        const WAYS: [&str; 3] =
+            ["the GPU hands over", "the CPU waits (--cpu-sync)", "drawn again, no hand-off"];
+        writeln!(f, "{:28} {:>8} {:>8} {:>8} {:>8}", "ms a frame", "mean", "p50", "p95", "p99")?;
+        for (name, (_, Summary { mean, p50, p95, p99, .. })) in WAYS.iter().zip(&self.ways) {
+            writeln!(f, "{name:28} {mean:8.3} {p50:8.3} {p95:8.3} {p99:8.3}")?;
         }
-        writeln!(f, "{:32} {kernel:8.3}", "the kernel alone")?;
-        let (gpu, cpu) = (self.cost(gpu), self.cost(cpu));
-        write!(f, "A hand-off costs {gpu:.3} ms on the GPU, and {cpu:.3} ms if the CPU waits")
+        let (kernel, [gpu, cpu]) = (self.kernel, self.costs());
+        writeln!(f, "{:28} {kernel:8.3}", "the kernel alone")?;
+        write!(f, "A hand-off costs {gpu:.3} ms by the GPU, and {cpu:.3} ms if the CPU waits.")
     }
 }
 

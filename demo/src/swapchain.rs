@@ -74,10 +74,11 @@ impl Acquired {
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
     images: Vec<Shown>,
-    extent: vk::Extent2D,
-    format: vk::SurfaceFormatKHR,
+    pub extent: vk::Extent2D,
+    pub format: vk::SurfaceFormatKHR,
     mode: vk::PresentModeKHR,
-    is_stale: bool,
+    /// The window has changed: the images must be made again.
+    pub is_stale: bool,
     is_lost: bool,
     losses: u32,
     surface: Surface,
@@ -114,24 +115,6 @@ impl Swapchain {
             surface,
             gpu: gpu.clone(),
         })
-    }
-
-    pub fn format(&self) -> vk::Format {
-        self.format.format
-    }
-
-    pub fn extent(&self) -> vk::Extent2D {
-        self.extent
-    }
-
-    /// Whether the images must be made again.
-    pub fn is_stale(&self) -> bool {
-        self.is_stale
-    }
-
-    /// Call this when the window has changed.
-    pub fn invalidate(&mut self) {
-        self.is_stale = true;
     }
 
     /// Acquires the next image. `None`: skip this frame.
@@ -219,8 +202,7 @@ impl Swapchain {
                     .map(|()| false);
             }
         };
-        let window = self.surface.window.inner_size();
-        let extent = extent_of(&caps, [window.width, window.height]);
+        let extent = extent_of(&caps, self.surface.window.inner_size().into());
         if extent.width == 0 || extent.height == 0 {
             return Ok(false);
         }

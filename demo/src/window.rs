@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
-use winit::event::{ElementState, KeyEvent, MouseButton, MouseScrollDelta, WindowEvent};
+use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop};
 use winit::keyboard::{Key, NamedKey};
 use winit::raw_window_handle::HasDisplayHandle;
@@ -24,7 +24,9 @@ use crate::swapchain::{Surface, Swapchain};
 const KEYS: &str = "Drag to turn, wheel to zoom. Keys: up and down change the ring, left and right the batch; \
                     C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
-/// How often to look whether a hidden window can be drawn again, and whether Ctrl-C was pressed.
+/// How often to look whether there is an image again.
+const RETRY: Duration = Duration::from_millis(20);
+/// How often to look whether Ctrl-C was pressed, if nothing is drawn.
 const HIDDEN: Duration = Duration::from_millis(100);
 /// How often the title changes.
 const TITLE: Duration = Duration::from_millis(500);
@@ -67,11 +69,13 @@ struct App<'a> {
 }
 
 impl App<'_> {
-    /// Ends after an error.
-    fn note(&mut self, event_loop: &ActiveEventLoop, outcome: Result<()>) {
-        if outcome.is_err() && self.outcome.is_ok() {
-            self.outcome = outcome;
+    /// Ends after an error, and if there is nothing more to do (`false`).
+    fn go_on(&mut self, event_loop: &ActiveEventLoop, outcome: Result<bool>) {
+        if !matches!(outcome, Ok(true)) {
             event_loop.exit();
+        }
+        if let Err(error) = outcome {
+            self.outcome = Err(error);
         }
     }
 }
@@ -80,43 +84,27 @@ impl ApplicationHandler for App<'_> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.state.is_none() {
             let opened = State::open(event_loop, self.options).map(|state| self.state = Some(state));
-            self.note(event_loop, opened);
+            self.go_on(event_loop, opened.map(|()| true));
         }
     }
 
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
-        let Some(state) = &mut self.state else { return };
-        if self.outcome.is_err() {
-            return;
+        if let (Some(state), Ok(())) = (&mut self.state, &self.outcome) {
+            let outcome = match event {
+                WindowEvent::CloseRequested => Ok(false),
+                WindowEvent::RedrawRequested => {
+                    state.redraw().map(|()| self.options.frames.is_none_or(|frames| state.drawn < frames))
+                }
+                WindowEvent::KeyboardInput { event, .. } if event.state == ElementState::Pressed => {
+                    state.press(&event.logical_key)
+                }
+                event => {
+                    state.heed(&event);
+                    Ok(true)
+                }
+            };
+            self.go_on(event_loop, outcome);
         }
-        let done = match event {
-            WindowEvent::CloseRequested => {
-                event_loop.exit();
-                Ok(())
-            }
-            WindowEvent::RedrawRequested => {
-                let drawn = state.redraw();
-                if self.options.frames.is_some_and(|frames| state.drawn >= frames) {
-                    event_loop.exit();
-                }
-                drawn
-            }
-            WindowEvent::KeyboardInput {
-                event: KeyEvent { logical_key, state: ElementState::Pressed, .. },
-                ..
-            } => match logical_key {
-                Key::Named(NamedKey::Escape) => {
-                    event_loop.exit();
-                    Ok(())
-                }
-                key => state.press(&key),
-            },
-            event => {
-                state.heed(&event);
-                Ok(())
-            }
-        };
-        self.note(event_loop, done);
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
@@ -125,16 +113,11 @@ impl ApplicationHandler for App<'_> {
         }
         let Some(state) = &mut self.state else { return };
         let now = Instant::now();
-        if state.is_hidden {
-            return event_loop.set_control_flow(ControlFlow::WaitUntil(now + HIDDEN));
-        }
-        match state.retry.filter(|&retry| retry > now) {
-            Some(retry) => event_loop.set_control_flow(ControlFlow::WaitUntil(retry)),
-            None => {
-                state.window.request_redraw();
-                // A redraw wakes the loop, but Ctrl-C does not.
-                event_loop.set_control_flow(ControlFlow::WaitUntil(now + HIDDEN));
-            }
+        // A redraw wakes the loop, but Ctrl-C does not: so it wakes from time to time.
+        let retry = state.retry.filter(|&retry| retry > now);
+        event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + HIDDEN)));
+        if retry.is_none() && !state.is_hidden {
+            state.window.request_redraw();
         }
     }
 }
@@ -201,11 +184,12 @@ impl State {
         }
         let now = Instant::now();
         if self.alone.is_none() && self.drawn > 0 && now - self.resized > STILL {
-            self.measure()?;
+            self.alone = Alone::measure(&mut self.frames, &self.view)?;
+            self.times.pause();
         }
         if !self.frames.draw(&self.view)? {
             // Minimised, or being resized.
-            self.retry = Some(now + HIDDEN);
+            self.retry = Some(now + RETRY);
             self.times.pause();
             return Ok(());
         }
@@ -226,27 +210,16 @@ impl State {
         Ok(())
     }
 
-    fn measure(&mut self) -> Result<()> {
-        if let Canvas::Window(swapchain) = &self.frames.canvas {
-            let extent = swapchain.extent();
-            self.alone = Some(Alone::measure(&mut self.frames, &self.view, extent)?);
-            self.times.pause();
-        }
-        Ok(())
-    }
-
     /// Brings the title and the bar up to date.
     fn retitle(&mut self) {
         let Some(Summary { mean, p99, .. }) = self.times.newest(self.since_title) else { return };
         let Frames { field, sync, batch, gpu, .. } = &self.frames;
-        let who = match (field, sync) {
-            (None, _) => "compute shader, no CUDA".to_owned(),
-            (Some(_), Sync::Cpu) => {
-                format!("CUDA, ring {}, batch {batch}, the CPU waits", self.frames.ring())
-            }
-            (Some(_), _) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
+        let who = match field {
+            Some(_) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
+            None => "compute shader, no CUDA".to_owned(),
         };
-        let mut title = format!("wavefield: {}, {who}: {mean:.2} ms a frame, p99 {p99:.2}", gpu.name);
+        let waits = if *sync == Sync::Cpu { ", the CPU waits" } else { "" };
+        let mut title = format!("wavefield: {}, {who}{waits}: {mean:.2} ms a frame, p99 {p99:.2}", gpu.name);
         self.view.bar = None;
         if let (Some(Alone { kernel, draw }), true) = (self.alone, self.shows_bar) {
             let rest = (mean - kernel - draw).max(0.0);
@@ -257,25 +230,24 @@ impl State {
         self.window.set_title(&title);
     }
 
-    /// Does what a key stands for.
-    fn press(&mut self, key: &Key) -> Result<()> {
-        let (ring, batch) = (self.frames.ring(), self.frames.batch);
-        match key {
-            Key::Named(NamedKey::ArrowUp) => self.frames.set_ring((ring + 1).min(32))?,
-            Key::Named(NamedKey::ArrowDown) => self.frames.set_ring((ring - 1).max(1))?,
-            Key::Named(NamedKey::ArrowRight) => self.frames.batch = (batch + 1).min(ring),
-            Key::Named(NamedKey::ArrowLeft) => self.frames.batch = (batch - 1).max(1),
+    /// Does what a key stands for. Returns `false` to end.
+    fn press(&mut self, key: &Key) -> Result<bool> {
+        let ring = self.frames.ring();
+        let Frames { batch, sync, .. } = &mut self.frames;
+        match key.as_ref() {
+            Key::Named(NamedKey::Escape) => return Ok(false),
+            Key::Named(NamedKey::ArrowUp) => self.frames.change_ring(1)?,
+            Key::Named(NamedKey::ArrowDown) => self.frames.change_ring(-1)?,
+            Key::Named(NamedKey::ArrowRight) => *batch = (*batch + 1).min(ring),
+            Key::Named(NamedKey::ArrowLeft) => *batch = (*batch - 1).max(1),
             Key::Named(NamedKey::Space) => self.is_paused ^= true,
-            Key::Character(letter) if letter == "c" => {
-                self.frames.sync = if self.frames.sync == Sync::Cpu { Sync::Gpu } else { Sync::Cpu };
-            }
-            Key::Character(letter) if letter == "b" => self.shows_bar ^= true,
-            _ => return Ok(()),
+            Key::Character("c") => *sync = if *sync == Sync::Cpu { Sync::Gpu } else { Sync::Cpu },
+            Key::Character("b") => self.shows_bar ^= true,
+            _ => return Ok(true),
         }
         // What was measured before the change does not count.
-        self.since_title = 0;
-        self.titled = Instant::now();
-        Ok(())
+        (self.since_title, self.titled) = (0, Instant::now());
+        Ok(true)
     }
 
     /// What the window system tells.
@@ -283,7 +255,7 @@ impl State {
         match *event {
             WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {
                 if let Canvas::Window(swapchain) = &mut self.frames.canvas {
-                    swapchain.invalidate();
+                    swapchain.is_stale = true;
                 }
                 (self.resized, self.alone, self.view.bar, self.retry) = (Instant::now(), None, None, None);
             }

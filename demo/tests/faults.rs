@@ -1,0 +1,103 @@
+//! Every call of CUDA and Vulkan is made to fail in turn, the first time and the last time: the program ends with an error,
+//! without a crash, and without waiting for ever.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{StandIn, text};
+
+/// Little work, but every slot is used more than once.
+const SMALL: [&str; 5] = ["--headless", "--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];
+
+/// Vulkan's errors: host and device memory, initialization, a lost device.
+const VULKAN: [i32; 4] = [-1, -2, -3, -4];
+/// CUDA's: memory, an illegal address (which nothing survives), unknown.
+const CUDA: [i32; 3] = [2, 700, 999];
+
+/// Calls whose failure the program survives, because it then knows less, or because nothing is left to do.
+const SURVIVED: [&str; 16] = [
+    // The program then has no CUDA, says why, and draws with a compute shader.
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
+    "cuDeviceGetAttribute",
+    // Everything is drawn.
+    "cuStreamDestroy_v2",
+    "cuModuleUnload",
+    "cuEventDestroy_v2",
+    "cuMemFree_v2",
+    "cuDestroyExternalMemory",
+    "cuDestroyExternalSemaphore",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuCtxSetCurrent",
+    "cuCtxGetCurrent",
+];
+
+fn can_fail(call: &str) -> bool {
+    let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap", "cuGetError"];
+    !silent.iter().any(|start| call.starts_with(start))
+}
+
+/// Runs all cases on all processors, and returns their problems.
+fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let worker = || -> Vec<String> {
+        std::iter::from_fn(|| cases.get(next.fetch_add(1, Ordering::Relaxed))).filter_map(&work).collect()
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+fn every_call_fails_in_turn(more: &[&str]) {
+    let Some(stand_in) = StandIn::new() else { return };
+    let arguments = [&SMALL[..], more].concat();
+    let sound = stand_in.run(&arguments, "").unwrap();
+    assert_eq!(sound.problem(&[0]), None);
+    let calls: BTreeMap<_, _> = sound.calls().into_iter().filter(|(call, _)| can_fail(call)).collect();
+    assert!(calls.len() > 40, "{calls:?}");
+    let mut cases = Vec::new();
+    for (call, &count) in &calls {
+        let codes = if call.starts_with("vk") { &VULKAN[..] } else { &CUDA[..] };
+        for &code in codes {
+            cases.push((call, code, 1));
+            if count > 1 {
+                cases.push((call, code, count));
+            }
+        }
+    }
+    let problems = each(&cases, |&(call, code, nth)| {
+        let fail = format!("{call}:{code}:{nth}");
+        let run = match stand_in.run(&arguments, &fail) {
+            Ok(run) => run,
+            Err(problem) => return Some(format!("{fail}: {problem}")),
+        };
+        let survives = SURVIVED.contains(&call.as_str());
+        let codes = if survives { &[0, 1][..] } else { &[1] };
+        let problem = run.problem(codes).map(|problem| format!("{fail}: {problem}"));
+        let said = text(&run.output.stderr);
+        let is_explained = run.output.status.code() == Some(0) || said.contains("error: ");
+        problem.or_else(|| (!is_explained).then(|| format!("{fail}: no error: {said}")))
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
+
+#[test]
+fn every_call_fails_in_turn_with_the_gpus_hand_off() {
+    every_call_fails_in_turn(&[]);
+}
+
+#[test]
+fn every_call_fails_in_turn_while_the_cpu_waits() {
+    every_call_fails_in_turn(&["--cpu-sync"]);
+}
