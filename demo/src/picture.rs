@@ -34,17 +34,22 @@ pub fn read(frames: &mut Frames) -> Result<Option<Vec<u8>>> {
     let copy = [vk::BufferImageCopy::default()
         .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(color).layer_count(1))
         .image_extent(vk::Extent3D { width, height, depth: 1 })];
-    let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-    let seen = [memory_barrier(copied, (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ))];
+    let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let seen = [memory_barrier(writes, (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ))];
     let seen = vk::DependencyInfo::default().memory_barriers(&seen);
-    frames.run(|gpu, commands| {
+    let copied = frames.run(|gpu, commands| {
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
         // SAFETY: recording. The image is in this layout after a frame. Both live until `run` has waited.
         unsafe {
             gpu.device.cmd_copy_image_to_buffer(commands, image, layout, pixels.raw, &copy);
             gpu.device.cmd_pipeline_barrier2(commands, &seen);
         }
-    })?;
+    });
+    if let Err(error) = copied {
+        // The GPU may still write to it.
+        std::mem::forget(pixels);
+        return Err(error);
+    }
     Ok(Some(pixels.bytes()?.to_vec()))
 }
 

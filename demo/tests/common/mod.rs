@@ -165,23 +165,25 @@ impl Run {
         calls.map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect()
     }
 
-    /// What is wrong with the way in which the program ended: a panic, a signal, a broken rule of an API, or something left.
-    /// `code`: the exit codes that are right.
+    /// What is wrong with the way in which the program ended: a panic, a signal, a broken rule of an API. `codes`: the exit
+    /// codes that are right.
     pub fn problem(&self, codes: &[i32]) -> Option<String> {
         let said = text(&self.output.stderr);
         let is_right = self.output.status.code().is_some_and(|code| codes.contains(&code));
-        let wrong: Vec<_> =
-            self.report.lines().filter(|line| !["call", "values", "end"].contains(&first(line))).collect();
         if !is_right || said.contains("panicked") {
             return Some(format!("{}: {said}", self.output.status));
         }
-        if !self.report.ends_with("end\n") && !self.report.ends_with("end") {
-            return Some(format!("no report: {said}"));
-        }
-        (!wrong.is_empty()).then(|| format!("{wrong:?}: {said}"))
+        let offences: Vec<_> = self.lines("offence").collect();
+        let is_whole = self.report.trim_end().ends_with("end");
+        (!is_whole || !offences.is_empty()).then(|| format!("{offences:?}, report {is_whole}: {said}"))
     }
-}
 
-fn first(line: &str) -> &str {
-    line.split(' ').next().unwrap_or_default()
+    /// What the program did not give back: objects and exported handles.
+    pub fn left(&self) -> Vec<&str> {
+        self.lines("left").chain(self.lines("descriptor")).collect()
+    }
+
+    fn lines(&self, kind: &'static str) -> impl Iterator<Item = &str> {
+        self.report.lines().filter(move |line| line.split(' ').next() == Some(kind))
+    }
 }
