@@ -156,7 +156,8 @@ pub struct Draw {
     depth_format: vk::Format,
     pub format: vk::Format,
     pub samples: vk::SampleCountFlags,
-    /// Made by [`Draw::fit`].
+    /// The size of the targets, and what is drawn on besides. See [`Draw::fit`].
+    pub extent: vk::Extent2D,
     attachments: Option<Attachments>,
     gpu: Arc<Gpu>,
 }
@@ -193,6 +194,7 @@ impl Draw {
             depth_format: if is_drawable { small } else { vk::Format::D32_SFLOAT },
             format,
             samples: possible_samples(gpu, samples),
+            extent: vk::Extent2D::default(),
             attachments: None,
             gpu: gpu.clone(),
         };
@@ -210,7 +212,7 @@ impl Draw {
 
     /// Makes the attachments for targets of this size. No frame may be in flight.
     pub fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
-        self.attachments = None;
+        (self.extent, self.attachments) = (extent, None);
         // The contents never outlive the frame, so a tiling GPU need not store them.
         let image = |name, format, usage| {
             let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;

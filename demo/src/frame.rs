@@ -11,7 +11,7 @@ use crate::compute::Compute;
 use crate::draw::{Draw, View};
 use crate::field::{Field, PARAMETERS, Vertex, failed};
 use crate::gpu::{Gpu, PATIENCE, signal};
-use crate::objects::Image;
+use crate::picture::Picture;
 use crate::swapchain::{Acquired, Swapchain};
 
 /// How long to wait for the GPU before looking whether CUDA has failed.
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Where the frames go.
 pub enum Canvas {
     Window(Swapchain),
-    Picture(Image),
+    Picture(Picture),
 }
 
 /// Who waits for whom.
@@ -136,12 +136,12 @@ impl Frames {
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
             Canvas::Window(swapchain) => swapchain.format.format,
-            Canvas::Picture(image) => image.format,
+            Canvas::Picture(picture) => picture.image.format,
         };
         let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring)).transpose()?;
         let mut draw = Draw::new(gpu, grid, format, samples)?;
-        if let Canvas::Picture(image) = &canvas {
-            draw.fit(image.extent)?;
+        if let Canvas::Picture(picture) = &canvas {
+            draw.fit(picture.image.extent)?;
         }
         Ok(Self {
             field,
@@ -183,7 +183,7 @@ impl Frames {
         let Self { field, draw, canvas, flights, .. } = self;
         let swapchain = match canvas {
             Canvas::Window(swapchain) => swapchain,
-            Canvas::Picture(image) => return Ok(Some(Acquired::picture(image))),
+            Canvas::Picture(picture) => return Ok(Some(Acquired::picture(&picture.image))),
         };
         if swapchain.is_stale {
             // The GPU may still use the old images.
@@ -197,16 +197,21 @@ impl Frames {
         unsafe { swapchain.acquire(acquired) }
     }
 
-    /// Records other commands, submits them, and waits until they are done.
-    pub fn run(&mut self, record: impl FnOnce(&Gpu, vk::CommandBuffer)) -> Result<()> {
+    /// Waits for the frames, and returns the pixels of the last one. `None` for a window.
+    pub fn pixels(&mut self) -> Result<Option<Vec<u8>>> {
         let commands = self.pace()?.commands;
-        self.gpu.begin(commands)?;
-        record(&self.gpu, commands);
-        self.gpu.end(commands)?;
-        // SAFETY: recorded above; this waits until they are done.
-        unsafe { self.gpu.submit(commands, &[], &[self.flights.signal()]) }?;
-        self.flights.submitted += 1;
-        self.wait_all()
+        let Self { gpu, field, canvas: Canvas::Picture(picture), flights, .. } = self else {
+            return Ok(None);
+        };
+        gpu.begin(commands)?;
+        // SAFETY: recording.
+        unsafe { picture.record(gpu, commands) };
+        gpu.end(commands)?;
+        // SAFETY: recorded above. The picture lives until the commands are done.
+        unsafe { gpu.submit(commands, &[], &[flights.signal()]) }?;
+        flights.submitted += 1;
+        flights.wait_for(flights.submitted, field)?;
+        Ok(Some(picture.pixels()?.to_vec()))
     }
 
     /// Waits until Vulkan has drawn everything so far.

@@ -44,7 +44,7 @@ use frame::{Canvas, Frames, Sync};
 use gpu::{Gpu, Wish};
 use instance::Instance;
 use measure::{Bench, Times};
-use picture::WholeFile;
+use picture::{FORMAT, Picture, WholeFile};
 
 /// CUDA writes a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -211,7 +211,7 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
     if width.max(height) > longest {
         bail!("--size has a side of more than {longest} pixels, the most of {}", gpu.name);
     }
-    let mut frames = options.frames(&gpu, Canvas::Picture(picture::image(&gpu, extent, picture::FORMAT)?))?;
+    let mut frames = options.frames(&gpu, Canvas::Picture(Picture::new(&gpu, extent, FORMAT)?))?;
     let mut view = View { camera: Camera::default(), time: 0.0, step: STEP, bar: None };
     if options.bench {
         let measured = Bench::measure(&mut frames, &view, options.frames.unwrap_or(1000));
@@ -232,7 +232,7 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
                 break;
             }
         }
-        Ok((picture::read(&mut frames)?, times.newest(usize::MAX)))
+        Ok((frames.pixels()?, times.newest(usize::MAX)))
     })();
     let (pixels, times) = frames.close(drawn)?;
     if let (Some(file), Some(pixels)) = (file, pixels) {

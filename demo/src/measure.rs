@@ -7,9 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::draw::View;
 use crate::frame::{Canvas, Frames, Sync};
-use crate::objects::Image;
-use crate::picture;
-use crate::swapchain::Swapchain;
+use crate::picture::Picture;
 
 /// The times between frames, in milliseconds.
 #[derive(Default)]
@@ -89,23 +87,21 @@ impl Alone {
     /// Draws for a short time on an image of its own. Waits for the GPU. `None` in the middle of a batch: ask again.
     pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
         frames.wait_all()?;
-        let (Canvas::Window(Swapchain { extent, .. }) | Canvas::Picture(Image { extent, .. })) =
-            frames.canvas;
         let kernel = match &mut frames.field {
             Some(field) => field.kernel_time()?,
             None => Some(Duration::ZERO),
         };
         let Some(kernel) = kernel else { return Ok(None) };
-        let image = picture::image(&frames.gpu, extent, frames.draw.format)?;
-        let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(image));
+        let picture = Picture::new(&frames.gpu, frames.draw.extent, frames.draw.format)?;
+        let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(picture));
         let sync = std::mem::replace(&mut frames.sync, Sync::Nobody);
         let draw = Self::draw(frames, &View { bar: None, ..*view });
         let idle = frames.wait_all();
         frames.sync = sync;
-        let image = std::mem::replace(&mut frames.canvas, canvas);
+        let picture = std::mem::replace(&mut frames.canvas, canvas);
         if let Err(error) = idle {
             // The GPU may still use it.
-            std::mem::forget(image);
+            std::mem::forget(picture);
             return Err(error);
         }
         Ok(Some(Self { kernel: 1e3 * kernel.as_secs_f64(), draw: draw? }))

@@ -9,48 +9,52 @@ use anyhow::{Context, Result, anyhow};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use crate::frame::{Canvas, Frames};
 use crate::gpu::Gpu;
 use crate::objects::{Buffer, Image, memory_barrier};
 
 /// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
-/// Makes an image to draw on.
-pub fn image(gpu: &Arc<Gpu>, extent: vk::Extent2D, format: vk::Format) -> Result<Image> {
-    let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
-    Image::new(gpu, "the picture", extent, format, vk::SampleCountFlags::TYPE_1, usage)
+/// An image to draw on, and a buffer for its pixels.
+pub struct Picture {
+    pub image: Image,
+    pixels: Buffer,
 }
 
-/// Waits for the frames, and reads the pixels of the last one: four bytes each, row after row. `None` for a window.
-pub fn read(frames: &mut Frames) -> Result<Option<Vec<u8>>> {
-    let Canvas::Picture(Image { raw: image, extent: vk::Extent2D { width, height }, .. }) = frames.canvas
-    else {
-        return Ok(None);
-    };
-    let (size, usage) = (4 * u64::from(width) * u64::from(height), vk::BufferUsageFlags::TRANSFER_DST);
-    let mut pixels = Buffer::new(&frames.gpu, "the pixels", size, usage, MemoryLocation::GpuToCpu)?;
-    let color = vk::ImageAspectFlags::COLOR;
-    let copy = [vk::BufferImageCopy::default()
-        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(color).layer_count(1))
-        .image_extent(vk::Extent3D { width, height, depth: 1 })];
-    let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-    let seen = [memory_barrier(writes, (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ))];
-    let seen = vk::DependencyInfo::default().memory_barriers(&seen);
-    let copied = frames.run(|gpu, commands| {
-        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        // SAFETY: recording. The image is in this layout after a frame. Both live until `run` has waited.
+impl Picture {
+    pub fn new(gpu: &Arc<Gpu>, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
+        let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
+        let image = Image::new(gpu, "the picture", extent, format, vk::SampleCountFlags::TYPE_1, usage)?;
+        let size = 4 * u64::from(extent.width) * u64::from(extent.height);
+        let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+        Ok(Self { image, pixels: Buffer::new(gpu, "the pixels", size, usage, location)? })
+    }
+
+    /// Records a copy of the pixels.
+    ///
+    /// # Safety
+    /// `commands` is being recorded, and a frame was drawn on the image.
+    pub unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer) {
+        let (layout, color) = (vk::ImageLayout::TRANSFER_SRC_OPTIMAL, vk::ImageAspectFlags::COLOR);
+        let vk::Extent2D { width, height } = self.image.extent;
+        let copy = [vk::BufferImageCopy::default()
+            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(color).layer_count(1))
+            .image_extent(vk::Extent3D { width, height, depth: 1 })];
+        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        let read = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+        let seen = [memory_barrier(written, read)];
+        let seen = vk::DependencyInfo::default().memory_barriers(&seen);
+        // SAFETY: the caller's promise; both are alive.
         unsafe {
-            gpu.device.cmd_copy_image_to_buffer(commands, image, layout, pixels.raw, &copy);
+            gpu.device.cmd_copy_image_to_buffer(commands, self.image.raw, layout, self.pixels.raw, &copy);
             gpu.device.cmd_pipeline_barrier2(commands, &seen);
         }
-    });
-    if let Err(error) = copied {
-        // The GPU may still write to it.
-        std::mem::forget(pixels);
-        return Err(error);
     }
-    Ok(Some(pixels.bytes()?.to_vec()))
+
+    /// The pixels that were copied: four bytes each, row after row.
+    pub fn pixels(&mut self) -> Result<&[u8]> {
+        Ok(self.pixels.bytes()?)
+    }
 }
 
 /// The pixels as a PNG file.
