@@ -112,7 +112,7 @@ impl Alone {
         frames.draw(view)?;
         frames.wait_all()?;
         let (began, mut count) = (Instant::now(), 0);
-        while count < 2 || began.elapsed() < Duration::from_millis(30) {
+        while count < 2 || began.elapsed() < Duration::from_millis(60) {
             frames.draw(view)?;
             count += 1;
         }

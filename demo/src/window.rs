@@ -42,7 +42,10 @@ pub fn connect() -> Result<EventLoop<()>> {
     std::panic::set_hook(hook);
     match made {
         Ok(Ok(event_loop)) => Ok(event_loop),
-        Ok(Err(error)) => Err(anyhow!("{error}")),
+        // Without the place in winit's source, with which the text begins.
+        Ok(Err(error)) => {
+            Err(anyhow!("{}", error.to_string().rsplit_once(".rs:").map_or("unknown", |(_, text)| text)))
+        }
         Err(panic) => Err(match panic.downcast_ref::<String>() {
             Some(text) => anyhow!("{text}"),
             None => anyhow!("the window system's libraries are incomplete"),
@@ -95,7 +98,9 @@ impl ApplicationHandler for App<'_> {
                 WindowEvent::RedrawRequested => {
                     state.redraw().map(|()| self.options.frames.is_none_or(|frames| state.drawn < frames))
                 }
-                WindowEvent::KeyboardInput { event, .. } if event.state == ElementState::Pressed => {
+                WindowEvent::KeyboardInput { event, is_synthetic: false, .. }
+                    if event.state == ElementState::Pressed =>
+                {
                     state.press(&event.logical_key)
                 }
                 event => {

@@ -8,10 +8,10 @@ mod common;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{StandIn, text};
+use common::{Display, StandIn, text};
 
 /// Little work, but every slot is used more than once.
-const SMALL: [&str; 5] = ["--headless", "--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];
+const SMALL: [&str; 4] = ["--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];
 
 /// Vulkan's errors: host and device memory, initialization, a lost device.
 const VULKAN: [i32; 4] = [-1, -2, -3, -4];
@@ -67,10 +67,29 @@ fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec
     })
 }
 
-fn every_call_fails_in_turn(more: &[&str]) {
+/// The window has changed, or its surface is lost: the program makes another swapchain.
+const CHANGED: [(&str, i32); 6] = [
+    ("vkAcquireNextImageKHR", SURFACE_LOST),
+    ("vkAcquireNextImageKHR", OUT_OF_DATE),
+    ("vkQueuePresentKHR", SURFACE_LOST),
+    ("vkQueuePresentKHR", OUT_OF_DATE),
+    ("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", SURFACE_LOST),
+    ("vkCreateSwapchainKHR", SURFACE_LOST),
+];
+const SURFACE_LOST: i32 = -1_000_000_000;
+const OUT_OF_DATE: i32 = -1_000_001_004;
+
+fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
     let Some(stand_in) = StandIn::new() else { return };
     let arguments = [&SMALL[..], more].concat();
-    let sound = stand_in.run(&arguments, "").unwrap();
+    let run = |fail: &str| {
+        let mut command = stand_in.demo(&arguments);
+        if let Some(display) = display {
+            display.show(&mut command);
+        }
+        StandIn::finish(command.env("STAND_IN_FAIL", fail))
+    };
+    let sound = run("").unwrap();
     assert_eq!(sound.problem(&[0]), None);
     assert!(sound.left().is_empty(), "{:?}", sound.left());
     let calls: BTreeMap<_, _> = sound.calls().into_iter().filter(|(call, _)| can_fail(call)).collect();
@@ -85,14 +104,21 @@ fn every_call_fails_in_turn(more: &[&str]) {
             }
         }
     }
+    let changed = CHANGED.iter().filter(|(call, _)| calls.contains_key(*call));
+    let changed: Vec<_> = changed.map(|(call, code)| ((*call).to_owned(), *code)).collect();
+    cases.extend(changed.iter().map(|(call, code)| (call, *code, 1)));
     let problems = each(&cases, |&(call, code, nth)| {
         let fail = format!("{call}:{code}:{nth}");
-        let run = match stand_in.run(&arguments, &fail) {
+        let run = match run(&fail) {
             Ok(run) => run,
             Err(problem) => return Some(format!("{fail}: {problem}")),
         };
         let is_late = TOO_LATE.contains(&call.as_str());
-        let codes = if is_late || NO_CUDA.contains(&call.as_str()) { &[0, 1][..] } else { &[1] };
+        let codes = match code {
+            SURFACE_LOST | OUT_OF_DATE => &[0][..],
+            _ if is_late || NO_CUDA.contains(&call.as_str()) => &[0, 1],
+            _ => &[1],
+        };
         let said = text(&run.output.stderr);
         let is_explained = run.output.status.code() == Some(0) || said.contains("error: ");
         let left = run.left();
@@ -108,10 +134,16 @@ fn every_call_fails_in_turn(more: &[&str]) {
 
 #[test]
 fn every_call_fails_in_turn_with_the_gpus_hand_off() {
-    every_call_fails_in_turn(&[]);
+    every_call_fails_in_turn(&["--headless", "--batch=2"], None);
 }
 
 #[test]
 fn every_call_fails_in_turn_while_the_cpu_waits() {
-    every_call_fails_in_turn(&["--cpu-sync"]);
+    every_call_fails_in_turn(&["--headless", "--cpu-sync"], None);
+}
+
+#[test]
+fn every_call_fails_in_turn_in_a_window() {
+    let Some(display) = Display::start() else { return };
+    every_call_fails_in_turn(&["--compute"], Some(&display));
 }

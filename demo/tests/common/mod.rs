@@ -3,9 +3,9 @@
 #![allow(dead_code)] // Each test file uses its own part of this.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Seek, Write};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -185,5 +185,66 @@ impl Run {
 
     fn lines(&self, kind: &'static str) -> impl Iterator<Item = &str> {
         self.report.lines().filter(move |line| line.split(' ').next() == Some(kind))
+    }
+}
+
+/// An X server without a screen. It is killed when dropped.
+pub struct Display {
+    server: Child,
+    name: String,
+}
+
+impl Display {
+    /// `None`, and a skip, if a tool is missing.
+    pub fn start() -> Option<Self> {
+        for (tool, argument) in [("Xvfb", "-help"), ("xdotool", "version")] {
+            if Command::new(tool).arg(argument).stdin(Stdio::null()).output().is_err() {
+                skip(&format!("{tool} is not installed"));
+                return None;
+            }
+        }
+        // The server chooses its number, and prints it once it listens. -noreset: it does not reset after its last client. -r: no
+        // key repeats, however slow the test is.
+        let mut server = Command::new("Xvfb")
+            .args("-displayfd 1 -screen 0 1280x720x24 -nolisten tcp -noreset -r".split(' '))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Xvfb starts");
+        let mut number = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut number).unwrap();
+        assert!(!number.trim().is_empty(), "Xvfb listens");
+        Some(Self { server, name: format!(":{}", number.trim()) })
+    }
+
+    /// Makes a command draw here.
+    pub fn show<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env("DISPLAY", &self.name)
+    }
+
+    /// Runs xdotool. Returns what it prints.
+    pub fn xdotool(&self, arguments: &[&str]) -> String {
+        let output = self.show(Command::new("xdotool").args(arguments)).output().unwrap();
+        text(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Asks until there is an answer, or fails after [`LIMIT`].
+pub fn poll<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(began.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
