@@ -191,6 +191,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
             return Ok(false);
         }
         for _ in 0..count {
+            // The frame before was handed over, so until now the stream had nothing after its last signal.
+            self.parts.ledger().begins();
             let written = write(CudaTurn { ring: self })?;
             self.unread.push_back(written);
         }
