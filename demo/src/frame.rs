@@ -286,13 +286,12 @@ impl Flights {
     fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
         let began = Instant::now();
         while !self.gpu.wait(self.done, frames, LOOK)? {
-            let mut progress = String::new();
-            if let Some(Field { ring, .. }) = field {
-                // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
-                ring.check()?;
-                progress = format!(": {}", ring.progress()?);
-            }
+            let ring = field.as_ref().map(|field| &field.ring);
+            // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
+            ring.map_or(Ok(()), |ring| ring.check())?;
             if began.elapsed() > PATIENCE {
+                let progress = ring.map(|ring| ring.progress()).transpose()?;
+                let progress = progress.map_or(String::new(), |progress| format!(": {progress}"));
                 bail!("{} did not finish a frame in {PATIENCE:?}{progress}", self.gpu.name);
             }
         }

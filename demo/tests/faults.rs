@@ -18,8 +18,9 @@ const VULKAN: [i32; 4] = [-1, -2, -3, -4];
 /// CUDA's: memory, an illegal address (which nothing survives), unknown.
 const CUDA: [i32; 3] = [2, 700, 999];
 
-/// Without CUDA, the program says why, and a compute shader writes the field.
-const NO_CUDA: [&str; 7] = [
+/// What the program may survive.
+const SURVIVED: [&str; 14] = [
+    // Without CUDA, it says why, and a compute shader writes the field.
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -27,23 +28,19 @@ const NO_CUDA: [&str; 7] = [
     "cuDeviceGetName",
     "cuDeviceGetUuid_v2",
     "cuDeviceGetAttribute",
-];
-
-/// When these fail at the end, everything is drawn already.
-const TOO_LATE: [&str; 11] = [
+    // At the end everything is drawn already, and a wait is tried again.
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
-    "cuDestroyExternalMemory",
-    "cuDestroyExternalSemaphore",
-    "cuDevicePrimaryCtxRelease_v2",
-    "cuEventDestroy_v2",
-    "cuMemFree_v2",
-    "cuModuleUnload",
-    "cuStreamDestroy_v2",
-    // These two are tried again.
     "cuStreamQuery",
+    "vkQueueWaitIdle",
     "vkWaitSemaphores",
+    // There may be other memory.
+    "vkAllocateMemory",
+    "vkMapMemory",
 ];
+
+/// Parts of the names of calls that give something back. At the end everything is drawn already.
+const GIVES_BACK: [&str; 5] = ["Destroy", "Free", "Release", "SetCurrent", "Unload"];
 
 /// Nothing can be given back to a device that is lost, or to a context in which a kernel has faulted.
 const LOST: [i32; 2] = [-4, 700];
@@ -93,7 +90,7 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
     assert_eq!(sound.problem(&[0]), None);
     assert!(sound.left().is_empty(), "{:?}", sound.left());
     let calls: BTreeMap<_, _> = sound.calls().into_iter().filter(|(call, _)| can_fail(call)).collect();
-    assert!(calls.len() > 40, "{calls:?}");
+    assert!(calls.len() > 30, "{calls:?}");
     let mut cases = Vec::new();
     for (call, &count) in &calls {
         let codes = if call.starts_with("vk") { &VULKAN[..] } else { &CUDA[..] };
@@ -113,10 +110,14 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
             Ok(run) => run,
             Err(problem) => return Some(format!("{fail}: {problem}")),
         };
-        let is_late = TOO_LATE.contains(&call.as_str());
+        if run.calls().get(call.as_str()).is_none_or(|&count| count < nth) {
+            // How often the CPU looks depends on the machine's load.
+            return run.problem(&[0, 1]).map(|problem| format!("{fail}, not reached: {problem}"));
+        }
+        let gives_back = GIVES_BACK.iter().any(|part| call.contains(part));
         let codes = match code {
             SURFACE_LOST | OUT_OF_DATE => &[0][..],
-            _ if is_late || NO_CUDA.contains(&call.as_str()) => &[0, 1],
+            _ if gives_back || SURVIVED.contains(&call.as_str()) => &[0, 1],
             _ => &[1],
         };
         let said = text(&run.output.stderr);
@@ -125,7 +126,8 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
         run.problem(codes)
             .or_else(|| (!is_explained).then(|| format!("no error: {said}")))
             .or_else(|| {
-                (!is_late && !LOST.contains(&code) && !left.is_empty()).then(|| format!("{left:?}: {said}"))
+                (!gives_back && !LOST.contains(&code) && !left.is_empty())
+                    .then(|| format!("{left:?}: {said}"))
             })
             .map(|problem| format!("{fail}: {problem}"))
     });
