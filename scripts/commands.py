@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """commands.py LIST [--kind run|window|build]: runs the commands that README.md and the guide show, and writes a list.
 
-tests/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
+crates/wavefield/tests/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
 the programs (without a display), `window` those that open a window, which is closed after a while, and `build` those that build
 in a clone. A command whose program this machine lacks is left out.
 
@@ -31,7 +31,7 @@ SHOWN = 15
 """Seconds that a window is left open."""
 WANTED = {
     "EXERCISES=yours cargo test -p vulkan-cuda --test exercises": 101,
-    "cargo run --release -- verify --scene texture --producer cuda --frames 100": 1,
+    "cargo run --release -p wavefield -- verify --scene texture --producer cuda --frames 100": 1,
 }
 """Commands that must fail: the exercises are unsolved, and the number of levels is wrong."""
 
@@ -70,7 +70,7 @@ def here(line: str) -> str:
         return line
     if line.startswith("git apply"):
         return "command -v wavefield-levels"
-    line = line.replace("cargo run --release -- verify", "wavefield-levels verify")
+    line = line.replace("cargo run --release -p wavefield -- verify", "wavefield-levels verify")
     return re.sub(r"cargo run .*--example (\S+)( --)?", r"\1", line)
 
 
@@ -102,7 +102,7 @@ def prepare(place: Path, what: str) -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
         return
     place.mkdir()
-    shutil.copy(ROOT / "kernels/pond.cu", place / "mine.cu")
+    shutil.copy(ROOT / "crates/wavefield/kernels/pond.cu", place / "mine.cu")
     for new, old in (("old", "h200-bench-before-1"), ("new", "h200-bench-after")):
         shutil.copy(ROOT / f"docs/measurements/{old}.json", place / f"{new}.json")
 

@@ -33,7 +33,7 @@ handoffs=(timeline inline binary cpu-sync device-copy host-copy)
 on_a_stream=(timeline binary cpu-sync device-copy host-copy)
 
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
-  cargo build --release || exit 1
+  cargo build --release -p wavefield || exit 1
   WAVEFIELD_BIN=$(built wavefield)
 fi
 export WAVEFIELD_BIN
@@ -48,7 +48,7 @@ suite() {
   if [ -n "${TEST_DIR:-}" ]; then
     check "$label" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture "$@"
   else
-    check "$label" cargo test --test "$name" -- --nocapture "$@"
+    check "$label" cargo test -p wavefield --test "$name" -- --nocapture "$@"
   fi
 }
 
@@ -91,17 +91,17 @@ check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$o
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
-check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/flat.ptx
-check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel kernels/test/level.ptx --param height=0.5
+check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel crates/wavefield/kernels/test/flat.ptx
+check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel crates/wavefield/kernels/test/level.ptx --param height=0.5
 # Kernels that are refused before the launch, and kernels that take smaller blocks.
-check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel kernels/stamp.ptx
+check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel crates/wavefield/kernels/stamp.ptx
 check without-consent fails 2 'risk-the-gpu' \
-  "${run[@]}" --frames 1 --handoff inline --kernel kernels/test/flat.ptx
-sed 's/^\.maxntid 64/.reqntid 96/' kernels/test/bounded.ptx >"$out/required.ptx"
+  "${run[@]}" --frames 1 --handoff inline --kernel crates/wavefield/kernels/test/flat.ptx
+sed 's/^\.maxntid 64/.reqntid 96/' crates/wavefield/kernels/test/bounded.ptx >"$out/required.ptx"
 # blocks HANDOFF
 blocks() {
   local kernel
-  for kernel in kernels/test/bounded.ptx "$out/required.ptx"; do
+  for kernel in crates/wavefield/kernels/test/bounded.ptx "$out/required.ptx"; do
     check "$(basename "$kernel" .ptx)-$1" quiet timeout -k 5 120 "$WAVEFIELD_BIN" verify --producer cuda \
       --frames 200 --grid 512x512 --handoff "$1" --risk-the-gpu --kernel "$kernel"
   done
@@ -116,7 +116,7 @@ for handoff in "${handoffs[@]}"; do
 done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
 check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
-check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel kernels/test/flat.ptx
+check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/wavefield/kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
 for handoff in "${handoffs[@]}"; do
@@ -154,9 +154,9 @@ done
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/trap.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/trap.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/spin.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/spin.ptx
 done
 # Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
 suite serve
@@ -169,7 +169,7 @@ blocks inline
 suite serve --ignored
 for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel kernels/test/illegal.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/illegal.ptx
 done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes and checks the PTX in kernels/. Run it without arguments to see its usage.
+# Makes and checks the PTX of the kernels. Run it without arguments to see its usage.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -7,9 +7,9 @@ usage() {
     cat >&2 <<'END'
 usage: scripts/kernels.sh COMMAND
 
-  build            remake kernels/*.ptx from kernels/*.cu
+  build            remake every .ptx from the .cu beside it
   check            both of the checks below
-  check source     kernels/*.ptx is what kernels/*.cu gives
+  check source     every .ptx is what the .cu beside it gives
   check assemble   ptxas accepts the PTX for every GPU architecture
   tools            fetch ptxas with pip into target/tools
 
@@ -25,6 +25,10 @@ END
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are compiled from CUDA C++.
 sources=(wave ripples ocean pond swarm frame_stamp image texture)
+# The wave is the demo's. All other kernels are the tool's.
+folder=crates/wavefield/kernels
+source_of() { if [[ $1 == wave ]]; then echo kernels/wave.cu; else echo "$folder/$1.cu"; fi; }
+ptx_of() { local source; source=$(source_of "$1") && echo "${source%.cu}.ptx"; }
 # The test kernels are a few lines each, so one old and one new architecture are enough.
 test_archs=(50 90)
 
@@ -54,13 +58,13 @@ compile() {
     {
         echo "// Made by scripts/kernels.sh from $1.cu. Do not edit."
         # Clang drops comments, but these lines declare the kernel's parameters.
-        sed -n 's|^[[:space:]]*//!PARAM[[:space:]]|//!PARAM |p' "kernels/$1.cu"
+        sed -n 's|^[[:space:]]*//!PARAM[[:space:]]|//!PARAM |p' "$(source_of "$1")"
         # The oldest target that this project supports; a driver compiles it for
         # any newer GPU. Without NVIDIA's headers (-nocudainc) and device library
         # (-nocudalib), the result does not depend on what is installed.
         "$clang" -x cuda --cuda-device-only -nocudainc -nocudalib \
             --cuda-gpu-arch=sm_50 -Xclang -target-feature -Xclang +ptx60 \
-            -include kernels/clang_cuda.h -Wall -Werror -O3 -S "kernels/$1.cu" -o -
+            -include $folder/clang_cuda.h -Wall -Werror -O3 -S "$(source_of "$1")" -o -
     } >"$2"
 }
 
@@ -70,8 +74,8 @@ build() {
     for name in "${sources[@]}"; do
         # Through a file, so that the old PTX survives a compiler error.
         compile "$name" "$tmp/$name.ptx"
-        cat "$tmp/$name.ptx" >"kernels/$name.ptx"
-        echo "made kernels/$name.ptx"
+        cat "$tmp/$name.ptx" >"$(ptx_of "$name")"
+        echo "made $(ptx_of "$name")"
     done
 }
 
@@ -80,9 +84,9 @@ check_source() {
     local name
     for name in "${sources[@]}"; do
         compile "$name" "$tmp/$name.ptx"
-        diff -u "kernels/$name.ptx" "$tmp/$name.ptx" ||
-            failed "kernels/$name.ptx is not what kernels/$name.cu gives. Run scripts/kernels.sh build."
-        echo "kernels/$name.ptx is what kernels/$name.cu gives"
+        diff -u "$(ptx_of "$name")" "$tmp/$name.ptx" ||
+            failed "$(ptx_of "$name") is not what $name.cu gives. Run scripts/kernels.sh build."
+        echo "$(ptx_of "$name") is what $name.cu gives"
     done
 }
 
@@ -120,20 +124,20 @@ check_assemble() {
 
     local file
     for file in "${sources[@]}"; do
-        assemble "kernels/$file.ptx" "${archs[@]}"
+        assemble "$(ptx_of "$file")" "${archs[@]}"
     done
-    for file in kernels/stamp.ptx kernels/test/{flat,colour,level,prints,bounded,trap,illegal,spin,answer,late}.ptx \
+    for file in $folder/stamp.ptx $folder/test/{flat,colour,level,prints,bounded,trap,illegal,spin,answer,late}.ptx \
         crates/vulkan-cuda/examples/fill/fill.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 
     # If the broken kernel loaded, it would test nothing.
-    if "$ptxas" -arch=sm_90 kernels/test/broken.ptx -o "$tmp/out.cubin" 2>"$tmp/log"; then
-        failed 'ptxas accepts kernels/test/broken.ptx'
+    if "$ptxas" -arch=sm_90 $folder/test/broken.ptx -o "$tmp/out.cubin" 2>"$tmp/log"; then
+        failed "ptxas accepts $folder/test/broken.ptx"
     fi
     grep -q 'syntax error' "$tmp/log" ||
-        failed "kernels/test/broken.ptx is refused for another reason: $(cat "$tmp/log")"
-    echo 'kernels/test/broken.ptx: refused, as it should be'
+        failed "$folder/test/broken.ptx is refused for another reason: $(cat "$tmp/log")"
+    echo "$folder/test/broken.ptx: refused, as it should be"
 
     # An older or newer ptxas than 12.9 lacks some architectures. The check then does not pass.
     local arch unknown=()

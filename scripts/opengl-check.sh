@@ -40,7 +40,7 @@ if [ -z "${OPENGL_BIN:-}" ]; then
   OPENGL_BIN=$(built wavefield-opengl-example)
 fi
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
-  cargo build --release || exit 1
+  cargo build --release -p wavefield || exit 1
   WAVEFIELD_BIN=$(built wavefield)
 fi
 

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=$(realpath -m "${1:-target/pictures}")
 mkdir -p "$out"
 program=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
-field=(--producer cuda --ring 1 --kernel kernels/test/colour.ptx --grid 2048x2048 --size 640x360)
+field=(--producer cuda --ring 1 --kernel crates/wavefield/kernels/test/colour.ptx --grid 2048x2048 --size 640x360)
 
 # keep NAME COMMAND…: runs it, and keeps what it says. It may fail: that is what is to be shown.
 keep() {
@@ -26,12 +26,12 @@ broken() {
     local name=$1
     shift
     patch -p1 <"docs/guide/breaks/$name.patch"
-    cargo build --release --locked
+    cargo build --release --locked -p wavefield
     keep "$name" "$@"
     patch -R -p1 <"docs/guide/breaks/$name.patch"
 }
 
-cargo build --release --locked
+cargo build --release --locked -p wavefield
 keep devices "$program" devices
 keep right "$program" verify "${field[@]}" --frames 41 --output "$out/right.png"
 # On an H200 each picture is whole and of the frame before; elsewhere one may have two colours. Nothing overwrites the last frame, so
@@ -48,4 +48,4 @@ texture=("$program" verify --scene texture --producer cuda --grid 1024x1024 --si
 keep texture "${texture[@]}" --output "$out/texture.png"
 broken levels "${texture[@]}" --output "$out/levels.png"
 broken undefined "${texture[@]}" --output "$out/undefined.png"
-cargo build --release --locked
+cargo build --release --locked -p wavefield

@@ -4,7 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
+use cudarc::driver::sys;
+use cudarc::driver::sys::CUdevice_attribute::{
+    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED as DESCRIPTORS,
+    CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED as CHOSEN_ADDRESSES,
+};
 
 use crate::cuda::{Cuda, api};
 use crate::handle::Fd;
@@ -12,8 +16,6 @@ use crate::{Error, Result};
 
 /// Device memory that CUDA allocated, in this process or another, mapped at one address and exportable. It owns the
 /// mappings, CUDA's references to the memory, and the address.
-///
-/// No stream may still use the memory when it is dropped. [`crate::cuda_memory`] has an example.
 pub struct CudaAllocation {
     // Dropped in this order: mappings, CUDA's references to the memory, the address.
     mappings: Vec<Mapping>,
@@ -22,21 +24,17 @@ pub struct CudaAllocation {
 }
 
 impl CudaAllocation {
-    /// Allocates at least `size` bytes in one chunk, which the context's device can read and write. CUDA rounds up to
-    /// its granularity, 2 MiB on an H200. The contents are undefined. Calls `cuMemCreate` and `cuMemMap`.
+    /// Allocates at least `size` bytes in one chunk. CUDA rounds up to its granularity, 2 MiB on an H200. The contents are
+    /// undefined.
     ///
     /// # Errors
-    /// Fails if `size` is 0, if the device or the system cannot export such memory, with 2 (`OUT_OF_MEMORY`) if
-    /// memory has run out, or if the driver reports another error.
+    /// Fails if `size` is 0, if the device or the system cannot export such memory, or if memory has run out.
     pub fn new(cuda: &Cuda, size: u64) -> Result<Arc<Self>> {
         Self::in_chunks(cuda, &[size])
     }
 
     /// Allocates several chunks, each of at least the given number of bytes. They follow each other in CUDA's address
-    /// space. `examples/08_cuda_memory.rs` shows it.
-    ///
-    /// # Errors
-    /// Fails as [`CudaAllocation::new`] does, and if `sizes` is empty.
+    /// space.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         has_bytes(sizes)?;
         let props = exportable(cuda)?;
@@ -46,15 +44,11 @@ impl CudaAllocation {
     }
 
     /// Maps memory that another process allocated and exported: a descriptor and a size in bytes for each chunk. You
-    /// keep the descriptors. Calls `cuMemImportFromShareableHandle`.
+    /// keep the descriptors.
     ///
     /// # Errors
-    /// Fails if
-    /// - `chunks` is empty, or a chunk has 0 bytes.
-    /// - a descriptor stands for memory that is not CUDA's, or is on another GPU.
-    /// - the memory is compressed, which Vulkan would not know.
-    /// - a size is not exactly the chunk's.
-    /// - the driver reports another error: 2 (`OUT_OF_MEMORY`), for example.
+    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's, is on another GPU, or is
+    /// compressed (which Vulkan would not know), or if a size is not exactly the chunk's.
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         has_bytes(&sizes)?;
@@ -66,14 +60,12 @@ impl CudaAllocation {
             )));
         }
         let import = |(index, (fd, size)): (usize, &(Fd, u64))| {
-            let of_chunk = |error| match error {
+            let chunk = Chunk::import(cuda, fd, *size, &props);
+            chunk.and_then(|chunk| chunk.with_size(granularity)).map_err(|error| match error {
                 Error::Rule(text) => Error::Rule(format!("chunk {index} of {}: {text}", chunks.len())),
                 // The driver's error stays what it is: out of memory, for example.
                 error => error,
-            };
-            let chunk = Chunk::import(cuda, fd, *size, &props).map_err(of_chunk)?;
-            chunk.check_size(granularity).map_err(of_chunk)?;
-            Ok(chunk)
+            })
         };
         let imported = chunks.iter().enumerate().map(import).collect::<Result<_>>()?;
         Self::map(cuda, imported, &props)
@@ -104,7 +96,7 @@ impl CudaAllocation {
         self.reserved.pointer
     }
 
-    /// Returns the number of bytes mapped there: those of all chunks. It may be more than requested.
+    /// Returns the number of bytes of all chunks. It may be more than requested.
     pub fn size(&self) -> u64 {
         self.reserved.size
     }
@@ -114,11 +106,8 @@ impl CudaAllocation {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a new descriptor of a chunk, with `cuMemExportToShareableHandle`. You own it: close it or send it. It
-    /// keeps the chunk's memory alive by itself.
-    ///
-    /// # Errors
-    /// Fails if there is no such chunk, or if the driver reports an error.
+    /// Creates a new descriptor of a chunk. You own it. It keeps the chunk's memory alive by itself. Fails if there is no
+    /// such chunk.
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
             return Err(Error::Rule(format!(
@@ -135,7 +124,7 @@ impl CudaAllocation {
         Ok(unsafe { Fd::from_raw(fd) })
     }
 
-    /// Returns the context that the memory was allocated or imported in. See [`Cuda`].
+    /// Returns the context that the memory was allocated or imported in.
     pub fn cuda(&self) -> &Cuda {
         &self.reserved.cuda
     }
@@ -145,9 +134,6 @@ const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// Checks the chunks' sizes before the driver is called.
-///
-/// # Errors
-/// Fails if there is no chunk, or if one has 0 bytes.
 fn has_bytes(sizes: &[u64]) -> Result<()> {
     match sizes.is_empty() || sizes.contains(&0) {
         true => Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into())),
@@ -155,22 +141,12 @@ fn has_bytes(sizes: &[u64]) -> Result<()> {
     }
 }
 
-/// Describes memory on the context's device that can be exported as a descriptor.
-///
-/// # Errors
-/// Fails if the device cannot map memory with `cuMemMap` or cannot export it as a file descriptor, or if the system
-/// is not a Unix.
+/// Describes memory on the context's device that can be exported as a descriptor, if the device can.
 fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     let (name, device) = (&cuda.info().name, cuda.device()?);
     for (what, attribute) in [
-        (
-            "cannot map memory at a chosen address",
-            Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED,
-        ),
-        (
-            "exports none of its memory as a file descriptor",
-            Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-        ),
+        ("cannot map memory at a chosen address", CHOSEN_ADDRESSES),
+        ("exports none of its memory as a file descriptor", DESCRIPTORS),
     ] {
         let mut has = 0;
         // SAFETY: writes one integer.
@@ -210,20 +186,16 @@ fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     Ok(granularity as u64)
 }
 
-/// Rounds each size up to a multiple of the granularity.
-///
-/// # Errors
-/// Fails if the sum does not fit in the address space.
+/// Rounds each size up to a multiple of the granularity. Fails if the sum does not fit in the address space.
 fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
-    let rounded: Option<Vec<_>> =
-        sizes.iter().map(|size| size.checked_next_multiple_of(granularity.max(1))).collect();
+    let round = |size: &u64| size.checked_next_multiple_of(granularity.max(1));
     let fits = |sizes: &Vec<u64>| {
         let sum = sizes.iter().try_fold(0, |sum: u64, &size| sum.checked_add(size));
         sum.is_some_and(|sum| usize::try_from(sum).is_ok())
     };
-    rounded
-        .filter(fits)
-        .ok_or_else(|| Error::Rule(format!("chunks of {sizes:?} bytes exceed the address space")))
+    let rounded: Option<Vec<_>> = sizes.iter().map(round).collect();
+    let too_large = || Error::Rule(format!("chunks of {sizes:?} bytes exceed the address space"));
+    rounded.filter(fits).ok_or_else(too_large)
 }
 
 /// A reserved range of addresses.
@@ -245,11 +217,9 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let free = || {
-            // SAFETY: reserved above; nothing is mapped there any more.
-            unsafe { api::cuMemAddressFree(self.pointer, self.size as usize) }
-        };
-        self.cuda.cleanup("cuMemAddressFree", free);
+        let (pointer, size) = (self.pointer, self.size as usize);
+        // SAFETY: reserved above; nothing is mapped there any more.
+        self.cuda.cleanup("cuMemAddressFree", || unsafe { api::cuMemAddressFree(pointer, size) });
     }
 }
 
@@ -296,32 +266,31 @@ impl Chunk {
         if (place, id) != (like.location.type_ as u32, like.location.id) {
             return Err(Error::Rule(format!("its memory is not on {}", cuda.info().name)));
         }
-        match compression {
-            0 => Ok(chunk),
-            _ => Err(Error::Rule(
-                "its memory is compressed, which Vulkan would not know: allocate it without compression"
-                    .into(),
-            )),
+        if compression != 0 {
+            let text =
+                "its memory is compressed, which Vulkan would not know: allocate it without compression";
+            return Err(Error::Rule(text.into()));
         }
+        Ok(chunk)
     }
 
     /// Checks that the memory has exactly `size` bytes. CUDA has no call that returns the size, but it refuses to map
     /// more bytes than the memory has.
-    fn check_size(&self, granularity: u64) -> Result<()> {
+    fn with_size(self, granularity: u64) -> Result<Self> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
         // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual names no code for
         // a wrong size. An H200 (driver 580.159.04) reports 801, whether the size is too large or too small.
         let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
-        match Mapping::new(room.pointer, self, size) {
+        match Mapping::new(room.pointer, &self, size) {
             Ok(_) => {}
             Err(error) if other_reason(&error) => return Err(error),
             Err(error) => return Err(Error::Rule(format!("it does not have {size} bytes: {error}"))),
         }
-        match Mapping::new(room.pointer, self, more) {
+        match Mapping::new(room.pointer, &self, more) {
             Ok(_) => Err(Error::Rule(format!("it has more than {size} bytes: pass its whole size"))),
             Err(error) if other_reason(&error) => Err(error),
-            Err(_) => Ok(()),
+            Err(_) => Ok(self),
         }
     }
 }
@@ -352,11 +321,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let unmap = || {
-            // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
-            unsafe { api::cuMemUnmap(self.pointer, self.size as usize) }
-        };
-        self.cuda.cleanup("cuMemUnmap", unmap);
+        let (pointer, size) = (self.pointer, self.size as usize);
+        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that.
+        self.cuda.cleanup("cuMemUnmap", || unsafe { api::cuMemUnmap(pointer, size) });
     }
 }
 

@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::{check_buffer, flags_for, requirements};
+use crate::export::{check_buffer, flags_for, memory_type, requirements};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -17,9 +17,7 @@ use crate::vulkan::Vk;
 use crate::{Error, Result};
 
 /// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory, and keeps
-/// the [`CudaAllocation`] alive.
-///
-/// The GPU must be done with the buffer before it is dropped. [`crate::cuda_memory`] has an example.
+/// the [`CudaAllocation`] alive. [`crate::cuda_memory`] has an example.
 pub struct CudaBuffer {
     buffer: vk::Buffer,
     /// One import for each chunk that holds bytes of the buffer.
@@ -33,17 +31,12 @@ pub struct CudaBuffer {
 }
 
 impl CudaBuffer {
-    /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes. Offset and size are
-    /// in bytes. Calls `vkAllocateMemory` with `VkImportMemoryFdInfoKHR`. The device needs the extension
-    /// `VK_KHR_external_memory_fd`.
+    /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes.
     ///
     /// # Errors
-    /// Fails if
-    /// - `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires (16 bytes on an
-    ///   H200).
-    /// - the allocation is on another GPU.
-    /// - the device was created without the extension, or imports no buffers of this usage.
-    /// - either driver reports an error.
+    /// Fails if `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires (16 bytes on
+    /// an H200), if the allocation is on another GPU, if the device was created without `VK_KHR_external_memory_fd` or
+    /// imports no buffers of this usage.
     pub fn new(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -64,16 +57,12 @@ impl CudaBuffer {
         Ok(made)
     }
 
-    /// Makes a buffer of bytes that may span several chunks. Imports each chunk, binds them one after the other with
-    /// `vkQueueBindSparse` ([Sparse Resources]), and returns when they are bound.
-    ///
-    /// The range must begin at a multiple of the device's sparse block, usually 64 KiB. `examples/08_cuda_memory.rs`
-    /// shows it.
+    /// As [`CudaBuffer::new`], but the bytes may span several chunks. Binds them with `vkQueueBindSparse` ([Sparse
+    /// Resources]), and returns when they are bound.
     ///
     /// # Errors
-    /// Fails as [`CudaBuffer::new`] does, but the range may span chunks. Also fails if the device or the queue
-    /// family does not support sparse binding, if the device does not bind imported memory sparsely, or if the
-    /// range's part in a chunk does not consist of whole sparse blocks.
+    /// Also fails if the device or the queue family does not support sparse binding, if the device does not bind imported
+    /// memory sparsely, or if the range's part in a chunk does not consist of whole sparse blocks, usually of 64 KiB.
     ///
     /// # Safety
     /// - The device must have been created with the feature `sparseBinding`. Vulkan cannot tell whether it was.
@@ -101,11 +90,11 @@ impl CudaBuffer {
         unsafe { made.bind_sparsely(queue, &found) }
     }
 
-    /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory.
-    /// `allocation_size` and `range` are in bytes. If the import fails, the descriptor is closed.
+    /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory. If the import
+    /// fails, the descriptor is closed.
     ///
     /// Try it in a child process first: **a refused import may make every later import of this process fail** (see
-    /// [`crate::cuda_memory`]). `examples/cuda_memory/stranger.rs` shows how.
+    /// [`crate::cuda_memory`]).
     ///
     /// # Errors
     /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
@@ -128,12 +117,7 @@ impl CudaBuffer {
         Ok(made)
     }
 
-    /// Imports memory that consists of several consecutive chunks: `chunks` has a descriptor and a size in bytes for
-    /// each. One chunk is bound as by [`CudaBuffer::from_descriptor`], several as by [`CudaBuffer::spanning`].
-    /// If the import fails, the descriptors are closed.
-    ///
-    /// # Errors
-    /// Fails as [`CudaBuffer::from_descriptor`] and [`CudaBuffer::spanning`] do.
+    /// As [`CudaBuffer::from_descriptor`], for several consecutive chunks: a descriptor and a size in bytes for each.
     ///
     /// # Safety
     /// As for [`CudaBuffer::from_descriptor`], for each chunk. For several chunks also as for
@@ -235,23 +219,19 @@ impl CudaBuffer {
         pieces(chunks, Range { size: self.required.size, ..range })
     }
 
-    /// Imports an allocation of `size` bytes, for this buffer.
+    /// Imports an allocation of `size` bytes.
     ///
     /// # Safety
     /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
-        let (vk, types) = (&self.vk, self.required.memory_type_bits);
-        let memory_type = vk
-            .memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL)
-            // Every buffer has at least one memory type.
-            .unwrap_or(types.trailing_zeros());
+        let vk = &self.vk;
         let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(flags_for(self.usage));
         let mut import = vk::ImportMemoryFdInfoKHR::default()
             .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD)
             .fd(fd.number());
         let info = vk::MemoryAllocateInfo::default()
             .allocation_size(size)
-            .memory_type_index(memory_type)
+            .memory_type_index(memory_type(vk, &self.required))
             .push_next(&mut import);
         let info = if flags.flags.is_empty() { info } else { info.push_next(&mut flags) };
         let call = "vkAllocateMemory (import of a file descriptor)";

@@ -44,9 +44,9 @@ pub enum Error {
         device: String,
         /// `CUresult` as a number.
         code: u32,
-        /// The name that `cuGetErrorName` gives that `CUresult`.
+        /// Its name, by `cuGetErrorName`.
         name: String,
-        /// The description that `cuGetErrorString` gives it.
+        /// Its description, by `cuGetErrorString`.
         text: String,
     },
 
@@ -66,8 +66,8 @@ pub enum Error {
         vulkan: String,
         /// CUDA's device, with its UUID.
         cuda: String,
-        /// The [`Mismatch`](crate::Mismatch), in words.
-        reason: String,
+        /// Why not.
+        reason: Mismatch,
     },
 
     /// The GPU did not finish in time.
@@ -84,8 +84,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns `true` if device or host memory has run out: `VK_ERROR_OUT_OF_DEVICE_MEMORY` or
-    /// `VK_ERROR_OUT_OF_HOST_MEMORY` (`VkResult`), or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`).
+    /// Returns `true` if device or host memory has run out: `VK_ERROR_OUT_OF_DEVICE_MEMORY`,
+    /// `VK_ERROR_OUT_OF_HOST_MEMORY`, or CUDA's code 2 (`CUDA_ERROR_OUT_OF_MEMORY`).
     pub fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -98,15 +98,38 @@ impl Error {
     }
 }
 
-/// Describes a `VkResult`, followed by its name. If ash has no description, only the name is returned.
+/// Why a Vulkan device cannot share with CUDA. `Display` writes a clause about the Vulkan device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    /// No CUDA device has its UUID. On Windows: its LUID, if both APIs report one.
+    #[error("no CUDA device has its UUID")]
+    NoTwin,
+    /// It belongs to a device group of this many physical devices. CUDA cannot import a group's memory.
+    #[error("it is one of a device group of {0}")]
+    Group(usize),
+    /// Its buffers cannot be exported.
+    #[error("it cannot export a buffer as {HANDLES}")]
+    Buffer,
+    /// Its timeline semaphores cannot be exported.
+    #[error("it cannot export a timeline semaphore as {HANDLES}")]
+    Timeline,
+    /// The CUDA device with its UUID cannot import timeline semaphores.
+    #[error("its CUDA driver cannot import timeline semaphores")]
+    CudaTimeline,
+}
+
+/// The names of `ExportType::HERE`, which is in a module above this one.
+const HANDLES: &str = if cfg!(windows) { "OPAQUE_WIN32 or OPAQUE_WIN32_KMT" } else { "OPAQUE_FD" };
+
+/// Returns a `VkResult` in words, followed by its name.
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
+    // ash has no words for some.
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number.
-///
-/// The text begins with a semicolon, because it follows the error's own text. It is empty if there is no advice.
+/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number. The text follows
+/// the error's own, so it begins with a semicolon. It is empty if there is no advice.
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
@@ -135,14 +158,7 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
 static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
 /// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to standard
-/// error.
-///
-/// Only the first call has an effect.
-///
-/// # Examples
-/// ```
-/// vulkan_cuda::on_cleanup_error(|error| eprintln!("while cleaning up: {error}"));
-/// ```
+/// error. Only the first call has an effect.
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }
@@ -184,5 +200,12 @@ mod tests {
         assert!(code("cuImportExternalMemory", 304).to_string().contains("WSL2"));
         assert!(!code("cuInit", 304).to_string().contains("WSL2"));
         assert!(code("cuImportExternalSemaphore", 1).to_string().contains("not one that Vulkan exported"));
+    }
+
+    #[test]
+    fn a_mismatch_names_the_handle_types_of_this_system() {
+        let names = crate::handle::ExportType::names();
+        assert_eq!(Mismatch::Buffer.to_string(), format!("it cannot export a buffer as {names}"));
+        assert!(Mismatch::Timeline.to_string().ends_with(&names));
     }
 }

@@ -1,20 +1,16 @@
 //! Translates Vulkan formats to CUDA array formats, with one table.
 //!
-//! CUDA's Programming Guide translates the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto
-//! Imported Memory Objects"). Half floats are `CU_AD_FORMAT_HALF` in the same way. A *normalised* format has the bytes
-//! of the unsigned or signed integers, and its array is described as an array of these integers. Each texture object
-//! then chooses what it returns: a float from 0 or -1 to 1, or the integer if `CU_TRSF_READ_AS_INTEGER` is set. (The
-//! array formats `CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` mean the same and need a driver of CUDA 11.5. They
-//! have no advantage here.)
-//!
-//! See `CUDA_ARRAY3D_DESCRIPTOR` and `VkFormat`.
+//! CUDA's Programming Guide has the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto Imported Memory
+//! Objects"). Half floats are `CU_AD_FORMAT_HALF`. A *normalised* format is an array of the integers with the same bytes.
+//! Each texture object chooses what it returns: a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
+//! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` would mean the same, but need a driver of CUDA 11.5.)
 
 use ash::vk;
 use cudarc::driver::sys::CUarray_format as Array;
 
 use crate::{Error, Result};
 
-/// What a channel's bits mean to code that samples the image. It is the suffix of a `VkFormat`.
+/// What a channel's bits mean to code that samples the image: the suffix of a `VkFormat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Numeric {
     /// An unsigned integer.
@@ -30,19 +26,6 @@ pub enum Numeric {
 }
 
 /// One row of the table: a format in the terms of both APIs.
-///
-/// # Examples
-/// ```
-/// use ash::vk;
-/// use vulkan_cuda::ArrayFormat;
-///
-/// let format = ArrayFormat::of(vk::Format::R16G16_SFLOAT).unwrap();
-/// assert_eq!((format.channels, format.bits, format.bytes()), (2, 16, 4));
-/// assert!(format.filters());
-/// assert_eq!(format.name(), "R16G16_SFLOAT");
-/// // CUDA has no arrays of three channels.
-/// assert!(ArrayFormat::of(vk::Format::R8G8B8_UNORM).is_err());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayFormat {
     /// Vulkan's format.
@@ -51,7 +34,7 @@ pub struct ArrayFormat {
     pub numeric: Numeric,
     /// CUDA's format (`CUDA_ARRAY3D_DESCRIPTOR::Format`).
     pub array: Array,
-    /// Number of channels (`CUDA_ARRAY3D_DESCRIPTOR::NumChannels`): 1, 2 or 4. CUDA has no arrays of three channels.
+    /// Number of channels (`CUDA_ARRAY3D_DESCRIPTOR::NumChannels`): 1, 2 or 4. CUDA has no arrays of three.
     pub channels: u32,
     /// Number of bits in a channel.
     pub bits: u32,
@@ -61,7 +44,7 @@ impl ArrayFormat {
     /// Returns the row of `format`.
     ///
     /// # Errors
-    /// Fails if no CUDA array has this layout. The message lists the formats that have a counterpart.
+    /// Fails if no CUDA array has this layout. The message lists the formats that one has.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
             let known: Vec<_> = FORMATS.iter().map(|line| line.name()).collect();
@@ -83,7 +66,6 @@ impl ArrayFormat {
     }
 
     /// Returns whether a texture object can interpolate between texels. It cannot if it reads integers as integers.
-    /// See [`TextureDesc`](crate::cuda::TextureDesc).
     pub fn filters(&self) -> bool {
         !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
     }
@@ -100,11 +82,8 @@ use Array::{
 };
 use Numeric::{Sfloat, Sint, Snorm, Uint, Unorm};
 
-/// All rows: the formats with 1, 2 or 4 channels in the order R, G, B, A, of 8, 16 or 32 bits each, for which CUDA
-/// has arrays.
-///
-/// Other formats (sRGB, BGRA) may have the same layout in memory, but are not supported. Look up a format with
-/// [`ArrayFormat::of`].
+/// All rows: 1, 2 or 4 channels in the order R, G, B, A, of 8, 16 or 32 bits each. Other formats (sRGB, BGRA) may have
+/// the same layout in memory, but are not supported.
 pub const FORMATS: [ArrayFormat; 36] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),

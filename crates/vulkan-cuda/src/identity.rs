@@ -1,18 +1,8 @@
-//! How both APIs identify a device: by its UUID, and on Windows also by its LUID.
+//! How both APIs identify a device.
 
 use std::fmt;
 
-/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties` in Vulkan, `cuDeviceGetUuid` in
-/// CUDA.
-///
-/// # Examples
-/// ```
-/// use vulkan_cuda::DeviceUuid;
-///
-/// let uuid = DeviceUuid::parse("GPU-00112233-4455-6677-8899-AABBCCDDEEFF").unwrap(); // as nvidia-smi prints it
-/// assert_eq!(uuid.0[..2], [0x00, 0x11]);
-/// assert_eq!(uuid.to_string(), "00112233-4455-6677-8899-aabbccddeeff");
-/// ```
+/// The 16 bytes by which both APIs identify a device: `VkPhysicalDeviceIDProperties`, `cuDeviceGetUuid`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct DeviceUuid(pub [u8; 16]);
 
@@ -41,30 +31,12 @@ impl DeviceUuid {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
-        let digits: Vec<u8> = text
-            .chars()
-            .filter(|&c| c != '-')
-            .map(|c| c.to_digit(16).map(|digit| digit as u8))
-            .collect::<Option<_>>()?;
-        let mut uuid = [0; 16];
-        if digits.len() != 32 {
-            return None;
-        }
-        for (byte, pair) in uuid.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
-        Some(Self(uuid))
+        let digits = text.replace('-', "");
+        // A sign would be accepted below.
+        let valid = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = u128::from_str_radix(&digits, 16).ok().filter(|_| valid)?;
+        Some(Self(number.to_be_bytes()))
     }
-}
-
-/// The number by which Windows identifies an adapter until the next restart, and the node of that adapter. See
-/// `VkPhysicalDeviceIDProperties` and `cuDeviceGetLuid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Luid {
-    /// The 8 bytes of a Windows `LUID`.
-    pub bytes: [u8; 8],
-    /// One bit: the node within a linked adapter.
-    pub node_mask: u32,
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 //!
 //! An image differs from a buffer:
 //!
-//! - The *image* is created with `VkExternalMemoryImageCreateInfo`. Not every format, type and usage can be exported, so the
-//!   driver is asked first (`vkGetPhysicalDeviceImageFormatProperties2`, in [`crate::exportable`]).
+//! - Not every format, type and usage can be exported, so the driver is asked first ([`crate::exportable`]).
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same places from the
-//!   same format, extent, layers and levels ([`crate::format`], [`crate::shape`]). With other parameters it would read
-//!   wrong texels, so a mapping is made from the exported image and not from numbers.
+//!   same format, extent, layers and levels. With others it would read wrong texels, so a mapping is made from the
+//!   exported image and not from numbers.
 //! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture object.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
@@ -30,13 +29,12 @@
 //! # }
 //! ```
 //!
-//! # What does not compile
+//! These do not compile:
 //!
 //! ```compile_fail,E0308
 //! // Only exported memory can be mapped: a mapping takes the exported image, not a descriptor.
-//! use vulkan_cuda::{SharedImage, Pair};
-//! fn forged(pair: &Pair, handle: vulkan_cuda::handle::MemoryHandle) {
-//!     let _ = SharedImage::import(pair, &handle);
+//! fn forged(pair: &vulkan_cuda::Pair, handle: vulkan_cuda::handle::MemoryHandle) {
+//!     let _ = vulkan_cuda::SharedImage::import(pair, &handle);
 //! }
 //! ```
 //!
@@ -51,11 +49,8 @@
 //!
 //! ```compile_fail,E0616
 //! // Vulkan's image cannot be destroyed before its mapping: the mapping owns a share of it.
-//! use std::sync::Arc;
-//! use vulkan_cuda::{ExportedImage, SharedImage};
-//! fn too_early(mapped: Arc<SharedImage>) {
-//!     let image: ExportedImage = mapped.exported;
-//!     drop(image);
+//! fn too_early(mapped: vulkan_cuda::SharedImage) {
+//!     drop(mapped.exported);
 //! }
 //! ```
 
@@ -65,16 +60,160 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Array, api};
-pub use crate::exported_image::{ExportedImage, ImageRequest};
+use crate::export::{MemoryExport, export_memory};
+use crate::exportable;
+use crate::format::ArrayFormat;
+use crate::handle::{ExportType, MemoryHandle};
 use crate::memory::ImportedMemory;
 use crate::pair::Pair;
 use crate::shape::{Shape, ViewType};
+use crate::vulkan::Vk;
 use crate::{Error, Result};
+
+/// What an [`ExportedImage`] should be. [`picture`] makes the usual one.
+#[derive(Clone, Copy, Debug)]
+pub struct ImageRequest {
+    /// The texels' format. It must be one of [`crate::format::FORMATS`].
+    pub format: vk::Format,
+    /// View type, extent, layers and levels.
+    pub shape: Shape,
+    /// What Vulkan does with it. CUDA is told about `COLOR_ATTACHMENT`.
+    pub usage: vk::ImageUsageFlags,
+    /// Whether CUDA's kernels write it (`CUDA_ARRAY3D_SURFACE_LDST`). If not, they can only sample it.
+    pub surface: bool,
+}
+
+/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
+/// `height` are the texels of level 0. Fails as [`Shape::new`] does.
+pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
+    let extent = vk::Extent3D { width, height, depth: 1 };
+    Ok(ImageRequest {
+        format,
+        shape: Shape::new(ViewType::D2, extent, 1, levels)?,
+        usage: vk::ImageUsageFlags::SAMPLED
+            | vk::ImageUsageFlags::STORAGE
+            | vk::ImageUsageFlags::TRANSFER_SRC
+            | vk::ImageUsageFlags::TRANSFER_DST,
+        surface: true,
+    })
+}
+
+/// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both.
+pub struct ExportedImage {
+    image: vk::Image,
+    memory: vk::DeviceMemory,
+    allocation_size: u64,
+    request: ImageRequest,
+    format: ArrayFormat,
+    kind: ExportType,
+    pub(crate) vk: Vk,
+}
+
+/// The image usages that need neither a feature nor an extension. Vulkan cannot tell which ones a device was created with.
+const USAGES_OF_1_0: u32 = 0xff;
+
+impl ExportedImage {
+    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it must be released to CUDA: see
+    /// [`first_release`](crate::ownership::first_release).
+    ///
+    /// # Errors
+    /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error has the
+    /// driver's reason), if it was created without the extension, or if memory has run out.
+    pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
+        let format = ArrayFormat::of(request.format)?;
+        let shape = request.shape;
+        if request.usage.as_raw() & !USAGES_OF_1_0 != 0 {
+            return Err(Error::Unsupported(format!(
+                "an image with the usage {:?} cannot be shared: some of it needs a feature or an extension",
+                request.usage
+            )));
+        }
+        // SAFETY: the adopted device's own.
+        let support =
+            unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) };
+        let (kind, _) = support.map_err(|reason| {
+            let (device, view, format) = (&vk.info().name, shape.view().name(), format.name());
+            Error::Unsupported(format!("{device} does not export a {view} image of {format}: {reason}"))
+        })?;
+        let export = MemoryExport::new(vk, kind)?;
+        let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
+        let info = vk::ImageCreateInfo::default()
+            .flags(shape.view().create_flags())
+            .image_type(shape.view().image_type())
+            .format(request.format)
+            .extent(shape.extent())
+            .mip_levels(shape.levels())
+            .array_layers(shape.layers())
+            .samples(vk::SampleCountFlags::TYPE_1)
+            .tiling(vk::ImageTiling::OPTIMAL)
+            .usage(request.usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            // The only initial layout that an external image may have (VUID-VkImageCreateInfo-pNext-01443).
+            .initial_layout(vk::ImageLayout::UNDEFINED)
+            .push_next(&mut external);
+        // SAFETY: a live device and a plain description.
+        let image = unsafe { vk.device().create_image(&info, None) }.map_err(vk.failed("vkCreateImage"))?;
+        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
+        let mut exported = Self {
+            image,
+            memory: vk::DeviceMemory::null(),
+            allocation_size: 0,
+            request: *request,
+            format,
+            kind,
+            vk: vk.clone(),
+        };
+        // SAFETY: made above.
+        let required = unsafe { vk.device().get_image_memory_requirements(image) };
+        exported.allocation_size = required.size;
+        // Always dedicated: some drivers export images in no other way, and every driver accepts it.
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
+        // SAFETY: the image's own requirements; it was made above.
+        exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
+        // SAFETY: the memory is dedicated to this image and is bound once.
+        unsafe { vk.device().bind_image_memory(image, exported.memory, 0) }
+            .map_err(vk.failed("vkBindImageMemory"))?;
+        Ok(exported)
+    }
+
+    /// Returns Vulkan's image. It is destroyed with `self`.
+    pub fn raw(&self) -> vk::Image {
+        self.image
+    }
+
+    /// Returns the image's dimensions.
+    pub fn shape(&self) -> Shape {
+        self.request.shape
+    }
+
+    /// Returns the image's format, in the terms of both APIs.
+    pub fn format(&self) -> ArrayFormat {
+        self.format
+    }
+
+    /// As [`ExportedBuffer::export`](crate::ExportedBuffer::export).
+    pub fn export(&self) -> Result<MemoryHandle> {
+        export_memory(&self.vk, self.memory, self.kind)
+    }
+
+    /// Returns the size of the allocation in bytes, which every importer must specify.
+    pub fn allocation_size(&self) -> u64 {
+        self.allocation_size
+    }
+}
+
+impl Drop for ExportedImage {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: code that submits work with the image promises to keep it alive until then.
+        self.vk.cleanup(|device| unsafe {
+            device.destroy_image(self.image, None);
+            device.free_memory(self.memory, None);
+        });
+    }
+}
 
 /// One image in memory that Vulkan allocated: a CUDA mipmapped array and Vulkan's image. It owns the array and the import,
 /// and keeps Vulkan's image alive.
-///
-/// No stream may still use the array when it is dropped.
 pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
@@ -89,20 +228,13 @@ unsafe impl Send for SharedImage {}
 unsafe impl Sync for SharedImage {}
 
 impl SharedImage {
-    /// Creates an image in Vulkan and maps it into CUDA.
-    ///
-    /// # Errors
-    /// Fails as [`ExportedImage::new`] and [`SharedImage::import`] do.
+    /// Creates an image in Vulkan and maps it into CUDA. Fails as [`ExportedImage::new`] does.
     pub fn new(pair: &Pair, request: &ImageRequest) -> Result<Arc<Self>> {
         Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
     }
 
-    /// Exports the image's memory, imports it into CUDA (`cuImportExternalMemory`) and maps all levels
-    /// (`cuExternalMemoryGetMappedMipmappedArray`).
-    ///
-    /// # Errors
-    /// Fails if the image is of another device or if CUDA's driver has no such array. Under WSL2 the driver reports
-    /// 304 (`OPERATING_SYSTEM`).
+    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image is of another device, or
+    /// if CUDA's driver has no such array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         // ANCHOR: import
@@ -119,11 +251,8 @@ impl SharedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest.
-    /// Calls `cuMipmappedArrayGetLevel`.
-    ///
-    /// # Errors
-    /// Fails if the image has no such level, or if the driver reports an error.
+    /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest. Fails
+    /// if the image has no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -153,22 +282,4 @@ impl Drop for SharedImage {
             .cuda
             .cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.mipmap) });
     }
-}
-
-/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
-/// `height` are the texels of level 0.
-///
-/// # Errors
-/// Fails as [`Shape::new`] does.
-pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
-    let extent = vk::Extent3D { width, height, depth: 1 };
-    Ok(ImageRequest {
-        format,
-        shape: Shape::new(ViewType::D2, extent, 1, levels)?,
-        usage: vk::ImageUsageFlags::SAMPLED
-            | vk::ImageUsageFlags::STORAGE
-            | vk::ImageUsageFlags::TRANSFER_SRC
-            | vk::ImageUsageFlags::TRANSFER_DST,
-        surface: true,
-    })
 }

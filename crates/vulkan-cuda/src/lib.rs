@@ -1,96 +1,48 @@
-//! Share GPU memory and semaphores between Vulkan and CUDA, without copies, on devices that your program already has.
+#![doc = include_str!("../README.md")]
 //!
-//! Read the modules in this order. Each is one short file with one subject. (The guide in the repository's `docs/guide` explains
-//! them step by step, with pictures and exercises.)
+//! # The modules, in the order to read them
 //!
-//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? A [`Pair`] proves it, and everything is made from a pair.
+//! Each is one short file with one subject.
+//!
+//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? Everything shared is made from a [`Pair`].
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot use timelines.
+//! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot
+//!    use timelines.
 //! 4. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
-//! 5. [`shared_ring`]: all of it together, frame by frame. No slot is overwritten while it is read.
+//! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this.**
 //! 6. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
-//! 7. [`handle`]: what travels between the two APIs, as data: file descriptors on Linux, NT and KMT handles on Windows.
+//! 7. [`handle`]: what travels between the two APIs, as data.
 //!
-//! Names like `vkAllocateMemory` and `cuStreamCreate` are functions of the [Vulkan API](https://registry.khronos.org/vulkan/specs/latest/man/html/)
-//! and of [CUDA's driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html).
-//!
-//! These modules cover the usual case, a buffer in memory of its own. CUDA can also share:
-//!
-//! - images of every view type, with their mip chains: [`image`](mod@image). [`format`](mod@format) and [`shape`] translate
-//!   between the two APIs, and [`exportable`] tells which images a device can export.
-//! - several buffers in one allocation: [`allocation`]. [`layout`] tells where each may lie.
-//! - memory that CUDA allocated and Vulkan imports, the other direction: [`cuda_memory`].
-//!
-//! # Examples
-//!
-//! A device and a context that your program has, and three buffers that both APIs address:
-//!
-//! ```no_run
-//! use std::sync::Arc;
-//!
-//! use ash::vk;
-//! use cudarc::driver::{CudaContext, CudaStream};
-//! use vulkan_cuda::shared_ring::Reader;
-//! use vulkan_cuda::{Cuda, Pair, Result, SharedBuffer, SharedRing, Vk};
-//!
-//! /// `owner` destroys the device and the instance when it is dropped.
-//! fn share(
-//!     (instance, physical, device): (ash::Instance, vk::PhysicalDevice, ash::Device),
-//!     owner: Arc<dyn std::any::Any + Send + Sync>,
-//!     context: &Arc<CudaContext>,
-//!     stream: Arc<CudaStream>,
-//!     reader: Reader,
-//! ) -> Result<SharedRing<SharedBuffer>> {
-//!     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
-//!     let vk = unsafe { Vk::from_raw(instance, physical, device, owner) }?;
-//!     let pair = Pair::new(vk, Cuda::from_cudarc(context)?)?; // proves that both are one GPU
-//!     let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
-//!     let slots = (0..3).map(slot).collect::<Result<_>>()?;
-//!     SharedRing::new(&pair, stream, slots, reader)
-//! }
-//! ```
-//!
-//! [`shared_ring`] goes on from here. The crate's `examples` folder has whole programs.
-//!
-//! # One frame
-//!
-//! [`ring::Ring::turn`] computes every number:
-//!
-//! ```text
-//! CUDA stream     wait free ≥ n+1-K ─ kernel writes slot n mod K ─ signal ready = n+1
-//!                                                                           │
-//! Vulkan queue                      wait ready ≥ n+1 at ALL_COMMANDS ────────┘ ─ acquire ─ draw ─ release ─ signal free = n+1
-//! ```
-//!
-//! The CPU enqueues both lines and waits for neither. Limit how far it runs ahead, as you already do for your frames.
-//! Otherwise it fills the queues: see [`shared_ring`](mod@shared_ring#what-the-cpu-waits-for).
-//!
-//! # Your own device
-//!
-//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano. [`Cuda::from_cudarc`] and [`Cuda::from_raw`] adopt a context.
-//! This crate never destroys what it adopts. Create the instance with `apiVersion` 1.2 or later, and the device with
-//! [`DEVICE_EXTENSIONS`] and the feature `timelineSemaphore`. The barriers of [`ownership`] are for `vkCmdPipelineBarrier2`, which needs `synchronization2`. The ring does not need it.
+//! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and memory that
+//! CUDA allocated and Vulkan imports ([`cuda_memory`]).
 //!
 //! # Who keeps what alive
 //!
-//! Every object keeps alive what it was made from, so you may drop objects in any order. No type can tell whether the GPU
-//! still uses an object. A function that enqueues such a use is therefore `unsafe`, here, in ash and in cudarc: its caller promises
-//! to keep the object alive until the GPU has passed that use. [`SharedRing`] makes that promise itself, and keeps it.
+//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, [`Cuda::from_cudarc`] and [`Cuda::from_raw`] a context. This
+//! crate never destroys what it adopts.
 //!
-//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There
-//! is one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the callback must not own such an
-//! object. The object would keep the device alive, so the callback would never run. Lend the buffer instead, and drop
-//! it after the renderer has released it, as `examples/wgpu` in the repository does. Two kinds of value cannot change
-//! threads. A [`CudaTurn`] borrows its ring. The handles and operands of [`handle`] may hold a bare pointer to an NvSci
-//! object, so they are not `Send`.
+//! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell whether the
+//! GPU still uses an object. Drop it only when the GPU is done with it. Functions that enqueue such a use are `unsafe`,
+//! here, in ash and in cudarc: their caller promises this. [`SharedRing`] makes this promise itself, and keeps it.
+//!
+//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There is
+//! one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object would keep the device alive,
+//! and the callback would never run. Lend the buffer instead, and drop it after the renderer has released it, as
+//! `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring. Handles and operands of [`handle`] are not
+//! `Send`: they may hold a bare pointer to an NvSci object.
+//!
+//! # Errors
+//!
+//! [`enum@Error`] names the call, the device, the driver's answer and what to do. A page lists only what the library itself
+//! refuses: every call of a driver can also fail with the driver's own error, such as a lack of memory.
 //!
 //! # Layers
 //!
 //! A module imports only from modules before it in this list. A test in the repository (`tests/layers.rs`) checks every import.
 //!
-//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `mismatch`, `pair`,
-//! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `exported_image`, `image`, `layout`,
-//! `exported_allocation`, `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
+//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
+//! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`,
+//! `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
 //! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`
 
 #![deny(missing_docs)]
@@ -106,8 +58,6 @@ pub mod cuda_memory;
 mod error;
 mod export;
 pub mod exportable;
-mod exported_allocation;
-mod exported_image;
 pub mod format;
 mod hand_over;
 pub mod handle;
@@ -116,7 +66,6 @@ pub mod image;
 pub mod layout;
 mod ledger;
 pub mod memory;
-mod mismatch;
 pub mod ownership;
 pub mod pair;
 mod pieces;
@@ -132,22 +81,20 @@ mod vulkan;
 mod vulkan_info;
 mod vulkan_turn;
 
-pub use allocation::{ImportedAllocation, MappedBuffer, SharedAllocation};
+pub use allocation::ExportedAllocation;
 pub use binary::{BinarySignal, ExportedBinary, SharedBinary, SignalToSubmit, WaitToSubmit};
 pub use cuda::{Cuda, CudaInfo, Driver, Stream};
 pub use cuda_memory::{CudaAllocation, CudaBuffer};
-pub use error::{Error, Result, cuda_advice, on_cleanup_error, vulkan_words};
-pub use exported_allocation::ExportedAllocation;
-pub use exported_image::{ExportedImage, ImageRequest};
+pub use error::{Error, Mismatch, Result, cuda_advice, on_cleanup_error, vulkan_words};
 pub use format::{ArrayFormat, FORMATS, Numeric};
-pub use identity::{DeviceUuid, Luid};
-pub use image::SharedImage;
+pub use identity::DeviceUuid;
+pub use image::{ExportedImage, ImageRequest, SharedImage};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
-pub use pair::{Mismatch, Pair, find_twin, same_device};
+pub use pair::{Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};
 pub use semaphore::ImportedSemaphore;
 pub use shape::{Shape, ViewType};
 pub use shared_ring::{CudaTurn, Reader, SharedRing, Slot, VulkanTurn};
 pub use timeline::{ExportedTimeline, SharedTimeline};
 pub use vulkan::Vk;
-pub use vulkan_info::{DEVICE_EXTENSIONS, Exports, VkInfo};
+pub use vulkan_info::{DEVICE_EXTENSIONS, VkInfo};

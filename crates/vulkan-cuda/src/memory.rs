@@ -2,23 +2,19 @@
 //!
 //! Each side has rules that examples often leave out:
 //!
-//! - The *buffer* must be created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
-//!   `VkExportMemoryAllocateInfo`. Without both, the memory cannot be exported. (Both are in `export/mod.rs`.)
-//! - The allocation is *dedicated*: it holds this buffer and nothing else. Some drivers export only dedicated
-//!   allocations, and any driver may place or compress such memory differently. So both APIs must be told: Vulkan by
-//!   `VkMemoryDedicatedAllocateInfo`, CUDA by `CUDA_EXTERNAL_MEMORY_DEDICATED`. If they are told different things,
-//!   they may see different bytes.
-//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated
-//!   (`VkMemoryAllocateInfo::allocationSize`). For a dedicated allocation that is `VkMemoryRequirements::size`, which
-//!   may be more than the buffer's size. CUDA then maps only the buffer.
-//! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory. The `Drop` of
-//!   [`MappedMemory`] frees the mapping before its import, and that of [`ExportedBuffer`] destroys the buffer before
-//!   its memory. In [`SharedBuffer`] the field order puts CUDA's side first.
+//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with `VkExportMemoryAllocateInfo`.
+//!   (Both are in `export/mod.rs`.)
+//! - The allocation is *dedicated*: it holds this buffer and nothing else. Both APIs must be told, by
+//!   `VkMemoryDedicatedAllocateInfo` and `CUDA_EXTERNAL_MEMORY_DEDICATED`. Otherwise they may see different bytes.
+//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`),
+//!   which may be more than the buffer's. CUDA then maps only the buffer.
+//! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
 //! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have only a
 //! handle, from another process for example, you must promise them: [`MappedMemory::import`] is `unsafe`.
-//!
-//! The two functions behind this module are `vkGetMemoryFdKHR` and `cuImportExternalMemory`.
+
+use std::any::Any;
+use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -30,11 +26,8 @@ use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
-/// A Vulkan buffer in exportable memory of its own. It owns both: dropping it destroys the buffer and frees the
-/// memory.
-///
-/// The GPU must be done with the buffer before it is dropped. Imports of its memory stay valid after that, unless they
-/// were made with a KMT handle.
+/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after it is dropped,
+/// unless they were made with a KMT handle.
 ///
 /// # Examples
 ///
@@ -65,9 +58,7 @@ pub struct ExportedBuffer {
 }
 
 impl ExportedBuffer {
-    /// Creates a buffer of `size` bytes in device memory. It can be exported as the handle type in
-    /// [`Exports::buffer`](crate::Exports::buffer). Calls `vkCreateBuffer`, `vkAllocateMemory` and
-    /// `vkBindBufferMemory`.
+    /// Creates a buffer of `size` bytes in device memory.
     ///
     /// # Errors
     /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not export
@@ -110,23 +101,18 @@ impl ExportedBuffer {
         self.size
     }
 
-    /// Returns the size of the allocation in bytes, which every importer must specify (`VkMemoryAllocateInfo`). It may
-    /// be more than [`size`](ExportedBuffer::size).
+    /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn allocation_size(&self) -> u64 {
         self.allocation_size
     }
 
-    /// Returns the index of the allocation's memory type. Another Vulkan device object that imports the memory must use
-    /// the same one (`VkMemoryAllocateInfo`).
+    /// Returns the index of the allocation's memory type. A Vulkan device that imports the memory must use the same one.
     pub fn memory_type(&self) -> u32 {
         self.memory_type
     }
 
-    /// Creates a new handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own the handle.
-    /// It keeps the memory alive by itself, unless it is a KMT handle.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It keeps the
+    /// memory alive by itself, unless it is a KMT handle.
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -154,8 +140,7 @@ unsafe impl Send for ImportedMemory {}
 unsafe impl Sync for ImportedMemory {}
 
 impl ImportedMemory {
-    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image
-    /// (`VkMemoryDedicatedAllocateInfo`).
+    /// Imports an allocation of `size` bytes. `dedicated` tells whether it holds only one buffer or image.
     pub(crate) fn new(cuda: &Cuda, handle: MemoryHandle, size: u64, dedicated: bool) -> Result<Self> {
         handle.exists_here()?;
         // ANCHOR: import
@@ -180,21 +165,16 @@ impl Drop for ImportedMemory {
     }
 }
 
-/// Memory that Vulkan allocated, at an address in CUDA's address space. It owns the mapping and the import, and frees
-/// both when it is dropped.
-///
-/// No stream may still use the memory when it is dropped.
+/// Memory that Vulkan allocated, at an address in CUDA's address space. It owns the mapping and the import.
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
-    imported: ImportedMemory,
+    imported: Arc<ImportedMemory>,
 }
 
 impl MappedMemory {
-    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. Calls
-    /// `cuImportExternalMemory` and `cuExternalMemoryGetMappedBuffer`.
-    ///
-    /// Consumes the handle, and closes it if CUDA does not: see [`crate::handle`].
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. The handle is closed,
+    /// by CUDA or here: see [`crate::handle`].
     ///
     /// # Safety
     /// - `handle` must stand for an allocation on `cuda`'s GPU.
@@ -203,17 +183,27 @@ impl MappedMemory {
     /// - `size` must not be greater than `allocation_size`.
     ///
     /// # Errors
-    /// Fails if this system has no handles of that kind. CUDA's driver reports 304 (`OPERATING_SYSTEM`) under WSL2,
-    /// which does not support this, and 2 (`OUT_OF_MEMORY`) if memory has run out.
+    /// Fails if this system has no handles of that kind. Under WSL2, CUDA's driver reports 304 (`OPERATING_SYSTEM`).
     pub unsafe fn import(
         cuda: &Cuda,
         handle: impl Into<MemoryHandle>,
         allocation_size: u64,
         size: u64,
     ) -> Result<Self> {
-        // ANCHOR: map
         let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
-        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset: 0, size, flags: 0, reserved: [0; 16] };
+        // SAFETY: the bytes lie in the allocation (the caller's promise).
+        unsafe { Self::map(Arc::new(imported), 0, size) }
+    }
+
+    /// Maps `size` bytes from `offset` on.
+    ///
+    /// # Safety
+    /// They must lie in the allocation, and be those of one Vulkan buffer.
+    pub(crate) unsafe fn map(imported: Arc<ImportedMemory>, offset: u64, size: u64) -> Result<Self> {
+        let cuda = &imported.cuda;
+        cuda.bind()?;
+        // ANCHOR: map
+        let desc = sys::CUDA_EXTERNAL_MEMORY_BUFFER_DESC { offset, size, flags: 0, reserved: [0; 16] };
         let mut pointer = 0;
         // SAFETY: the range lies in the imported allocation (the caller's promise).
         cuda.check("cuExternalMemoryGetMappedBuffer", unsafe {
@@ -228,7 +218,7 @@ impl MappedMemory {
         self.pointer
     }
 
-    /// Returns the number of mapped bytes, as passed to [`MappedMemory::import`].
+    /// Returns the number of mapped bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -241,46 +231,43 @@ impl Drop for MappedMemory {
     }
 }
 
-/// One buffer that both APIs address. It owns Vulkan's buffer and memory, and CUDA's import and mapping.
-///
-/// Drop it after both APIs are done with it.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
-/// use ash::vk;
-/// use vulkan_cuda::SharedBuffer;
-///
-/// let shared = SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER)?;
-/// // A kernel takes the address; a descriptor set or a copy takes the buffer. Both are the same bytes.
-/// println!("{:#x} in CUDA, {:?} in Vulkan, {} bytes", shared.cuda(), shared.vulkan(), shared.size());
-/// # Ok(())
-/// # }
-/// ```
-///
-/// `examples/02_share.rs` writes with CUDA and reads with Vulkan.
+/// One buffer that both APIs address: a kernel takes the address, a descriptor set or a copy takes Vulkan's buffer. It
+/// owns Vulkan's buffer and memory, and CUDA's import and mapping. [The crate's page](crate) has an example.
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,
-    exported: ExportedBuffer,
+    vulkan: vk::Buffer,
+    device: vk::Device,
+    /// Owns Vulkan's buffer and memory.
+    _exported: Arc<dyn Any + Send + Sync>,
 }
 
 impl SharedBuffer {
-    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA.
+    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as [`ExportedBuffer::new`]
+    /// and [`MappedMemory::import`] do.
     ///
-    /// # Errors
-    /// Fails as [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
+    /// [`ExportedAllocation::share`](crate::ExportedAllocation::share) makes several buffers in one allocation.
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
         // SAFETY: the allocation is the exported buffer's own, which is never larger than its memory.
         let mapped = unsafe { MappedMemory::import(pair.cuda(), handle, allocation_size, size) }?;
-        Ok(Self { mapped, exported })
+        Ok(Self::of(mapped, exported.raw(), pair.vk(), Arc::new(exported)))
+    }
+
+    /// Puts the two halves together. `exported` owns Vulkan's buffer, which has exactly the mapped bytes.
+    pub(crate) fn of(
+        mapped: MappedMemory,
+        vulkan: vk::Buffer,
+        vk: &Vk,
+        exported: Arc<dyn Any + Send + Sync>,
+    ) -> Self {
+        Self { mapped, vulkan, device: vk.device().handle(), _exported: exported }
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
-        self.exported.raw()
+        self.vulkan
     }
 
     /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives.
@@ -290,11 +277,11 @@ impl SharedBuffer {
 
     /// Returns Vulkan's device.
     pub(crate) fn device(&self) -> vk::Device {
-        self.exported.vk.device().handle()
+        self.device
     }
 
     /// Returns the size in bytes, as requested.
     pub fn size(&self) -> u64 {
-        self.exported.size()
+        self.mapped.size()
     }
 }

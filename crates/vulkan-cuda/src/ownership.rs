@@ -1,38 +1,30 @@
 //! Step 6: the barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
-//! A semaphore orders the two APIs and makes writes available and visible. It does not transfer ownership. Memory
-//! that several APIs use has one owner at a time, whatever its sharing mode: the owner releases it, and the next one
-//! acquires it. Without both, the contents are undefined for the next one ([External Resource Sharing]). Vulkan's
-//! half is a queue family ownership transfer from and to `VK_QUEUE_FAMILY_EXTERNAL`, which stands for every queue
-//! outside this Vulkan instance on the same device and driver ([Queue Family Ownership Transfer]). CUDA's interface
-//! has no counterpart.
+//! A semaphore makes writes available and visible, but it does not transfer ownership. Memory that several APIs use has
+//! one owner at a time: the owner releases it, and the next one acquires it. Without both, the contents are undefined for
+//! the next one ([External Resource Sharing]). Vulkan's half is a [Queue Family Ownership Transfer] from and to
+//! `VK_QUEUE_FAMILY_EXTERNAL`. CUDA has no counterpart.
 //!
-//! An acquire and a release do not happen in a pipeline stage. The specification ignores the source stages of an
-//! acquire's barrier and the destination stages of a release's. So the submission must wait and signal at `ALL_COMMANDS`:
-//! no narrower stage orders them, unless the barriers set the flag of `VK_KHR_maintenance8`.
+//! The specification ignores the source stages of an acquire's barrier and the destination stages of a release's. So the
+//! submission must wait and signal at `ALL_COMMANDS`: no narrower stage orders them, unless the barriers set the flag of
+//! `VK_KHR_maintenance8`.
 //!
 //! # Images
 //!
-//! An image also has a layout, and a barrier may change it. CUDA does not know the layout, so there are three rules:
+//! An image also has a layout, which CUDA does not know. So there are three rules:
 //!
-//! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A new image is in
-//!   `UNDEFINED`, and a transition from there may discard the contents. If Vulkan made that transition in its first
-//!   acquire, the driver could discard what CUDA has just written.
-//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the only layout that allows every kind of
-//!   access.
-//! - *The transfer itself does not change the layout.* A transition within an ownership transfer must be in both
-//!   halves, the release and the acquire, and CUDA records neither. For another layout, add your own barrier after
-//!   the acquire, and one back to `GENERAL` before the release. This crate samples images in `GENERAL`.
+//! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A transition from
+//!   `UNDEFINED` in Vulkan's first acquire could discard what CUDA has just written.
+//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the only layout that allows every access.
+//! - *The transfer itself does not change the layout.* The change would have to be in both halves, and CUDA records none.
+//!   For another layout, add your own barrier after the acquire, and one back to `GENERAL` before the release.
 //!
 //! [External Resource Sharing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-external-sharing
 //! [Queue Family Ownership Transfer]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-queue-transfers
 
-use ash::vk;
+use ash::vk::{self, ImageMemoryBarrier2};
 
-/// What Vulkan does with the buffer or image while it owns it: the two scopes of [`VkBufferMemoryBarrier2`]. See the
-/// [example](Owner#examples).
-///
-/// [`VkBufferMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkBufferMemoryBarrier2.html
+/// What Vulkan does with the buffer or image while it owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// The stage that uses it.
@@ -70,7 +62,7 @@ pub enum Owner {
 
 impl Owner {
     // ANCHOR: barriers
-    /// Returns the barrier before Vulkan's first use in a frame. See the [example](Owner#examples).
+    /// Returns the barrier before Vulkan's first use in a frame. `family` is that of the queue.
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
@@ -89,7 +81,7 @@ impl Owner {
         }
     }
 
-    /// Returns the barrier after Vulkan's last use in a frame. See the [example](Owner#examples).
+    /// Returns the barrier after Vulkan's last use in a frame.
     pub fn release(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).src_stage_mask(use_.stage).src_access_mask(use_.access);
         match self {
@@ -104,17 +96,22 @@ impl Owner {
         }
     }
     // ANCHOR_END: barriers
+
+    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    pub fn acquire_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
+        for_image(image, self.acquire(vk::Buffer::null(), family, use_))
+    }
+
+    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    pub fn release_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
+        for_image(image, self.release(vk::Buffer::null(), family, use_))
+    }
 }
 
-/// The layout of an image while CUDA has it. Images that change hands every frame stay in it. See [Image Layout
-/// Transitions].
-///
-/// [Image Layout Transitions]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-image-layout-transitions
+/// The layout of an image while CUDA has it.
 pub const SHARED_LAYOUT: vk::ImageLayout = vk::ImageLayout::GENERAL;
 
-/// Returns all levels and layers of a colour image, as a [`VkImageSubresourceRange`].
-///
-/// [`VkImageSubresourceRange`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageSubresourceRange.html
+/// Returns all levels and layers of a colour image.
 pub fn whole_image() -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)
@@ -122,20 +119,15 @@ pub fn whole_image() -> vk::ImageSubresourceRange {
         .layer_count(vk::REMAINING_ARRAY_LAYERS)
 }
 
-/// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them one after the
-/// other, with [`vkCmdPipelineBarrier2`]. The first gives the image its layout. The second releases it, and does not
-/// change the layout.
-///
-/// `family` is the queue family that records them. [`SharedRing::record_first_release`] does this for every slot of a
-/// ring.
+/// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them with two calls of
+/// `vkCmdPipelineBarrier2`. The first gives the image its layout, the second releases it. `family` is the queue family
+/// that records them. ([`SharedRing::record_first_release`] does this for every slot of a ring.)
 ///
 /// [`SharedRing::record_first_release`]: crate::SharedRing::record_first_release
-///
-/// [`vkCmdPipelineBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier2.html
-pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<'static>; 2] {
+pub fn first_release(image: vk::Image, family: u32) -> [ImageMemoryBarrier2<'static>; 2] {
     // ANCHOR: first_release
     let given = Access { stage: vk::PipelineStageFlags2::ALL_COMMANDS, access: vk::AccessFlags2::NONE };
-    let layout = vk::ImageMemoryBarrier2::default()
+    let layout = ImageMemoryBarrier2::default()
         .image(image)
         .subresource_range(whole_image())
         .old_layout(vk::ImageLayout::UNDEFINED)
@@ -148,41 +140,9 @@ pub fn first_release(image: vk::Image, family: u32) -> [vk::ImageMemoryBarrier2<
     // ANCHOR_END: first_release
 }
 
-impl Owner {
-    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`]. Returns a
-    /// [`VkImageMemoryBarrier2`].
-    ///
-    /// [`VkImageMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageMemoryBarrier2.html
-    pub fn acquire_image(
-        self,
-        image: vk::Image,
-        family: u32,
-        use_: Access,
-    ) -> vk::ImageMemoryBarrier2<'static> {
-        for_image(image, self.acquire(vk::Buffer::null(), family, use_))
-    }
-
-    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`]. Returns a
-    /// [`VkImageMemoryBarrier2`].
-    ///
-    /// [`VkImageMemoryBarrier2`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkImageMemoryBarrier2.html
-    pub fn release_image(
-        self,
-        image: vk::Image,
-        family: u32,
-        use_: Access,
-    ) -> vk::ImageMemoryBarrier2<'static> {
-        for_image(image, self.release(vk::Buffer::null(), family, use_))
-    }
-}
-
-/// Turns a buffer's barrier into one for an image, with the same stages, accesses and families, and without a change
-/// of layout.
-fn for_image(
-    image: vk::Image,
-    buffer: vk::BufferMemoryBarrier2<'static>,
-) -> vk::ImageMemoryBarrier2<'static> {
-    vk::ImageMemoryBarrier2::default()
+/// Turns a buffer's barrier into one for an image, without a change of layout.
+fn for_image(image: vk::Image, buffer: vk::BufferMemoryBarrier2<'static>) -> ImageMemoryBarrier2<'static> {
+    ImageMemoryBarrier2::default()
         .image(image)
         .subresource_range(whole_image())
         .old_layout(SHARED_LAYOUT)

@@ -1,17 +1,11 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
-//! Index and name do not answer this. Each API numbers the devices in its own way (`CUDA_VISIBLE_DEVICES` reorders
-//! only CUDA's), and two devices may have the same name. The UUID is the same on both sides:
-//! `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2` (`cuDeviceGetUuid` in drivers before CUDA
-//! 11.4).
+//! Index and name do not answer this. Each API numbers the devices in its own way, and two devices may have the same
+//! name. The UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On
+//! Windows, the LUID and the node mask decide if both sides have them (`deviceLUID`, `cuDeviceGetLuid`).
 //!
-//! On Windows there is also the LUID, by which the system and Direct3D identify an adapter, with a mask for the node
-//! of a linked adapter: `deviceLUID` and `deviceNodeMask` in Vulkan, `cuDeviceGetLuid` in CUDA. If both sides have a
-//! LUID, it decides.
-//!
-//! Before you create a device, [`find_twin`] tells whether the two can share, from what [`VkInfo::query`] and
-//! [`Driver::devices`](crate::cuda::Driver::devices) report. Once both exist, [`Pair::new`] proves that they are one
-//! GPU. Everything shared is made from the pair, so CUDA never receives another GPU's handles.
+//! Before you create a device, [`find_twin`] tells whether the two can share. Once both exist, [`Pair::new`] proves that
+//! they are one GPU. Everything shared is made from the pair, so CUDA never receives another GPU's handles.
 //!
 //! # Examples
 //!
@@ -35,18 +29,15 @@
 //!     Ok(None)
 //! }
 //! ```
-//!
-//! `examples/01_match.rs` also creates the device and the pair.
 
 use crate::cuda::{Cuda, CudaInfo};
-pub use crate::mismatch::Mismatch;
+pub use crate::error::Mismatch;
 use crate::vulkan::Vk;
 use crate::vulkan_info::VkInfo;
 use crate::{Error, Result};
 
 // ANCHOR: find
-/// Returns whether the two are the same hardware: by LUID if both have one, else by UUID. See
-/// [`pair`](mod@crate::pair).
+/// Returns whether the two are the same hardware.
 pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     match (vulkan.luid, cuda.luid) {
         (Some(vulkan), Some(cuda)) => vulkan == cuda,
@@ -54,17 +45,14 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     }
 }
 
-/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline
-/// semaphores.
-///
-/// # Errors
-/// Returns the first obstacle, in the order of [`Mismatch`]'s variants. [`pair`](mod@crate::pair) has an example.
+/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline semaphores.
+/// Otherwise returns the first obstacle, in the order of [`Mismatch`]'s variants.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
-    if vulkan.exports.buffer.is_none() {
+    if vulkan.buffer_export.is_none() {
         return Err(Mismatch::Buffer);
     }
-    if vulkan.exports.timeline.is_none() {
+    if vulkan.timeline_export.is_none() {
         return Err(Mismatch::Timeline);
     }
     if !twin.timeline_interop {
@@ -83,18 +71,16 @@ fn same_gpu<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, M
 }
 // ANCHOR_END: find
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap: a pair holds a reference to each side.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(vk: vulkan_cuda::Vk, context: std::sync::Arc<cudarc::driver::CudaContext>) -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::{Cuda, Pair};
-///
-/// let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
-/// assert_eq!(pair.vk().info().uuid, pair.cuda().info().uuid);
-/// # Ok(())
-/// # }
-/// ```
+fn one_gpu(vulkan: &VkInfo, cuda: &CudaInfo) -> Result<()> {
+    same_gpu(vulkan, std::slice::from_ref(cuda)).map(|_| ()).map_err(|reason| Error::Mismatch {
+        vulkan: format!("{} ({})", vulkan.name, vulkan.uuid),
+        cuda: format!("{} ({})", cuda.name, cuda.uuid),
+        reason,
+    })
+}
+
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate) has
+/// an example.
 #[derive(Clone)]
 pub struct Pair {
     // Dropped first: CUDA releases before Vulkan.
@@ -106,17 +92,11 @@ impl Pair {
     /// Pairs the two.
     ///
     /// # Errors
-    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group.
-    ///
-    /// A missing ability is reported only when you need it: a device that cannot export timeline semaphores can still
-    /// share buffers. (Every device must have been created with the *feature* `timelineSemaphore`: see
-    /// [`Vk::from_raw`].)
+    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A missing
+    /// ability is reported only when you need it: a device that cannot export timeline semaphores can still share
+    /// buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
-        same_gpu(vk.info(), std::slice::from_ref(cuda.info())).map_err(|reason| Error::Mismatch {
-            vulkan: format!("{} ({})", vk.info().name, vk.info().uuid),
-            cuda: format!("{} ({})", cuda.info().name, cuda.info().uuid),
-            reason: reason.to_string(),
-        })?;
+        one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })
     }
 
@@ -136,8 +116,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::cuda::tests::cuda_device;
     use crate::handle::ExportType;
-    use crate::identity::{DeviceUuid, Luid};
-    use crate::vulkan_info::Exports;
+    use crate::identity::DeviceUuid;
 
     fn vulkan_device(uuid: u8) -> VkInfo {
         VkInfo {
@@ -146,11 +125,9 @@ pub(crate) mod tests {
             driver_uuid: [0; 16],
             luid: None,
             group_size: 1,
-            exports: Exports {
-                buffer: Some(ExportType::HERE[0]),
-                timeline: Some(ExportType::HERE[0]),
-                binary: Some(ExportType::HERE[0]),
-            },
+            buffer_export: Some(ExportType::HERE[0]),
+            timeline_export: Some(ExportType::HERE[0]),
+            binary_export: Some(ExportType::HERE[0]),
         }
     }
 
@@ -168,7 +145,7 @@ pub(crate) mod tests {
     /// On Windows the LUID and the node mask decide, if both sides have them.
     #[test]
     fn the_luid_pairs_where_both_sides_have_one() {
-        let luid = |byte, node_mask| Some(Luid { bytes: [byte; 8], node_mask });
+        let luid = |byte, node_mask| Some(([byte; 8], node_mask));
         let vulkan = |uuid, luid| VkInfo { luid, ..vulkan_device(uuid) };
         let cuda = |uuid, luid| CudaInfo { luid, ..cuda_device(0, uuid) };
         for (vulkan, cuda, same) in [
@@ -195,10 +172,22 @@ pub(crate) mod tests {
         };
         assert_eq!(verdict(|_| ()), Ok(0));
         assert_eq!(verdict(|i| i.group_size = 2), Err(Mismatch::Group(2)));
-        assert_eq!(verdict(|i| i.exports.buffer = None), Err(Mismatch::Buffer));
-        assert_eq!(verdict(|i| i.exports.timeline = None), Err(Mismatch::Timeline));
+        assert_eq!(verdict(|i| i.buffer_export = None), Err(Mismatch::Buffer));
+        assert_eq!(verdict(|i| i.timeline_export = None), Err(Mismatch::Timeline));
         let old = CudaInfo { timeline_interop: false, ..cuda_device(0, 1) };
         assert_eq!(find_twin(&vulkan_device(1), &[old]), Err(Mismatch::CudaTimeline));
+    }
+
+    /// The error of `Pair::new` says which two, and a program can match the reason.
+    #[test]
+    fn a_mismatch_keeps_its_reason() {
+        let error = one_gpu(&vulkan_device(2), &cuda_device(0, 1)).unwrap_err();
+        assert!(matches!(error, Error::Mismatch { reason: Mismatch::NoTwin, .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("Vulkan 2 (02020202-") && text.ends_with("no CUDA device has its UUID"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -209,7 +198,8 @@ pub(crate) mod tests {
         let group = VkInfo { group_size: 2, ..vulkan_device(1) };
         assert_eq!(same_gpu(&group, &gpu), Err(Mismatch::Group(2)));
         // What the device can export does not matter here.
-        let poor = VkInfo { exports: Exports::default(), ..vulkan_device(1) };
+        let poor =
+            VkInfo { buffer_export: None, timeline_export: None, binary_export: None, ..vulkan_device(1) };
         assert_eq!(same_gpu(&poor, &gpu), Ok(&gpu[0]));
     }
 }

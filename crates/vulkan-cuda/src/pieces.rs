@@ -10,15 +10,12 @@ pub(crate) struct Piece {
     pub(crate) chunk: usize,
     /// The bytes' place in the chunk.
     pub(crate) range: Range,
-    /// The bytes' place in the buffer: the number of bytes from its beginning.
+    /// The number of bytes from the buffer's beginning.
     pub(crate) at: u64,
 }
 
 /// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the chunks'
-/// sizes in bytes. They follow each other without a gap.
-///
-/// # Errors
-/// Fails if `range` is empty, or ends after the last chunk.
+/// sizes in bytes. They follow each other without a gap. Fails if `range` is empty, or ends after the last chunk.
 pub(crate) fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {

@@ -1,8 +1,8 @@
 //! How an image is laid out, in the terms of both APIs: its view type, extent, layers and levels. Pure translation.
 //!
-//! Vulkan has a view type, an extent, and a number of layers beside the extent. CUDA has one `CUDA_ARRAY3D_DESCRIPTOR`.
-//! Its extents are zero for dimensions that an image does not have. Its depth is the number of layers if there are any
-//! (six for each cube), and its flags tell what the depth means (`cuArray3DCreate`).
+//! CUDA has one `CUDA_ARRAY3D_DESCRIPTOR` for all of it. Its extents are zero for dimensions that an image does not have.
+//! Its depth is the number of layers if there are any (six for each cube), and its flags tell what the depth means
+//! (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -34,74 +34,53 @@ impl ViewType {
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 
-    /// Returns a name for messages and files, such as `2d-array`. It is the name of the `VkImageViewType` in lower
-    /// case.
+    /// The name, Vulkan's view type and image type ([view compatibility table]), and CUDA's flags (`cuArray3DCreate`).
+    ///
+    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
+    fn row(self) -> (&'static str, vk::ImageViewType, vk::ImageType, u32) {
+        use sys::{CUDA_ARRAY3D_CUBEMAP as CUBEMAP, CUDA_ARRAY3D_LAYERED as LAYERED};
+        use vk::{ImageType as Image, ImageViewType as View};
+        match self {
+            Self::D1 => ("1d", View::TYPE_1D, Image::TYPE_1D, 0),
+            Self::D2 => ("2d", View::TYPE_2D, Image::TYPE_2D, 0),
+            Self::D3 => ("3d", View::TYPE_3D, Image::TYPE_3D, 0),
+            Self::Cube => ("cube", View::CUBE, Image::TYPE_2D, CUBEMAP),
+            Self::D1Array => ("1d-array", View::TYPE_1D_ARRAY, Image::TYPE_1D, LAYERED),
+            Self::D2Array => ("2d-array", View::TYPE_2D_ARRAY, Image::TYPE_2D, LAYERED),
+            Self::CubeArray => ("cube-array", View::CUBE_ARRAY, Image::TYPE_2D, CUBEMAP | LAYERED),
+        }
+    }
+
+    /// Returns a name for messages and files, such as `2d-array`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::D1 => "1d",
-            Self::D2 => "2d",
-            Self::D3 => "3d",
-            Self::Cube => "cube",
-            Self::D1Array => "1d-array",
-            Self::D2Array => "2d-array",
-            Self::CubeArray => "cube-array",
-        }
+        self.row().0
     }
 
-    /// Returns Vulkan's view type: `VkImageViewType`.
+    /// Returns Vulkan's view type.
     pub fn vulkan(self) -> vk::ImageViewType {
-        match self {
-            Self::D1 => vk::ImageViewType::TYPE_1D,
-            Self::D2 => vk::ImageViewType::TYPE_2D,
-            Self::D3 => vk::ImageViewType::TYPE_3D,
-            Self::Cube => vk::ImageViewType::CUBE,
-            Self::D1Array => vk::ImageViewType::TYPE_1D_ARRAY,
-            Self::D2Array => vk::ImageViewType::TYPE_2D_ARRAY,
-            Self::CubeArray => vk::ImageViewType::CUBE_ARRAY,
-        }
+        self.row().1
     }
 
-    /// Returns the type of the image that such a view shows, by Vulkan's [view compatibility table].
-    ///
-    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
-    pub fn image_type(self) -> vk::ImageType {
-        match self {
-            Self::D1 | Self::D1Array => vk::ImageType::TYPE_1D,
-            Self::D2 | Self::Cube | Self::D2Array | Self::CubeArray => vk::ImageType::TYPE_2D,
-            Self::D3 => vk::ImageType::TYPE_3D,
-        }
+    /// Returns the type of the image that such a view shows.
+    pub(crate) fn image_type(self) -> vk::ImageType {
+        self.row().2
     }
 
-    /// Returns the flags with which the image must be created for such a view: `CUBE_COMPATIBLE` for cubes, none
-    /// otherwise ([view compatibility table]).
-    ///
-    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
-    pub fn create_flags(self) -> vk::ImageCreateFlags {
+    /// Returns the flags with which the image must be created for such a view.
+    pub(crate) fn create_flags(self) -> vk::ImageCreateFlags {
         match self.is_cube() {
             true => vk::ImageCreateFlags::CUBE_COMPATIBLE,
             false => vk::ImageCreateFlags::empty(),
         }
     }
 
-    /// Returns whether six layers are the faces of a cube: [view compatibility table].
-    ///
-    /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
-    pub fn is_cube(self) -> bool {
+    /// Returns whether six layers are the faces of a cube.
+    fn is_cube(self) -> bool {
         matches!(self, Self::Cube | Self::CubeArray)
-    }
-
-    /// CUDA's flags for such an array.
-    fn array_flags(self) -> u32 {
-        match self {
-            Self::D1 | Self::D2 | Self::D3 => 0,
-            Self::Cube => sys::CUDA_ARRAY3D_CUBEMAP,
-            Self::D1Array | Self::D2Array => sys::CUDA_ARRAY3D_LAYERED,
-            Self::CubeArray => sys::CUDA_ARRAY3D_CUBEMAP | sys::CUDA_ARRAY3D_LAYERED,
-        }
     }
 }
 
-/// An image's dimensions. [`Shape::new`] checks them, so both APIs accept every `Shape`.
+/// An image's dimensions. Both APIs accept every `Shape`, as far as the device's limits allow.
 ///
 /// # Examples
 /// ```
@@ -111,9 +90,7 @@ impl ViewType {
 ///
 /// let extent = vk::Extent3D { width: 64, height: 64, depth: 1 };
 /// let cube = Shape::new(ViewType::Cube, extent, 6, full_chain(extent)).unwrap();
-/// assert_eq!(cube.levels(), 7);
-/// assert_eq!(cube.level_texels(1), [32, 32, 6]);
-/// assert_eq!(cube.array_extent(), [64, 64, 6]); // CUDA counts the faces as depth
+/// assert_eq!((cube.levels(), cube.level_texels(1)), (7, [32, 32, 6]));
 /// assert!(Shape::new(ViewType::Cube, extent, 5, 1).is_err()); // a cube has six faces
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,10 +103,7 @@ pub struct Shape {
 
 impl Shape {
     /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for each dimension that the view does not
-    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain.
-    ///
-    /// # Errors
-    /// Names the dimension that such a view does not have, or the broken rule.
+    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain. The error names the broken rule.
     pub fn new(view: ViewType, extent: vk::Extent3D, layers: u32, levels: u32) -> Result<Self> {
         let vk::Extent3D { width, height, depth } = extent;
         let name = view.name();
@@ -170,17 +144,17 @@ impl Shape {
         Ok(Self { view, extent, layers, levels })
     }
 
-    /// Returns how the image is seen. See [`ViewType`].
+    /// Returns how the image is seen.
     pub fn view(&self) -> ViewType {
         self.view
     }
 
-    /// Returns the extent of level 0, in texels, as passed to [`Shape::new`].
+    /// Returns the extent of level 0, in texels.
     pub fn extent(&self) -> vk::Extent3D {
         self.extent
     }
 
-    /// Returns the number of layers, faces included, as passed to [`Shape::new`].
+    /// Returns the number of layers, faces included.
     pub fn layers(&self) -> u32 {
         self.layers
     }
@@ -190,8 +164,8 @@ impl Shape {
         self.levels
     }
 
-    /// Returns the extent of one level, in texels. Each level halves every dimension, rounded down, but not below 1:
-    /// [Image Mip Level Sizing].
+    /// Returns the extent of one level, in texels. Each level halves every dimension, rounded down, but not below 1
+    /// ([Image Mip Level Sizing]).
     ///
     /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
     pub fn level_extent(&self, level: u32) -> vk::Extent3D {
@@ -207,8 +181,8 @@ impl Shape {
         [width, height, depth * self.layers]
     }
 
-    /// Returns width, height and depth as CUDA counts them in a `CUDA_ARRAY3D_DESCRIPTOR`.
-    pub fn array_extent(&self) -> [usize; 3] {
+    /// Returns width, height and depth as CUDA counts them.
+    fn array_extent(&self) -> [usize; 3] {
         let vk::Extent3D { width, height, depth } = self.extent;
         let (height, depth) = match self.view {
             ViewType::D1 => (0, 0),
@@ -220,17 +194,16 @@ impl Shape {
         [width, height, depth].map(|size| size as usize)
     }
 
-    /// Returns CUDA's flags (`cuArray3DCreate`). They tell what the depth means, whether Vulkan draws on the image
-    /// (`COLOR_ATTACHMENT` in `usage`), and whether kernels write it as a surface.
-    pub fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
+    /// Returns CUDA's flags: what the depth means, whether Vulkan draws on the image, and whether kernels write it.
+    fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
         let attachment = usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT);
-        self.view.array_flags()
+        self.view.row().3
             | if attachment { sys::CUDA_ARRAY3D_COLOR_ATTACHMENT } else { 0 }
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Returns the whole description that `cuExternalMemoryGetMappedMipmappedArray` takes, for an image in a dedicated
-    /// allocation.
+    /// Returns what `cuExternalMemoryGetMappedMipmappedArray` takes for an image in a dedicated allocation. Kernels can
+    /// write it if `surface` is true.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,
@@ -257,9 +230,7 @@ impl Shape {
     }
 }
 
-/// Returns the number of levels in a full mip chain, down to one texel: [Image Mip Level Sizing].
-///
-/// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
+/// Returns the number of levels in a full mip chain, down to one texel.
 pub fn full_chain(extent: vk::Extent3D) -> u32 {
     extent.width.max(extent.height).max(extent.depth).max(1).ilog2() + 1
 }

@@ -85,7 +85,7 @@ pub enum Resource {
     },
 }
 
-// SAFETY: it owns the buffer, and nothing else has its memory.
+// SAFETY: it owns the buffer, and nothing else has its bytes.
 unsafe impl Slot for SharedBuffer {
     fn resource(&self) -> Resource {
         let (raw, device) = (self.vulkan(), self.device());

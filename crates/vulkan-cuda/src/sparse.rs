@@ -9,9 +9,6 @@ use crate::vulkan::Vk;
 use crate::{Error, Result};
 
 /// Checks that the device, and queues of this family, can bind memory sparsely.
-///
-/// # Errors
-/// Says which of the two cannot.
 pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let (instance, name) = (vk.instance(), &vk.info().name);
     // SAFETY: a live physical device.
@@ -31,9 +28,6 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
 
 /// Checks that sparse binding accepts these pieces. Offsets and sizes must be multiples of the buffer's
 /// `VkMemoryRequirements::alignment` (VUID-VkSparseMemoryBind-resourceOffset-09491).
-///
-/// # Errors
-/// Names the piece that breaks the rule.
 pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
     let fits = |value: u64| value.is_multiple_of(alignment);
     let is_whole = |piece: &Piece| fits(piece.range.offset) && fits(piece.range.size) && fits(piece.at);
@@ -48,10 +42,8 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
 /// How long the GPU may take to bind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Binds each piece of `buffer` to its memory, and waits until the GPU has done so.
-///
-/// # Errors
-/// Fails if the driver reports an error. After [`Error::Timeout`] the GPU may still bind, so leak the buffer and its memory.
+/// Binds each piece of `buffer` to its memory, and waits until the GPU has done so. After [`Error::Timeout`] the GPU may
+/// still bind, so leak the buffer and its memory.
 ///
 /// # Safety
 /// - [`check`] has accepted the pieces, and they lie in their memory.

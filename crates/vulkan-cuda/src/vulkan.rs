@@ -10,18 +10,14 @@ use ash::vk;
 
 use crate::exportable;
 use crate::handle::ExportType;
-use crate::vulkan_info::{
-    MEMORY_EXTENSION, MEMORY_FUNCTION, MemoryFns, SEMAPHORE_EXTENSION, SEMAPHORE_FUNCTION, SemaphoreFns,
-    VkInfo,
-};
+use crate::vulkan_info::{MEMORY_EXTENSION, MemoryFns, SEMAPHORE_EXTENSION, SemaphoreFns, VkInfo};
 use crate::{Error, Result};
 
 /// A Vulkan device that your program created, with ash, wgpu-hal or vulkano. Cloning is cheap. Every shared object
-/// holds a clone, so the device outlives them all.
+/// holds a clone, so `keep` outlives them all.
 ///
 /// # Examples
 /// ```no_run
-/// use std::any::Any;
 /// use std::sync::Arc;
 ///
 /// use ash::vk;
@@ -49,8 +45,6 @@ use crate::{Error, Result};
 ///     unsafe { Vk::from_raw(instance, physical, device, owner) }
 /// }
 /// ```
-///
-/// `examples/06_your_device.rs` adopts the device of an engine. `examples/wgpu` in the repository adopts wgpu's.
 #[derive(Clone)]
 pub struct Vk(Arc<Shared>);
 
@@ -76,6 +70,13 @@ impl Drop for Shared {
     }
 }
 
+/// The functions that export: the first of memory, the second of semaphores.
+const FUNCTIONS: [&CStr; 2] = if cfg!(windows) {
+    [c"vkGetMemoryWin32HandleKHR", c"vkGetSemaphoreWin32HandleKHR"]
+} else {
+    [c"vkGetMemoryFdKHR", c"vkGetSemaphoreFdKHR"]
+};
+
 /// The buffer usages that need neither a feature nor an extension.
 const USAGES_OF_1_0: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(0x1ff);
 
@@ -83,8 +84,8 @@ impl Vk {
     /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last.
     ///
     /// # Errors
-    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device that lacks an extension is still adopted. Functions that need the
-    /// extension then fail, and name it.
+    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device without an
+    /// extension is still adopted. Functions that need the extension then fail, and name it.
     ///
     /// # Safety
     /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
@@ -112,8 +113,9 @@ impl Vk {
         }
         // SAFETY: the caller's promise.
         let info = unsafe { VkInfo::query(&instance, physical) }?;
-        let memory_handles = enabled(MEMORY_FUNCTION).then(|| MemoryFns::new(&instance, &device));
-        let semaphore_handles = enabled(SEMAPHORE_FUNCTION).then(|| SemaphoreFns::new(&instance, &device));
+        let [memory, semaphore] = FUNCTIONS;
+        let memory_handles = enabled(memory).then(|| MemoryFns::new(&instance, &device));
+        let semaphore_handles = enabled(semaphore).then(|| SemaphoreFns::new(&instance, &device));
         Ok(Self(Arc::new(Shared {
             instance,
             physical,
@@ -127,40 +129,37 @@ impl Vk {
         })))
     }
 
-    /// Returns the adopted device, with its functions (`VkDevice`). It is borrowed: `keep` owns it.
+    /// Returns the adopted device.
     pub fn device(&self) -> &ash::Device {
         &self.0.device
     }
 
-    /// Returns the physical device that the device was created from (`VkPhysicalDevice`).
+    /// Returns the physical device that the device was created from.
     pub fn physical(&self) -> vk::PhysicalDevice {
         self.0.physical
     }
 
-    /// Returns the instance of the physical device, with its functions (`VkInstance`). It is borrowed: `keep` owns it.
+    /// Returns the instance of the physical device.
     pub fn instance(&self) -> &ash::Instance {
         &self.0.instance
     }
 
-    /// Returns what the physical device reports: see [`VkInfo`].
+    /// Returns what the physical device reports.
     pub fn info(&self) -> &VkInfo {
         &self.0.info
     }
 
     /// Allows buffers with these usages. Without it, only those of Vulkan 1.0 are allowed: each other one, such as
-    /// `SHADER_DEVICE_ADDRESS`, needs a feature or an extension of the device, and Vulkan cannot tell whether it has it.
+    /// `SHADER_DEVICE_ADDRESS`, needs a feature or an extension.
     ///
     /// # Safety
     /// The device must have been created with the features and extensions that these usages need: see
-    /// `VkBufferUsageFlagBits`.
+    /// `VkBufferUsageFlagBits`. Vulkan cannot tell whether it was.
     pub unsafe fn allow_usages(&self, usages: vk::BufferUsageFlags) {
         self.0.usages.fetch_or(usages.as_raw(), Ordering::Relaxed);
     }
 
-    /// Checks that buffers may have this usage.
-    ///
-    /// # Errors
-    /// Fails if it was not allowed: see [`Vk::allow_usages`].
+    /// Checks that buffers may have this usage: see [`Vk::allow_usages`].
     pub(crate) fn require_usage(&self, usage: vk::BufferUsageFlags) -> Result<()> {
         let allowed = vk::BufferUsageFlags::from_raw(self.0.usages.load(Ordering::Relaxed));
         match allowed.contains(usage) {
@@ -174,11 +173,9 @@ impl Vk {
 
     /// From now on, destroys no Vulkan object that was made from this device, and leaks `keep` with the device.
     ///
-    /// Call this if the GPU did not finish its work and may use any of these objects forever. An example is a queue
-    /// that still waits for a semaphore after a timeout: `vkDestroyDevice` requires that all work has finished.
-    ///
-    /// CUDA's imports of these objects are still closed when you drop them. If CUDA's stream is what did not finish,
-    /// leak them too, with [`std::mem::forget`].
+    /// Call this if the GPU may use any of these objects forever, such as a queue that still waits for a semaphore after a
+    /// timeout: `vkDestroyDevice` requires that all work has finished. CUDA's imports are still closed when you drop them.
+    /// If CUDA's stream did not finish, leak them too, with [`std::mem::forget`].
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
@@ -191,52 +188,37 @@ impl Vk {
     }
 
     /// Checks that an object exported from `other` may be imported for this device.
-    ///
-    /// # Errors
-    /// Fails if `other` is another device.
     pub(crate) fn require_same(&self, other: &Self) -> Result<()> {
+        let (from, to) = (&other.info().name, &self.info().name);
         match self.device().handle() == other.device().handle() {
             true => Ok(()),
             false => Err(Error::Rule(format!(
-                "an object exported from a device on {} cannot be imported for another device, on {}",
-                other.info().name,
-                self.info().name
+                "an object exported from a device on {from} cannot be imported for another device, on {to}"
             ))),
         }
     }
 
-    /// Queries whether buffers of this usage, exported as `handle`, need dedicated allocations.
-    ///
-    /// # Errors
-    /// Fails if the device does not export them.
+    /// Queries whether buffers of this usage, exported as `handle`, need dedicated allocations. Fails if the device does
+    /// not export them.
     pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
         // SAFETY: the adopted device's own.
         unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
             .map_err(Error::Unsupported)
     }
 
-    /// Returns the functions that export memory.
-    ///
-    /// # Errors
-    /// Fails if the device was created without the extension.
+    /// Returns the functions that export memory. Fails if the device was created without the extension.
     pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
         self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
     }
 
-    /// Returns the functions that export semaphores.
-    ///
-    /// # Errors
-    /// Fails if the device was created without the extension.
+    /// Returns the functions that export semaphores. Fails if the device was created without the extension.
     pub(crate) fn semaphore_handles(&self) -> Result<&SemaphoreFns> {
         self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without(SEMAPHORE_EXTENSION))
     }
 
     fn made_without(&self, extension: &CStr) -> Error {
-        Error::Unsupported(format!(
-            "the device on {} was made without {}",
-            self.info().name,
-            extension.to_string_lossy()
-        ))
+        let (device, extension) = (&self.info().name, extension.to_string_lossy());
+        Error::Unsupported(format!("the device on {device} was made without {extension}"))
     }
 
     /// For `map_err`: adds the call and this device's name to an error.
@@ -248,11 +230,9 @@ impl Vk {
     pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
         // SAFETY: a live physical device.
         let memory = unsafe { self.instance().get_physical_device_memory_properties(self.physical()) };
-        memory
-            .memory_types_as_slice()
-            .iter()
-            .enumerate()
-            .find(|(index, kind)| allowed & (1 << index) != 0 && kind.property_flags.contains(wanted))
-            .map(|(index, _)| index as u32)
+        let fits = |(index, kind): &(u32, &vk::MemoryType)| {
+            allowed & (1 << index) != 0 && kind.property_flags.contains(wanted)
+        };
+        (0..).zip(memory.memory_types_as_slice()).find(fits).map(|(index, _)| index)
     }
 }

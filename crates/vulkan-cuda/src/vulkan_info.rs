@@ -1,52 +1,26 @@
-//! What a physical device of Vulkan reports about sharing. You can query it before you create a device.
+//! What a physical device of Vulkan reports about sharing, before a device is created.
 
 use std::ffi::CStr;
 
+#[cfg(unix)]
+use ash::khr::{external_memory_fd as memory, external_semaphore_fd as semaphore};
+#[cfg(windows)]
+use ash::khr::{external_memory_win32 as memory, external_semaphore_win32 as semaphore};
 use ash::vk;
 
 use crate::exportable;
 use crate::handle::{ExportType, SemaphoreKind};
-use crate::identity::{DeviceUuid, Luid};
+use crate::identity::DeviceUuid;
 use crate::{Error, Result};
 
-#[cfg(unix)]
-mod system {
-    use std::ffi::CStr;
+pub(crate) use memory::{Device as MemoryFns, NAME as MEMORY_EXTENSION};
+pub(crate) use semaphore::{Device as SemaphoreFns, NAME as SEMAPHORE_EXTENSION};
 
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_fd::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryFdKHR";
-    pub type MemoryFns = khr::external_memory_fd::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_fd::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreFdKHR";
-    pub type SemaphoreFns = khr::external_semaphore_fd::Device;
-}
-
-#[cfg(windows)]
-mod system {
-    use std::ffi::CStr;
-
-    use ash::khr;
-
-    pub const MEMORY_EXTENSION: &CStr = khr::external_memory_win32::NAME;
-    pub const MEMORY_FUNCTION: &CStr = c"vkGetMemoryWin32HandleKHR";
-    pub type MemoryFns = khr::external_memory_win32::Device;
-    pub const SEMAPHORE_EXTENSION: &CStr = khr::external_semaphore_win32::NAME;
-    pub const SEMAPHORE_FUNCTION: &CStr = c"vkGetSemaphoreWin32HandleKHR";
-    pub type SemaphoreFns = khr::external_semaphore_win32::Device;
-}
-
-pub(crate) use system::*;
-
-/// The device extensions that sharing needs on this system: one for memory, one for semaphores. On Linux these are
-/// `VK_KHR_external_memory_fd` and `VK_KHR_external_semaphore_fd`.
-///
-/// Enable them, and the feature `timelineSemaphore` (Vulkan 1.2), when you create the device. [`VkInfo::extensions`]
-/// leaves out those that a device lacks.
+/// The device extensions that sharing needs on this system. On Linux: `VK_KHR_external_memory_fd` and
+/// `VK_KHR_external_semaphore_fd`. [`VkInfo::extensions`] leaves out those that a device lacks.
 pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION];
 
-/// What a physical device reports about itself, as far as sharing depends on it. Plain data, from [`VkInfo::query`].
+/// What a physical device reports about sharing.
 ///
 /// # Examples
 ///
@@ -82,55 +56,33 @@ pub struct VkInfo {
     pub uuid: DeviceUuid,
     /// The driver's UUID (`driverUUID`). Vulkan can import only what the same driver exported.
     pub driver_uuid: [u8; 16],
-    /// The LUID that Windows gave the adapter (`deviceLUID` and `deviceNodeMask`). `None` on other systems.
-    pub luid: Option<Luid>,
+    /// The LUID that Windows gave the adapter, and the bit of its node (`deviceLUID`, `deviceNodeMask`). `None` on
+    /// other systems.
+    pub luid: Option<([u8; 8], u32)>,
     /// The number of physical devices in its device group. Only a device with 1, the usual value, shares with CUDA.
     pub group_size: usize,
-    /// What it can export to CUDA.
-    pub exports: Exports,
-}
-
-/// What a device can export to CUDA, and as which handle type: the first of [`ExportType::HERE`] that the driver
-/// supports. Part of [`VkInfo`].
-///
-/// A field is `None` if the driver does not support the export, or if the device lacks the extension.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exports {
-    /// A storage buffer's memory (`vkGetPhysicalDeviceExternalBufferProperties`).
-    pub buffer: Option<ExportType>,
-    /// A timeline semaphore (`vkGetPhysicalDeviceExternalSemaphoreProperties`).
-    pub timeline: Option<ExportType>,
-    /// A binary semaphore, by the same query.
-    pub binary: Option<ExportType>,
-}
-
-impl Exports {
-    /// Returns the handle type for one of the two kinds of semaphore: [`Exports::timeline`] or [`Exports::binary`].
-    pub fn semaphore(&self, kind: SemaphoreKind) -> Option<ExportType> {
-        match kind {
-            SemaphoreKind::Timeline => self.timeline,
-            SemaphoreKind::Binary => self.binary,
-        }
-    }
+    /// The handle type that it exports a storage buffer's memory as: the first of [`ExportType::HERE`] that the driver
+    /// supports. `None` if it supports none, or if the device lacks the extension.
+    pub buffer_export: Option<ExportType>,
+    /// The same for a timeline semaphore.
+    pub timeline_export: Option<ExportType>,
+    /// The same for a binary semaphore.
+    pub binary_export: Option<ExportType>,
 }
 
 impl VkInfo {
     /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`].
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
-        let semaphore = self.exports.timeline.or(self.exports.binary);
-        let memory = self.exports.buffer.map(|_| MEMORY_EXTENSION);
+        let semaphore = self.timeline_export.or(self.binary_export);
+        let memory = self.buffer_export.map(|_| MEMORY_EXTENSION);
         memory.into_iter().chain(semaphore.map(|_| SEMAPHORE_EXTENSION))
     }
 
-    /// Queries `physical`: its identity (`VkPhysicalDeviceIDProperties`), its device group and what it can export.
-    /// Creates nothing.
+    /// Queries `physical`. Creates nothing.
     ///
     /// # Safety
     /// - `physical` must be one of `instance`'s devices.
     /// - `instance` must be of Vulkan 1.1 or later.
-    ///
-    /// # Errors
-    /// Fails if the driver cannot list the device groups or the extensions.
     pub unsafe fn query(instance: &ash::Instance, physical: vk::PhysicalDevice) -> Result<Self> {
         let mut id = vk::PhysicalDeviceIDProperties::default();
         let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut id);
@@ -161,30 +113,26 @@ impl VkInfo {
                     && unsafe { exportable::semaphore(instance, physical, handle_type, kind) }
             })
         };
+        let asked = (BUFFER_USAGE, vk::BufferCreateFlags::empty());
         let exportable_buffer = |handle_type| {
             // SAFETY: the caller's promise.
-            unsafe { exportable::buffer_features(instance, physical, BUFFER_USAGE, handle_type) }
+            unsafe { exportable::buffer_features(instance, physical, asked, handle_type) }
                 .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
-        };
-        let exports = Exports {
-            buffer: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
-            timeline: semaphore(SemaphoreKind::Timeline),
-            binary: semaphore(SemaphoreKind::Binary),
         };
         Ok(Self {
             uuid: DeviceUuid(id.device_uuid),
             driver_uuid: id.driver_uuid,
-            luid: (id.device_luid_valid == vk::TRUE)
-                .then_some(Luid { bytes: id.device_luid, node_mask: id.device_node_mask }),
+            luid: (id.device_luid_valid == vk::TRUE).then_some((id.device_luid, id.device_node_mask)),
             group_size,
-            exports,
+            buffer_export: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
+            timeline_export: semaphore(SemaphoreKind::Timeline),
+            binary_export: semaphore(SemaphoreKind::Binary),
             name,
         })
     }
 }
 
-/// The usage for which [`Exports::buffer`] is queried. The answer may depend on the usage, so each buffer queries its
-/// own again.
+/// The usage for which [`VkInfo::buffer_export`] is queried. The answer may depend on it, so each buffer queries its own.
 const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()

@@ -1,5 +1,5 @@
 //! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of
-//! `src/render`, so the picture must be the same as Vulkan's picture of the same frame.
+//! `crates/wavefield/src/render`, so the picture must be the same as Vulkan's picture of the same frame.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -126,7 +126,7 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
     }
 }
 
-/// The kernels' time in a frame, in seconds, as in `src/app/headless.rs`.
+/// The kernels' time in a frame, in seconds, as in `crates/wavefield/src/app/headless.rs`.
 fn time(frame: u64) -> f64 {
     frame as f64 / RATE
 }

@@ -15,15 +15,15 @@ mod program;
 mod kernels;
 // The application's data, mesh and camera.
 #[allow(dead_code)]
-#[path = "../../../src/render/camera.rs"]
+#[path = "../../../crates/wavefield/src/render/camera.rs"]
 mod camera;
-#[path = "../../../src/render/mesh.rs"]
+#[path = "../../../crates/wavefield/src/render/mesh.rs"]
 mod mesh;
 #[allow(dead_code)]
-#[path = "../../../src/texture.rs"]
+#[path = "../../../crates/wavefield/src/texture.rs"]
 mod texture;
 #[allow(dead_code)]
-#[path = "../../../src/wave.rs"]
+#[path = "../../../crates/wavefield/src/wave.rs"]
 mod wave;
 // The library's examples have the code that opens the device and the code that runs a few Vulkan commands.
 #[allow(dead_code)]

@@ -25,7 +25,7 @@ _HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
 
 
 def entries(ptx: str) -> dict[str, str]:
-    """Return the parameters of each entry of PTX text, by its name. The renderer does the same in `src/cuda/ptx.rs`."""
+    """Return the parameters of each entry of PTX text, by its name. The renderer does the same in `crates/wavefield/src/cuda/ptx.rs`."""
     found = {}
     for text in _NO_CODE.sub(" ", ptx).split(".entry")[1:]:
         head = _HEAD.match(text)
@@ -52,7 +52,7 @@ def _check_signature(entry: str, parameters: str, floats: int) -> None:
     words = f", and a structure of floats for its lines of //!PARAM ({floats})" if floats else ""
     raise KernelError(
         f"the parameters of entry `{_short(entry)}` are wrong: expected (.u64, .u32, .u32, .u64, .f64{structure}), "
-        f"which is {SIGNATURE}{words}; found ({_listed(found)}); see kernels/README.md"
+        f"which is {SIGNATURE}{words}; found ({_listed(found)}); see crates/wavefield/kernels/README.md"
     )
 
 

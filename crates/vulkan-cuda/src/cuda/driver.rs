@@ -6,7 +6,7 @@ use cudarc::driver::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
 use super::api::{self, Code};
-use crate::identity::{DeviceUuid, Luid};
+use crate::identity::DeviceUuid;
 use crate::{Error, Result};
 
 /// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
@@ -43,9 +43,9 @@ pub struct CudaInfo {
     pub name: String,
     /// The UUID that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
-    /// The LUID that Windows gave the adapter. `None` on other systems, and for a device that is not a display
-    /// adapter.
-    pub luid: Option<Luid>,
+    /// The LUID that Windows gave the adapter, and the bit of its node. `None` on other systems, and for a device that
+    /// is not a display adapter.
+    pub luid: Option<([u8; 8], u32)>,
     /// Major and minor version of the compute capability.
     pub compute_capability: (i32, i32),
     /// Whether it can import timeline semaphores (`CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`).
@@ -148,7 +148,7 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
 }
 
 /// Returns `None` if there are no LUIDs. The driver then reports an error (801, `NOT_SUPPORTED`).
-fn luid(device: sys::CUdevice) -> Option<Luid> {
+fn luid(device: sys::CUdevice) -> Option<([u8; 8], u32)> {
     // Other systems have no LUIDs. A call would fail, and tools like compute-sanitizer would report that as our fault.
     if cfg!(not(windows)) {
         return None;
@@ -160,8 +160,8 @@ fn luid(device: sys::CUdevice) -> Option<Luid> {
 }
 
 /// Returns what the driver wrote, if the call succeeded.
-fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<Luid> {
-    (code == Code::SUCCESS).then_some(Luid { bytes: bytes.map(|byte| byte as u8), node_mask })
+fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<([u8; 8], u32)> {
+    (code == Code::SUCCESS).then_some((bytes.map(|byte| byte as u8), node_mask))
 }
 
 fn version_words(version: i32) -> String {
@@ -230,8 +230,7 @@ mod tests {
         for code in [1, 2, 3, 100, 101, 201, 304, 801, 999, 12_345] {
             assert_eq!(luid_of(Code(code), bytes, 1), None, "{code}");
         }
-        let luid = Luid { bytes: [1, 2, 3, 4, 5, 6, 7, 255], node_mask: 1 };
-        assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(luid));
+        assert_eq!(luid_of(Code::SUCCESS, bytes, 1), Some(([1, 2, 3, 4, 5, 6, 7, 255], 1)));
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl MemoryExport {
     /// Fails if the device exports no buffers, or none of this usage, or if it was created without the extension.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
-        let kind = info.exports.buffer.ok_or_else(|| cannot(&info.name, "a buffer"))?;
+        let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
         let export = Self::new(vk, kind)?;
         let dedicated_only = vk.exports_buffer(usage, kind)?;
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
@@ -184,7 +184,10 @@ impl SemaphoreExport {
     /// Fails if the device exports none, or if it was created without the extension.
     pub(crate) fn new(vk: &Vk, semaphore: SemaphoreKind) -> Result<Self> {
         let info = vk.info();
-        let kind = info.exports.semaphore(semaphore);
+        let kind = match semaphore {
+            SemaphoreKind::Timeline => info.timeline_export,
+            SemaphoreKind::Binary => info.binary_export,
+        };
         let kind = kind.ok_or_else(|| cannot(&info.name, &format!("a {}", semaphore.words())))?;
         vk.semaphore_handles()?;
         Ok(Self {

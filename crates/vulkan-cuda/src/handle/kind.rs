@@ -18,7 +18,7 @@ pub enum ExportType {
 
 impl ExportType {
     /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles on
-    /// Windows. [`Exports`](crate::Exports) tells which one a device supports.
+    /// Windows. [`VkInfo`](crate::VkInfo) tells which one a device supports.
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 

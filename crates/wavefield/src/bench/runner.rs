@@ -1,0 +1,338 @@
+//! Measures the cells in rounds. Each cell runs once in each round, so that drift affects all cells alike.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ash::vk;
+use vulkan_cuda::Ring;
+
+use super::produce_only;
+use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
+use super::stats;
+use super::strategy::{CellPlan, Strategy};
+use crate::Result;
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
+use crate::cuda::Cuda;
+use crate::report::Failures;
+use crate::threads::cpu_time;
+use crate::vulkan::NO_INLINE;
+use crate::wave::Grid;
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The cells, in the order of the table.
+    pub cells: Vec<CellPlan>,
+    /// How often each cell is measured.
+    pub rounds: u32,
+    /// Frames before the measured ones, in every round.
+    pub warmup_frames: u64,
+    /// How long each cell is measured in every round.
+    pub round: Duration,
+    /// The picture's size.
+    pub size: vk::Extent2D,
+    /// The command line, for the report.
+    pub command: String,
+}
+
+/// The time that a measurement takes in addition to its round: it makes device, memory and pipelines, warms up, and cleans up.
+/// On an H200, 260 measurements with frames of 1 to 4 ms took 128 s, 78 s of them in rounds.
+const AROUND: Duration = Duration::from_millis(200);
+
+/// What a software device needs for a million pixels: 18 measurements of 12 frames of 1280x720 took lavapipe 29 s on two cores.
+const SOFTWARE_MEGAPIXEL: Duration = Duration::from_millis(120);
+
+impl Plan {
+    /// The approximate time of a run with this many measurements, one for each cell and round. A run takes longer if a few
+    /// frames of a GPU take longer than a round.
+    pub fn estimate(&self, measurements: usize, on_software: bool) -> Duration {
+        let pixels = if on_software { f64::from(self.size.width) * f64::from(self.size.height) } else { 0.0 };
+        let frame = SOFTWARE_MEGAPIXEL.mul_f64(pixels / 1e6);
+        let frames = |count: u64| frame.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let one = frames(self.warmup_frames) + self.round.max(frames(MIN_FRAMES as u64)) + AROUND;
+        one.saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
+    }
+}
+
+/// The fewest frames of a round, however long they take.
+const MIN_FRAMES: usize = 4;
+
+/// A cell's measurements over all rounds so far.
+#[derive(Default)]
+pub(super) struct Samples {
+    pub(super) frame_us: Vec<f64>,
+    pub(super) kernel_us: Vec<f64>,
+    pub(super) draw_us: Vec<f64>,
+    pub(super) cpu_us: Vec<f64>,
+    pub(super) latency_us: Vec<f64>,
+    pub(super) memset_us: Vec<f64>,
+    pub(super) waits: u64,
+    /// CPU time of the whole process during `time`.
+    cpu: Duration,
+    time: Duration,
+    pub(super) round_means_us: Vec<f64>,
+}
+
+/// Chooses the device to measure.
+///
+/// # Errors
+/// No device that can draw, or none of the given name.
+pub fn choose(base: &Config) -> Result<Choice> {
+    DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Auto)
+}
+
+/// Runs the plan. Calls `progress` before each measurement with the number of finished measurements and of all.
+///
+/// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
+/// the report has what was measured before it and is marked incomplete.
+///
+/// # Errors
+/// CUDA's context could not be made. Every later failure goes to `failures`.
+pub fn run(
+    plan: &Plan,
+    base: &Config,
+    choice: &Choice,
+    stop: &Stop,
+    progress: &mut dyn FnMut(usize, usize),
+    failures: &mut Failures,
+) -> Result<Report> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // Held for the whole run, so that no cell pays for making it.
+    let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
+    let mut skipped = Vec::new();
+    let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
+    for &cell in &plan.cells {
+        match obstacle(&cell, base.scene, choice, context.as_ref()) {
+            None => cells.push((cell, Samples::default())),
+            Some(reason) => {
+                let strategy = cell.strategy.name().to_owned();
+                let this = Skipped { strategy, reason };
+                if !skipped.contains(&this) {
+                    skipped.push(this);
+                }
+            }
+        }
+    }
+    // A ring that only skipped cells have needs no draw alone.
+    let has = |ring: Ring| {
+        move |cell: &CellPlan| {
+            let slots = Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32);
+            slots as usize == ring.depth() && cell.strategy != Strategy::RenderOnly
+        }
+    };
+    let running: Vec<CellPlan> = cells.iter().map(|(cell, _)| *cell).collect();
+    cells.retain(|(cell, _)| {
+        let needed = running.iter().any(has(cell.ring)) || !plan.cells.iter().any(has(cell.ring));
+        cell.strategy != Strategy::RenderOnly || needed
+    });
+
+    let total = cells.len() * plan.rounds as usize;
+    let mut done = 0;
+    'rounds: for _ in 0..plan.rounds {
+        for (cell, samples) in &mut cells {
+            progress(done, total);
+            if stop.requested() {
+                break 'rounds;
+            }
+            let measured = measure(plan, base, cell, samples, choice, context.as_ref(), stop);
+            if failures.catch(measured).is_none() {
+                break 'rounds;
+            }
+            // A stop within a cell leaves it incomplete.
+            done += usize::from(!stop.requested());
+        }
+    }
+    progress(done, total);
+    Ok(Report {
+        schema: SCHEMA.to_owned(),
+        complete: done == total,
+        command: plan.command.clone(),
+        started,
+        machine: choice.machine(),
+        settings: Settings {
+            scene: base.scene.name().to_owned(),
+            size: [plan.size.width, plan.size.height],
+            samples: base.samples.count(),
+            wait: base.wait.name().to_owned(),
+            rounds: plan.rounds,
+            warmup_frames: plan.warmup_frames,
+            round_ms: plan.round.as_millis() as u64,
+        },
+        cells: with_overhead(
+            cells
+                .into_iter()
+                .filter(|(_, samples)| !samples.frame_us.is_empty())
+                .map(|(cell, samples)| summarise(&cell, base.scene, samples))
+                .collect(),
+        ),
+        skipped,
+    })
+}
+
+/// Why a cell cannot be measured on this machine, if it cannot.
+pub(super) fn obstacle(
+    cell: &CellPlan,
+    scene: Scene,
+    choice: &Choice,
+    context: Option<&Cuda>,
+) -> Option<String> {
+    let strategy = cell.strategy;
+    let needs_cuda = strategy.producer() == ProducerKind::Cuda;
+    if needs_cuda && context.is_none() {
+        let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
+        return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+    }
+    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
+        return Some("the device exports no memory".to_owned());
+    }
+    if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
+        return Some(NO_INLINE.to_owned());
+    }
+    let textures = strategy.handoff().supports_texture(choice.adapter.info());
+    if let (Scene::Texture, Err(reason)) = (scene, textures) {
+        return Some(reason.to_owned());
+    }
+    too_large(cell, scene, choice)
+}
+
+/// Why a cell's frame is too large for this device, if it is.
+fn too_large(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
+    let info = choice.adapter.info();
+    let Grid { cols, rows } = cell.grid;
+    let ((limit, name), what) = match scene {
+        Scene::Field => (info.largest_buffer, "vertices"),
+        Scene::Texture => ((info.largest_allocation, "maxMemoryAllocationSize"), "texels with their levels"),
+    };
+    (scene.frame_bytes(cell.grid) > limit)
+        .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
+}
+
+fn measure(
+    plan: &Plan,
+    base: &Config,
+    cell: &CellPlan,
+    samples: &mut Samples,
+    choice: &Choice,
+    context: Option<&Cuda>,
+    stop: &Stop,
+) -> Result<()> {
+    let config = cell.config(base, plan.size);
+    let before = samples.frame_us.len();
+    match (cell.strategy, context) {
+        (Strategy::ProduceOnly, Some(context)) => {
+            produce_only::measure(plan, &config, samples, choice, context, stop)?;
+        }
+        _ => {
+            let mut run = Headless::quietly(choice, &config)?;
+            let outcome = frames(plan, cell.warmup(plan), &mut run, samples, stop);
+            retire(run);
+            outcome?;
+        }
+    }
+    let round = &samples.frame_us[before..];
+    if !round.is_empty() {
+        samples.round_means_us.push(round.iter().sum::<f64>() / round.len() as f64);
+    }
+    Ok(())
+}
+
+fn frames(plan: &Plan, warmup: u64, run: &mut Headless, samples: &mut Samples, stop: &Stop) -> Result<()> {
+    const STEP: f64 = 1.0 / 60.0;
+    let began = Instant::now();
+    for frame in 0..warmup {
+        run.frame(STEP)?;
+        // If frames take long, a few of them are enough.
+        if frame as usize >= MIN_FRAMES
+            && began.elapsed() > plan.round * warmup.div_ceil(plan.warmup_frames.max(1)) as u32
+        {
+            break;
+        }
+    }
+    let first = run.engine().next_frame();
+    let waits = run.engine().blocking_waits();
+    let (began, cpu) = (Instant::now(), cpu_time());
+    let mut last: Option<FrameTiming> = None;
+    let mut measured = 0;
+    while (began.elapsed() < plan.round || measured < MIN_FRAMES) && !stop.requested() {
+        run.frame(STEP)?;
+        let Some(timing) = run.engine().finished().filter(|timing| timing.frame >= first) else { continue };
+        if let Some(last) = last.replace(timing) {
+            samples.add(&last, &timing);
+            measured += 1;
+        }
+    }
+    if let (Some(before), Some(after)) = (cpu, cpu_time()) {
+        samples.cpu += after.saturating_sub(before);
+        samples.time += began.elapsed();
+    }
+    samples.waits += run.engine().blocking_waits() - waits;
+    run.engine().finish()
+}
+
+impl Samples {
+    /// Adds `timing`. Its frame time is from the end of `last` to its own end.
+    fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
+        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+        if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
+            self.frame_us.push((to - from) * 1e-3);
+        }
+        self.kernel_us.extend(timing.kernel.map(microseconds));
+        self.draw_us.extend(timing.draw.map(microseconds));
+        self.cpu_us.push(microseconds(timing.cpu));
+        self.latency_us.push(microseconds(timing.latency));
+    }
+}
+
+fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
+    let mean =
+        |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let frames = samples.frame_us.len();
+    let frame_us = Distribution::of(&mut samples.frame_us);
+    let produces = plan.strategy.produces();
+    let draws = plan.strategy != Strategy::ProduceOnly;
+    let kernel_us = mean(&samples.kernel_us).filter(|_| produces);
+    let draw_us = mean(&samples.draw_us).filter(|_| draws);
+    let spread = stats::spread(&samples.round_means_us);
+    Cell {
+        strategy: plan.strategy.name().to_owned(),
+        ring: plan.ring.depth() as u32,
+        batch: plan.batch,
+        grid: [plan.grid.cols, plan.grid.rows],
+        frames: frames as u64,
+        frame_us,
+        kernel_us,
+        memset_us: mean(&samples.memset_us),
+        draw_us,
+        cpu_us: Distribution::of(&mut samples.cpu_us),
+        cores: (!samples.time.is_zero()).then(|| samples.cpu.div_duration_f64(samples.time)),
+        blocking_waits: samples.waits as f64 / frames.max(1) as f64,
+        bytes: if produces { scene.frame_bytes(plan.grid) } else { 0 },
+        latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
+        overhead_us: None,
+        noisy: stats::is_noisy(&samples.round_means_us),
+        spread,
+        round_means_us: samples.round_means_us,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_takes_its_rounds_and_what_is_around_them() {
+        let round = Duration::from_millis(300);
+        let (cells, size, command) = (Vec::new(), vk::Extent2D::default(), String::new());
+        let plan = Plan { cells, rounds: 5, warmup_frames: 32, round, size, command };
+        // A run on an H200: 52 cells, 5 rounds, 128 s.
+        let seconds = plan.estimate(52 * 5, false).as_secs_f64();
+        assert!((115.0..=140.0).contains(&seconds), "{seconds}");
+        assert_eq!(plan.estimate(0, true), Duration::ZERO);
+        // `bench --quick` on lavapipe with two cores: 18 measurements, 29 s.
+        let size = vk::Extent2D { width: 1280, height: 720 };
+        let round = Duration::from_millis(80);
+        let quick = Plan { rounds: 3, warmup_frames: 8, round, size, ..plan };
+        let seconds = quick.estimate(18, true).as_secs_f64();
+        assert!((25.0..=33.0).contains(&seconds), "{seconds}");
+        assert!(Plan { round: Duration::MAX / 2, ..quick }.estimate(usize::MAX, false) > round);
+    }
+}

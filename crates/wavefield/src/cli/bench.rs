@@ -1,0 +1,383 @@
+//! `wavefield bench`: its arguments, progress bar and files.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use clap::{Args, Subcommand};
+use indicatif::HumanDuration;
+use wavefield::app::{Config, RISK, Scene, Stop};
+use wavefield::bench::record::Report;
+use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
+use wavefield::cuda::Priority;
+use wavefield::progress::Progress;
+use wavefield::render::Samples;
+use wavefield::report::{Failures, command_line};
+use wavefield::vulkan::{AdapterInfo, Wait};
+use wavefield::wave::Grid;
+use wavefield::{Error, Result, check_outputs, note, say};
+
+use super::args::{Consent, read_kernel, set_parameters};
+use super::outcome::write;
+use super::{help, parse};
+
+const EXAMPLES: &str =
+    "  wavefield bench --quick                                 under 30 seconds, and what to use
+  wavefield bench --json new.json --report new.html       everything, and a page of charts
+  wavefield bench --strategies timeline,inline --rings 3  these cells only
+  wavefield bench --compare old.json new.json --fail-above 1.1
+  wavefield bench --compare old1.json,old2.json new1.json,new2.json   several runs a side";
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = help::end(EXAMPLES))]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: Option<BenchCommand>,
+    /// What to show: vertices are handed over in buffers, textures in images.
+    #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
+    scene: Scene,
+    /// Run this kernel instead of the wave, in the strategies that use CUDA; its signature is in
+    /// crates/wavefield/kernels/README.md.
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    kernel: Option<String>,
+    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
+    /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
+    param: Vec<(String, f32)>,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
+    device: Option<String>,
+    /// Fewer cells and shorter rounds: under 30 seconds.
+    #[arg(long, help_heading = help::HOW)]
+    quick: bool,
+    #[command(flatten)]
+    consent: Consent,
+    /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = help::HOW)]
+    strategies: Vec<Strategy>,
+    /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
+    /// two].
+    #[arg(long, value_delimiter = ',', value_name = "COLSxROWS,…", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::HOW)]
+    grids: Vec<Grid>,
+    /// Ring depths to measure [default: 1,2,3,4,8,16; quick: 1,3,8].
+    #[arg(long, value_delimiter = ',', value_name = "K,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
+    rings: Vec<u32>,
+    /// Batches to measure, in each ring with enough slots [default: 1,3,8; quick: 1,8].
+    #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
+    batches: Vec<u32>,
+    /// How often to measure each cell [default: 7; quick: 3].
+    #[arg(long, value_name = "N", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
+    rounds: Option<u64>,
+    /// Milliseconds to measure each cell in each round [default: 300; quick: 80].
+    #[arg(long, value_name = "MS", value_parser = parse::Whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
+    round_ms: Option<u64>,
+    /// How the CPU waits for the GPU.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
+    wait: Wait,
+    /// The picture's size.
+    #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
+    size: vk::Extent2D,
+    /// Samples per pixel: 4 for smooth edges, 1 for speed.
+    #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
+    samples: Samples,
+    /// Write all results as JSON (docs/bench-schema.md).
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
+    /// Write one line per cell as CSV.
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    csv: Option<PathBuf>,
+    /// Write a self-contained page with charts.
+    #[arg(long, value_name = "FILE.html", value_parser = parse::named(&["html", "htm"]), help_heading = help::OUTPUT)]
+    report: Option<PathBuf>,
+    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. With a file name that
+    /// ends in .svg, write a picture instead.
+    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
+    trace: Option<PathBuf>,
+    /// Measure nothing: show a file that --json wrote, as a table; --csv and --report work too.
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    from: Option<PathBuf>,
+    /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
+    /// contain a comma.
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    compare: Option<Vec<Vec<PathBuf>>>,
+    /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
+    fail_above: Option<f64>,
+    /// With --compare: compare even if the hardware differs.
+    #[arg(long, help_heading = "A saved run")]
+    force: bool,
+}
+
+#[derive(Subcommand)]
+enum BenchCommand {
+    /// Measure how long a signal takes from CUDA to Vulkan and back, and to the CPU.
+    Latency(LatencyArgs),
+    /// Measure the time from the start of the process to the first frame, by stages.
+    Startup(StartupArgs),
+}
+
+#[derive(Args)]
+struct LatencyArgs {
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
+    device: Option<String>,
+    /// Try another priority for CUDA's stream.
+    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
+    stream_priority: Priority,
+    /// Try a Vulkan queue that only computes.
+    #[arg(long, help_heading = help::HOW)]
+    compute_queue: bool,
+    /// Try CUDA's half as a CUDA graph.
+    #[arg(long, help_heading = help::HOW)]
+    graph: bool,
+    /// The number of ping-pongs.
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
+    rounds: u64,
+    /// Write the results as JSON.
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct StartupArgs {
+    /// Columns and rows of vertices.
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
+    grid: Grid,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
+    device: Option<String>,
+    /// The number of starts to measure, after a first start that finds no compiled PTX.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
+    rounds: u64,
+    /// Write the results as JSON.
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
+    /// Run as one of the starts.
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
+    let config = Config { device: args.device.clone(), grid: args.grid, ..Config::default() };
+    if args.child {
+        say!("{}", bench::startup_child(&config)?);
+        return Ok(());
+    }
+    check_outputs(&args.json)?;
+    let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
+    child.extend(args.device.iter().map(|device| format!("--device={device}")));
+    child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
+    let (rounds, mut failures) = (args.rounds as u32, Failures::default());
+    let found = bench::measure_startup(rounds, &child, command_line(), &config, stop, &mut failures)?;
+    say!("{found}");
+    write(&mut failures, &args.json, |path| bench::write_startup(path, &found));
+    ended(failures, found.complete, "start")
+}
+
+fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
+    check_outputs(&args.json)?;
+    let config = Config { device: args.device.clone(), ..Config::default() };
+    let trial =
+        Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
+    let (rounds, mut failures) = (args.rounds as usize, Failures::default());
+    let found = bench::measure_latency(rounds, trial, command_line(), &config, stop, &mut failures)?;
+    say!("{found}");
+    write(&mut failures, &args.json, |path| bench::write_latency(path, &found));
+    ended(failures, found.complete, "round trip")
+}
+
+/// How a measurement ended. `last` names the last step, which an incomplete measurement did not reach.
+fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
+    if !complete {
+        failures.add(Error::Stopped(format!(
+            "stopped before the last {last}: what was measured so far is shown, marked incomplete"
+        )));
+    }
+    failures.outcome()
+}
+
+pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
+    match &args.command {
+        Some(BenchCommand::Latency(args)) => return latency(args, stop),
+        Some(BenchCommand::Startup(args)) => return startup(args, stop),
+        None => {}
+    }
+    if let Some(files) = &args.compare {
+        return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
+    }
+    // Checked here because clap accepts a missing --compare if --quick conflicts with it.
+    if args.force || args.fail_above.is_some() {
+        return Err(Error::Usage("--force and --fail-above need --compare".into()));
+    }
+    args.check()?;
+    if let Some(path) = &args.from {
+        return show(&bench::read_json(path)?, &args);
+    }
+    let outputs = [&args.json, &args.csv, &args.report, &args.trace];
+    check_outputs(outputs.into_iter().flatten())?;
+    args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
+    let kernel = read_kernel(args.kernel.as_deref(), args.scene)?;
+    if args.strategies.is_empty() && args.leaves_inline_out() {
+        note!("note: inline is left out: {RISK}");
+    }
+    let mut config = Config {
+        device: args.device.clone(),
+        scene: args.scene,
+        kernel,
+        samples: args.samples,
+        wait: args.wait,
+        ..Config::default()
+    };
+    set_parameters(&mut config, &args.param)?;
+    if args.plan(&[config.grid]).cells.is_empty() {
+        return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
+    }
+    let choice = bench::choose(&config)?;
+    let plan = args.plan(&args.grids_for(choice.adapter.info()));
+    let bar = Progress::new("measuring");
+    let mut failures = Failures::default();
+    let on_software = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
+    let mut said = false;
+    // Printed before the first measurement: only then is it known what this machine can run.
+    let count = &mut |done: usize, total: usize| {
+        if !std::mem::replace(&mut said, true) && total > 0 {
+            note!("{}", duration_note(&plan, total, on_software));
+        }
+        bar.at(done as u64, total as u64);
+    };
+    let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
+    drop(bar);
+    let report = report?;
+    let failed = failures.first().is_some();
+    if failed && report.cells.is_empty() {
+        return failures.outcome();
+    }
+    say!("{}", Table(&report));
+    write(&mut failures, &args.json, |path| bench::write_json(path, &report));
+    write(&mut failures, &args.csv, |path| bench::write_csv(path, &report));
+    write(&mut failures, &args.report, |path| bench::write_html(path, &report));
+    // A GPU that has just failed is not traced.
+    if !failed {
+        write(&mut failures, &args.trace, |path| bench::write_traces(path, &plan, &config, &choice, stop));
+    }
+    if report.cells.is_empty() && report.complete {
+        let words = "nothing could be measured here; the reasons are above";
+        failures.add(Error::Unsupported(words.into()));
+    }
+    ended(failures, report.complete, "round")
+}
+
+/// The note on how long a run with this many measurements takes.
+fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
+    // Other software devices and machines may be slower than the one that was timed.
+    let about = if on_software { "at least" } else { "about" };
+    let cells = match measurements / plan.rounds.max(1) as usize {
+        1 => "1 cell".to_owned(),
+        cells => format!("{cells} cells, each"),
+    };
+    let times = if plan.rounds == 1 { "once".to_owned() } else { format!("{} times", plan.rounds) };
+    let (takes, round) = (HumanDuration(plan.estimate(measurements, on_software)), plan.round.as_millis());
+    format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
+}
+
+/// Prints and writes a saved report.
+fn show(report: &Report, args: &BenchArgs) -> Result<()> {
+    check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+    say!("{}", Table(report));
+    let mut failures = Failures::default();
+    write(&mut failures, &args.csv, |path| bench::write_csv(path, report));
+    write(&mut failures, &args.report, |path| bench::write_html(path, report));
+    failures.outcome()
+}
+
+fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
+    let read =
+        |files: &[PathBuf]| files.iter().map(|file| bench::read_json(file)).collect::<Result<Vec<_>>>();
+    let comparison = bench::compare(&read(old)?, &read(new)?, options)?;
+    say!("{comparison}");
+    match comparison.failed() {
+        true => Err(Error::Unsupported(
+            "a cell is slower than --fail-above allows, or no cell could be compared: see above".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
+impl BenchArgs {
+    /// Refuses options that would have no effect on any strategy.
+    fn check(&self) -> Result<()> {
+        let strategies = self.strategies();
+        let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
+        let ignored = [
+            (self.kernel.is_some() && none(Strategy::uses_cuda), "--kernel: none of --strategies uses CUDA"),
+            (
+                !self.rings.is_empty() && none(Strategy::has_ring),
+                "--rings: none of --strategies has a ring to choose",
+            ),
+            (
+                !self.batches.is_empty() && none(Strategy::has_batch),
+                "--batches: only the strategy timeline has them",
+            ),
+        ];
+        match ignored.iter().find(|(ignored, _)| *ignored) {
+            Some((_, why)) => Err(Error::Usage(format!("nothing to measure with {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn strategies(&self) -> Vec<Strategy> {
+        if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() }
+    }
+
+    /// The grids that were given, or defaults that this device draws in reasonable time.
+    fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
+        if !self.grids.is_empty() {
+            return self.grids.clone();
+        }
+        let sides = match device.kind {
+            vk::PhysicalDeviceType::CPU => {
+                note!(
+                    "note: {} draws in software, so the fields are small; --grids chooses others",
+                    device.name
+                );
+                [64, 128, 256]
+            }
+            _ => [256, 1024, 4096],
+        };
+        let count = if self.quick { 2 } else { 3 };
+        sides[..count].iter().map(|&side| Grid { cols: side, rows: side }).collect()
+    }
+
+    /// Whether to leave out `inline`: a kernel that is not built in needs consent.
+    fn leaves_inline_out(&self) -> bool {
+        self.consent.check(self.kernel.as_deref(), true).is_err()
+    }
+
+    fn plan(&self, grids: &[Grid]) -> Plan {
+        let or = |given: &[u32], full: &[u32], quick: &[u32]| match (given, self.quick) {
+            ([], true) => quick.to_vec(),
+            ([], false) => full.to_vec(),
+            _ => given.to_vec(),
+        };
+        let mut strategies = self.strategies();
+        // If it was asked for by name, it has already been refused.
+        strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
+        let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
+        let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
+        Plan {
+            cells: bench::plan(self.scene, &strategies, grids, &rings, &batches),
+            rounds: self.rounds.unwrap_or(if self.quick { 3 } else { 7 }) as u32,
+            warmup_frames: if self.quick { 8 } else { 32 },
+            round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
+            size: self.size,
+            command: command_line(),
+        }
+    }
+}
+
+fn parse_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err(format!("`{text}` is not a number above 0")),
+    }
+}

@@ -1,0 +1,218 @@
+//! `wavefield bench` on this machine's devices: its files, its errors, its comparison.
+
+mod common;
+
+use std::path::Path;
+
+use common::{assert_exit, run, stderr, stdout};
+use wavefield::bench::read_json;
+use wavefield::bench::record::Cell;
+
+/// Small enough for a software device.
+const SMALL: [&str; 8] = [
+    "bench",
+    "--quick",
+    "--grids=32x32,48x20",
+    "--rings=1,3",
+    "--batches=1,3",
+    "--rounds=2",
+    "--round-ms=40",
+    "--size=64x48",
+];
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary folders have plain names")
+}
+
+#[test]
+fn it_measures_what_this_machine_has_and_names_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (json, csv, page) = (path("a.json"), path("a.csv"), path("a.html"));
+    let outputs = ["--json", text(&json), "--csv", text(&csv), "--report", text(&page)];
+    let output = run(&[SMALL.as_slice(), &outputs].concat());
+    assert_exit(&output, 0);
+
+    // The note comes before the first measurement, as soon as the program knows what can run here.
+    let note = stderr(&output)
+        .lines()
+        .find(|line| line.contains("this takes"))
+        .expect("no note of how long")
+        .to_owned();
+
+    // Reading it back checks it against the schema.
+    let report = read_json(&json).unwrap();
+    assert!(report.complete && report.machine.threads > 0 && report.command.starts_with("wavefield bench"));
+    let cells = |strategy: &str| report.cells.iter().filter(|cell| cell.strategy == strategy).count();
+    assert_eq!((cells("compute"), cells("render-only")), (2, 2), "{:?}", report.cells);
+    for cell in &report.cells {
+        assert!(cell.frames > 0 && cell.frame_us.mean > 0.0 && cell.round_means_us.len() == 2, "{cell:?}");
+        assert!(cell.frame_us.p50 <= cell.frame_us.p99 && cell.frame_us.p99 <= cell.frame_us.max, "{cell:?}");
+    }
+    assert_eq!(report.settings.wait, "hybrid");
+    if cfg!(target_os = "linux") {
+        // Counts the program's own threads. On a software device, these include the threads that draw.
+        let cores = |cell: &Cell| cell.cores.is_some_and(|cores| cores > 0.0);
+        let measured = report.cells.iter().filter(|cell| cell.strategy != "produce-only");
+        assert!(measured.clone().all(cores), "{:?}", report.cells);
+    }
+    if report.machine.cuda.is_none() {
+        let skipped: Vec<_> = report.skipped.iter().map(|skipped| skipped.strategy.as_str()).collect();
+        let wanted =
+            ["auto", "timeline", "inline", "binary", "cpu-sync", "device-copy", "host-copy", "produce-only"];
+        assert_eq!(skipped, wanted);
+        assert!(report.skipped.iter().all(|skipped| skipped.reason.contains("CUDA")));
+    }
+    for strategy in
+        report.cells.iter().map(|cell| &cell.strategy).chain(report.skipped.iter().map(|s| &s.strategy))
+    {
+        assert!(stdout(&output).contains(strategy.as_str()), "{strategy} is missing in the table");
+    }
+    let rows = std::fs::read_to_string(&csv).unwrap().lines().count();
+    assert_eq!(rows, report.cells.len() + 1);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+
+    let on_software = report.machine.gpu.contains("llvmpipe");
+    let about = if on_software { "takes at least " } else { "takes about " };
+    let cells = format!("s: {} cells, each measured 2 times for 40 ms", report.cells.len());
+    assert!(note.starts_with("note: ") && note.contains(about) && note.contains(&cells), "{note}");
+    // Without CUDA, there is no hand-off to choose.
+    assert_eq!(stdout(&output).contains("\nUse `--"), report.machine.cuda.is_some(), "{}", stdout(&output));
+
+    // A run compared with itself shows no difference.
+    let output = run(&["bench", "--compare", text(&json), text(&json), "--fail-above", "1.1"]);
+    assert_exit(&output, 0);
+}
+
+/// Images need another number of bytes than buffers, and cannot be compared with a field.
+#[test]
+fn the_scene_is_measured_and_kept_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (texture, field) = (path("texture.json"), path("field.json"));
+    // These strategies have no ring to choose.
+    let ringless =
+        SMALL.into_iter().filter(|word| !word.starts_with("--rings") && !word.starts_with("--batches"));
+    let small: Vec<_> = ringless.chain(["--strategies=compute,render-only,render-shared"]).collect();
+    assert_exit(&run(&[small.as_slice(), &["--scene=texture", "--json", text(&texture)]].concat()), 0);
+    assert_exit(&run(&[small.as_slice(), &["--json", text(&field)]].concat()), 0);
+    let report = read_json(&texture).unwrap();
+    assert_eq!(report.settings.scene, "texture");
+    let cell = report.cells.iter().find(|cell| cell.strategy == "compute" && cell.grid == [32, 32]).unwrap();
+    // All levels, with 8 bytes per texel.
+    assert_eq!(cell.bytes, 8 * (1024 + 256 + 64 + 16 + 4 + 1));
+    let output = run(&["bench", "--compare", text(&texture), text(&field)]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("scene"), "{}", stderr(&output));
+}
+
+#[test]
+fn nonsense_is_exit_code_2() {
+    for (argument, part) in [
+        ("--strategies=magic", "possible values"),
+        ("--rings=0", "1 to 32"),
+        ("--batches=99", "1 to 32"),
+        ("--grids=1x1", "no surface"),
+        ("--rounds=0", "`0` is not a whole number from 1 to 1000"),
+        ("--fail-above=1.1", "--compare"),
+    ] {
+        let output = run(&["bench", "--quick", argument]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
+    }
+    let output = run(&["bench", "--strategies=timeline", "--rings=2", "--batches=3"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("nothing to measure"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_default_fields_suit_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("a.json");
+    let quick = [
+        "bench",
+        "--quick",
+        "--strategies=render-only",
+        "--rings=3",
+        "--rounds=1",
+        "--round-ms=1",
+        "--size=64x48",
+    ];
+    let output = run(&[quick.as_slice(), &["--json", text(&json)]].concat());
+    assert_exit(&output, 0);
+    let report = read_json(&json).unwrap();
+    let grids: Vec<_> = report.cells.iter().map(|cell| cell.grid).collect();
+    let said = stderr(&output).contains("draws in software");
+    assert_eq!(grids, if said { [[64, 64], [128, 128]] } else { [[256, 256], [1024, 1024]] });
+    assert!(said || !report.machine.gpu.contains("llvmpipe"), "{}", stderr(&output));
+
+    let output = run(&[quick.as_slice(), &["--grids=32x32"]].concat());
+    assert_exit(&output, 0);
+    assert!(
+        !stderr(&output).contains("draws in software"),
+        "a note about the default although --grids was given"
+    );
+}
+
+#[test]
+fn a_saved_run_says_which_handoff_to_use() {
+    let measurements = Path::new(common::ROOT).join("docs/measurements");
+    if !measurements.exists() {
+        return common::skip("the published package has no measurements");
+    }
+    let output = run(&["bench", "--from", text(&measurements.join("h200-bench-spin.json"))]);
+    assert_exit(&output, 0);
+    let table = stdout(&output);
+    let (_, last) = table.rsplit_once("\n\n").unwrap();
+    assert!(last.starts_with("Use `--ring 8 --batch 8` here: "), "{table}");
+    assert!(last.contains("41.52 µs (3.8 % of the frame) at 256x256"), "{table}");
+    assert!(!stderr(&output).contains("this takes"), "{}", stderr(&output));
+}
+
+#[test]
+fn several_runs_a_side_are_compared() {
+    let measurements = Path::new(common::ROOT).join("docs/measurements");
+    if !measurements.exists() {
+        return common::skip("the published package has no measurements");
+    }
+    let file = |name: &str| text(&measurements.join(format!("h200-bench-{name}.json"))).to_owned();
+    let side = |name: &str| format!("{},{}", file(&format!("{name}-1")), file(&format!("{name}-2")));
+    let (old, new) = (side("before-redesign"), side("redesign"));
+    let output = run(&["bench", "--compare", &old, &new, "--fail-above=1.05"]);
+    assert_exit(&output, 0);
+    let said = stdout(&output);
+    for part in
+        ["old       2026-11-22 05:30:32", "over runs", "0 slower, 0 faster, 47 same, 5 noisy", "passed"]
+    {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+
+    let alone = file("redesign-1");
+    for (old, part) in [
+        (format!("{alone},{alone}"), "old run 1 and old run 2 are the same run"),
+        (format!("{alone},"), "a file name is missing before or after a comma"),
+        (format!(",{alone}"), "a file name is missing before or after a comma"),
+    ] {
+        let output = run(&["bench", "--compare", &old, &alone]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
+    }
+    // One side alone has a run of another scene.
+    let other = format!("{alone},{}", file("texture"));
+    let output = run(&["bench", "--compare", &other, &alone]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("scene was field or texture, is field"), "{}", stderr(&output));
+}
+
+#[test]
+fn files_that_are_none_are_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let broken = folder.path().join("broken.json");
+    std::fs::write(&broken, "{\"schema\": \"wavefield-bench/2\", \"complete\": tr").unwrap();
+    let output = run(&["bench", "--compare", text(&broken), text(&broken)]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("broken.json"), "{}", stderr(&output));
+    let output = run(&["bench", "--quick", "--json", "/no/such/folder/a.json"]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("cannot write /no/such/folder/a.json"), "{}", stderr(&output));
+}

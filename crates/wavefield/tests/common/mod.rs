@@ -1,0 +1,159 @@
+//! Helpers for several test files: skips that can become failures, the program under test, pictures.
+
+#![allow(dead_code)] // Each test file uses its own part of this.
+
+#[cfg(unix)]
+pub mod process;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
+use wavefield::vulkan::Validation;
+
+/// Prints that a test did not run, and why.
+pub fn skip(reason: &str) {
+    // Not `eprintln!`: the test harness would capture it.
+    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+}
+
+/// Like [`skip`], but panics if the environment has `variable=1`.
+fn skip_unless_required(variable: &str, reason: &str) {
+    assert!(std::env::var(variable).as_deref() != Ok("1"), "{variable}=1, but: {reason}");
+    skip(reason);
+}
+
+/// Skips a test that needs CUDA and Vulkan on one GPU. With `WAVEFIELD_REQUIRE_GPU=1` the test fails instead.
+pub fn skip_without_gpu(reason: &str) {
+    skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
+}
+
+/// Whether CUDA and Vulkan share a device here. If not, the test is skipped. If so, it must treat every error as a failure.
+pub fn has_gpu() -> bool {
+    let table = DeviceTable::headless(Validation::default())
+        .expect("a Vulkan driver is installed, at least a software one");
+    table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
+}
+
+/// Skips a test that needs a program or layer from `scripts/test.sh`. With `WAVEFIELD_REQUIRE_TOOLS=1` the test fails
+/// instead.
+pub fn skip_without_tools(reason: &str) {
+    skip_unless_required("WAVEFIELD_REQUIRE_TOOLS", reason);
+}
+
+/// The program under test. `WAVEFIELD_BIN` overrides its path, for tests that run without cargo.
+pub fn wavefield() -> Command {
+    // A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. The program would inherit that, and
+    // would not end when a test asks it to.
+    #[cfg(unix)]
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: the signal is valid, and its default action runs no code of this process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let path = std::env::var_os("WAVEFIELD_BIN")
+        .map_or(PathBuf::from(env!("CARGO_BIN_EXE_wavefield")), PathBuf::from);
+    Command::new(path)
+}
+
+/// Runs the program under test and waits for its end.
+pub fn run(arguments: &[&str]) -> Output {
+    wavefield().args(arguments).output().expect("the program starts")
+}
+
+/// The program's standard error, as text.
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The program's standard output, as text.
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Asserts the exit code. On failure, the message shows both outputs.
+pub fn assert_exit(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
+}
+
+/// Whether the validation layer is installed here.
+pub fn has_validation() -> bool {
+    let output = run(&["--headless", "--validation", "--frames=1", "--grid=2x2", "--size=16x16"]);
+    !stderr(&output).contains("the validation layer")
+}
+
+/// The repository.
+pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The path of a kernel's file, such as `pond.cu`. The wave is the demo's.
+pub fn kernel(file: &str) -> PathBuf {
+    let owner = if file.starts_with("wave.") { ROOT } else { env!("CARGO_MANIFEST_DIR") };
+    Path::new(owner).join("kernels").join(file)
+}
+
+/// The path of a reference picture.
+pub fn reference(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/references").join(name)
+}
+
+/// How far two pictures may differ: drivers round differently, and rasterise edges differently.
+#[derive(Clone, Copy, Debug)]
+pub struct Tolerance {
+    /// The mean difference of all channels, in steps of 8 bits.
+    pub mean: f64,
+    /// The share of pixels with a channel that is off by more than 16 steps.
+    pub off: f64,
+}
+
+/// For another driver or rasteriser: an edge may fall on the other side of a pixel.
+pub const SAME_PICTURE: Tolerance = Tolerance { mean: 0.5, off: 0.005 };
+
+/// Whether two pictures of the same size differ by no more than [`SAME_PICTURE`].
+pub fn is_same(a: &[u8], b: &[u8]) -> bool {
+    let difference = difference(a, b);
+    difference.mean <= SAME_PICTURE.mean && difference.off <= SAME_PICTURE.off
+}
+
+/// How far two RGBA pictures of the same size differ.
+pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
+    assert_eq!(a.len(), b.len(), "pictures of the same size");
+    let pixels = a.chunks_exact(4).zip(b.chunks_exact(4));
+    let (mut sum, mut off) = (0u64, 0u64);
+    for (a, b) in pixels {
+        let differences = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b)));
+        sum += differences.clone().sum::<u64>();
+        off += u64::from(differences.max() > Some(16));
+    }
+    Tolerance { mean: sum as f64 / a.len() as f64, off: off as f64 / (a.len() / 4) as f64 }
+}
+
+/// Asserts that two PNG files show the same picture. On failure, it keeps `got` in the temporary folder.
+pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
+    let (got_size, got_pixels) = read_png(got).expect("a picture was written");
+    let (want_size, want_pixels) = read_png(want).expect("the reference exists");
+    assert_eq!(got_size, want_size, "sizes of {} and {}", got.display(), want.display());
+    let difference = difference(&got_pixels, &want_pixels);
+    if difference.mean > tolerance.mean || difference.off > tolerance.off {
+        let kept =
+            std::env::temp_dir().join(format!("wavefield-got-{}", want.file_name().unwrap().display()));
+        write_png(&kept, got_size, &got_pixels, &[]).expect("the temporary folder is writable");
+        panic!(
+            "{} differs from {}: {difference:?}, allowed {tolerance:?}; kept as {}",
+            got.display(),
+            want.display(),
+            kept.display()
+        );
+    }
+}
+
+/// The number of open descriptors of this process. Always 0 except on Linux.
+pub fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// The number of descriptors of this process that are open on `path`. Always 0 except on Linux.
+pub fn descriptors_of(path: &Path) -> usize {
+    let Ok(path) = path.canonicalize() else { return 0 };
+    let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    links.filter(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path)).count()
+}
