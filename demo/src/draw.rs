@@ -34,26 +34,12 @@ pub struct View {
     pub bar: Option<Bar>,
 }
 
-/// Shows the parts of a frame: the kernel, the draw, and the rest, which is mostly the hand-off.
+/// The times of a frame's parts: the kernel, the draw, and the rest, which is mostly the hand-off.
 #[derive(Clone, Copy)]
-pub struct Bar {
-    /// Where each part ends, from 0 to 1.
-    ends: [f64; 3],
-}
+pub struct Bar(pub [f64; 3]);
 
 impl Bar {
-    pub fn of(parts: [f64; 3]) -> Self {
-        let whole = parts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-        let mut end = 0.0;
-        Self {
-            ends: parts.map(|part| {
-                end += part / whole;
-                end
-            }),
-        }
-    }
-
-    /// Clears one rectangle for each part. That needs no pipeline.
+    /// Clears a rectangle for each part. That needs no pipeline.
     ///
     /// # Safety
     /// `commands` is in a render pass with one colour attachment of this size.
@@ -61,10 +47,12 @@ impl Bar {
         // In linear light: orange, blue, grey.
         const COLORS: [[f32; 4]; 3] =
             [[0.9, 0.27, 0.02, 1.0], [0.03, 0.22, 0.75, 1.0], [0.09, 0.09, 0.1, 1.0]];
+        let per_ms = f64::from(extent.width) / self.0.iter().sum::<f64>();
         let height = (extent.height / 60).clamp(1, extent.height);
-        let mut left = 0;
-        for (end, float32) in self.ends.into_iter().zip(COLORS) {
-            let right = ((end * f64::from(extent.width)).round() as u32).min(extent.width);
+        let (mut end, mut left) = (0.0, 0);
+        for (part, float32) in self.0.into_iter().zip(COLORS) {
+            end += part * per_ms;
+            let right = (end.round() as u32).min(extent.width);
             if right > left {
                 let offset = vk::Offset2D { x: left as i32, y: (extent.height - height) as i32 };
                 let extent = vk::Extent2D { width: right - left, height };
@@ -77,8 +65,8 @@ impl Bar {
                 }];
                 // SAFETY: the caller's promise; the rectangle lies within the attachment.
                 unsafe { gpu.device.cmd_clear_attachments(commands, &clear, &rects) };
+                left = right;
             }
-            left = right;
         }
     }
 }

@@ -1,4 +1,12 @@
 //! One frame, from CUDA's kernel to the screen. [`Frames::draw`] is what this program is for: read it from top to bottom.
+//!
+//! ```text
+//! CUDA's stream    wait free ── kernel writes the slot ── signal ready
+//!                                                              │
+//! Vulkan's queue                                   wait ready ─┘─ take the slot ── draw ── give it back ── signal free, done
+//! ```
+//!
+//! The CPU enqueues both lines, frame after frame. It waits only for `done`, of a frame some frames ago.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,15 +31,15 @@ pub enum Canvas {
     Picture(Picture),
 }
 
-/// Who waits for whom.
+/// How the slots go from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// The GPU: CUDA and Vulkan wait for each other, and the CPU for neither.
+pub enum HandOff {
+    /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
     Gpu,
-    /// The CPU too: for CUDA before it submits, and for Vulkan after. To compare with.
+    /// The CPU waits too: for CUDA before it submits, and for Vulkan after. To compare with.
     Cpu,
-    /// Nobody: Vulkan draws the same vertices again, which CUDA did not write. To compare with.
-    Nobody,
+    /// There is none: Vulkan draws vertices of its own, always the same. To compare with.
+    Skipped,
 }
 
 /// Everything that a frame needs.
@@ -41,7 +49,7 @@ pub struct Frames {
     pub compute: Compute,
     pub draw: Draw,
     pub canvas: Canvas,
-    pub sync: Sync,
+    pub hand_off: HandOff,
     /// How many frames CUDA writes in a row.
     pub batch: usize,
     flights: Flights,
@@ -58,10 +66,10 @@ impl Frames {
         // ACQUIRE an image. This comes first, because a frame that cannot be shown must not begin.
         let Some(image) = self.acquire(acquired)? else { return Ok(false) };
 
-        let Self { gpu, field, compute, draw, canvas, sync, batch, flights } = self;
+        let Self { gpu, field, compute, draw, canvas, hand_off, batch, flights } = self;
         let mut read = None;
         if let Some(Field { ring, kernel, config, grid, .. }) = field
-            && *sync != Sync::Nobody
+            && *hand_off != HandOff::Skipped
         {
             read = ring.next_read();
             if read.is_none() {
@@ -83,7 +91,7 @@ impl Frames {
                 read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
             }
         }
-        if let (Sync::Cpu, Some(field)) = (&sync, &field) {
+        if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
             field.wait_for_cuda()?;
         }
 
@@ -96,7 +104,7 @@ impl Frames {
                 read.record(commands, |slot| draw.record(commands, slot.vulkan(), target, view));
             } else {
                 // A compute shader writes the vertices. It is Vulkan's own, so a barrier is enough.
-                if *sync != Sync::Nobody || !compute.is_written {
+                if *hand_off != HandOff::Skipped || !compute.is_written {
                     compute.record(commands, view.time);
                 }
                 draw.record(commands, compute.vertices.raw, target, view);
@@ -124,7 +132,7 @@ impl Frames {
         if let Canvas::Window(swapchain) = canvas {
             swapchain.present(&image)?;
         }
-        if *sync == Sync::Cpu {
+        if *hand_off == HandOff::Cpu {
             self.wait_all()?;
         }
         Ok(true)
@@ -148,7 +156,7 @@ impl Frames {
             compute: Compute::new(gpu, grid)?,
             draw,
             canvas,
-            sync: Sync::Gpu,
+            hand_off: HandOff::Gpu,
             batch: 1,
             flights: Flights::new(gpu, ring)?,
             gpu: gpu.clone(),

@@ -87,17 +87,6 @@ impl Candidate {
             _ => Ok(family),
         }
     }
-
-    /// Devices that share with CUDA first, then hardware before software.
-    fn rank(&self) -> (bool, u32) {
-        let kind = match self.properties.device_type {
-            vk::PhysicalDeviceType::DISCRETE_GPU => 0,
-            vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
-            vk::PhysicalDeviceType::CPU => 3,
-            _ => 2,
-        };
-        (self.cuda.is_err(), kind)
-    }
 }
 
 /// Chooses among the devices that `wish` allows.
@@ -128,7 +117,16 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
         let refused = |reason| crate::say(format_args!("{} is not used: {reason}", info.name));
         family.as_ref().map_err(refused).is_ok()
     });
-    let best = all.into_iter().min_by_key(Candidate::rank);
+    // Devices that share with CUDA first, then hardware before software.
+    let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
+        let kind = match properties.device_type {
+            vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+            vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+            vk::PhysicalDeviceType::CPU => 3,
+            _ => 2,
+        };
+        (cuda.is_err(), kind)
+    });
     best.ok_or_else(|| match names.is_empty() {
         true => anyhow!("no Vulkan device: {DRIVERS}"),
         false => anyhow!("no Vulkan device here can draw this: {}", names.join(", ")),

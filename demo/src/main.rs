@@ -40,7 +40,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use draw::{Camera, View};
-use frame::{Canvas, Frames, Sync};
+use frame::{Canvas, Frames, HandOff};
 use gpu::{Gpu, Wish};
 use instance::Instance;
 use measure::{Bench, Times};
@@ -264,7 +264,7 @@ impl Options {
         let samples = self.samples.unwrap_or(if is_slow { 1 } else { 4 });
         let mut frames = Frames::new(gpu, canvas, [cols, rows], self.ring as usize, samples)?;
         frames.batch = self.batch as usize;
-        frames.sync = if self.cpu_sync { Sync::Cpu } else { Sync::Gpu };
+        frames.hand_off = if self.cpu_sync { HandOff::Cpu } else { HandOff::Gpu };
         Ok(frames)
     }
 }

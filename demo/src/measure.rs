@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::draw::View;
-use crate::frame::{Canvas, Frames, Sync};
+use crate::frame::{Canvas, Frames, HandOff};
 use crate::picture::Picture;
 
 /// The times between frames, in milliseconds.
@@ -94,10 +94,10 @@ impl Alone {
         let Some(kernel) = kernel else { return Ok(None) };
         let picture = Picture::new(&frames.gpu, frames.draw.extent, frames.draw.format)?;
         let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(picture));
-        let sync = std::mem::replace(&mut frames.sync, Sync::Nobody);
+        let hand_off = std::mem::replace(&mut frames.hand_off, HandOff::Skipped);
         let draw = Self::draw(frames, &View { bar: None, ..*view });
         let idle = frames.wait_all();
-        frames.sync = sync;
+        frames.hand_off = hand_off;
         let picture = std::mem::replace(&mut frames.canvas, canvas);
         if let Err(error) = idle {
             // The GPU may still use it.
@@ -143,8 +143,10 @@ impl Bench {
         let mut times = [(); 3].map(|()| Times::default());
         let mut view = *view;
         for _ in 0..ROUNDS {
-            for (sync, times) in [Sync::Gpu, Sync::Cpu, Sync::Nobody].into_iter().zip(&mut times) {
-                frames.sync = sync;
+            for (hand_off, times) in
+                [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].into_iter().zip(&mut times)
+            {
+                frames.hand_off = hand_off;
                 times.pause();
                 for number in 0..last {
                     ensure!(!crate::must_stop(), "stopped before everything was measured");

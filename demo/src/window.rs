@@ -15,7 +15,7 @@ use winit::window::{Window, WindowId};
 
 use crate::Options;
 use crate::draw::{Bar, Camera, View};
-use crate::frame::{Canvas, Frames, Sync};
+use crate::frame::{Canvas, Frames, HandOff};
 use crate::gpu::Gpu;
 use crate::instance::Instance;
 use crate::measure::{Alone, Summary, Times};
@@ -42,10 +42,8 @@ pub fn connect() -> Result<EventLoop<()>> {
     std::panic::set_hook(hook);
     match made {
         Ok(Ok(event_loop)) => Ok(event_loop),
-        // Without the place in winit's source, with which the text begins.
-        Ok(Err(error)) => {
-            Err(anyhow!("{}", error.to_string().rsplit_once(".rs:").map_or("unknown", |(_, text)| text)))
-        }
+        // The text begins with a place in winit's source.
+        Ok(Err(error)) => Err(anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default())),
         Err(panic) => Err(match panic.downcast_ref::<String>() {
             Some(text) => anyhow!("{text}"),
             None => anyhow!("the window system's libraries are incomplete"),
@@ -192,7 +190,8 @@ impl State {
             self.alone = Alone::measure(&mut self.frames, &self.view)?;
             self.times.pause();
         }
-        if !self.frames.draw(&self.view)? {
+        let step = if self.is_paused { 0.0 } else { self.view.step };
+        if !self.frames.draw(&View { step, ..self.view })? {
             // Minimised, or being resized.
             self.retry = Some(now + RETRY);
             self.times.pause();
@@ -218,19 +217,19 @@ impl State {
     /// Brings the title and the bar up to date.
     fn retitle(&mut self) {
         let Some(Summary { mean, p99, .. }) = self.times.newest(self.since_title) else { return };
-        let Frames { field, sync, batch, gpu, .. } = &self.frames;
+        let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
         let who = match field {
             Some(_) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
             None => "compute shader, no CUDA".to_owned(),
         };
-        let waits = if *sync == Sync::Cpu { ", the CPU waits" } else { "" };
+        let waits = if *hand_off == HandOff::Cpu { ", the CPU waits" } else { "" };
         let mut title = format!("wavefield: {}, {who}{waits}: {mean:.2} ms a frame, p99 {p99:.2}", gpu.name);
         self.view.bar = None;
         if let (Some(Alone { kernel, draw }), true) = (self.alone, self.shows_bar) {
             let rest = (mean - kernel - draw).max(0.0);
             title +=
                 &format!(" = kernel {kernel:.2} (orange) + draw {draw:.2} (blue) + rest {rest:.2} (grey)");
-            self.view.bar = Some(Bar::of([kernel, draw, rest]));
+            self.view.bar = Some(Bar([kernel, draw, rest]));
         }
         self.window.set_title(&title);
     }
@@ -238,7 +237,7 @@ impl State {
     /// Does what a key stands for. Returns `false` to end.
     fn press(&mut self, key: &Key) -> Result<bool> {
         let ring = self.frames.ring();
-        let Frames { batch, sync, .. } = &mut self.frames;
+        let Frames { batch, hand_off, .. } = &mut self.frames;
         match key.as_ref() {
             Key::Named(NamedKey::Escape) => return Ok(false),
             Key::Named(NamedKey::ArrowUp) => self.frames.change_ring(1)?,
@@ -246,7 +245,9 @@ impl State {
             Key::Named(NamedKey::ArrowRight) => *batch = (*batch + 1).min(ring),
             Key::Named(NamedKey::ArrowLeft) => *batch = (*batch - 1).max(1),
             Key::Named(NamedKey::Space) => self.is_paused ^= true,
-            Key::Character("c") => *sync = if *sync == Sync::Cpu { Sync::Gpu } else { Sync::Cpu },
+            Key::Character("c") => {
+                *hand_off = if *hand_off == HandOff::Cpu { HandOff::Gpu } else { HandOff::Cpu }
+            }
             Key::Character("b") => self.shows_bar ^= true,
             _ => return Ok(true),
         }

@@ -115,6 +115,29 @@ fn without_a_display_it_draws_a_picture_and_says_so() {
     assert_eq!(pixels(&folder.path().join("wavefield.png")).0, [320, 180]);
 }
 
+/// A library that cannot be loaded is as good as none.
+#[test]
+fn missing_libraries_are_named() {
+    let run = |library: &str, more: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(library), "").unwrap();
+        let mut command = demo(&[&SMALL[..], more].concat());
+        // No such display: the libraries come first.
+        command.env("LD_LIBRARY_PATH", folder.path()).env("DISPLAY", ":987").current_dir(folder.path());
+        let output = finish(&mut command).unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, said) = run("libvulkan.so.1", &["--headless"]);
+    assert!(code == Some(1) && said.contains("error: no Vulkan loader: install it"), "{said}");
+    let (code, said) = run("libcuda.so.1", &["--headless"]);
+    assert!(code == Some(0) && said.contains("without CUDA: the CUDA driver: "), "{said}");
+    for library in ["libX11.so.6", "libXcursor.so.1", "libXi.so.6"] {
+        let (code, said) = run(library, &[]);
+        assert!(code == Some(0) && said.contains("There is no display: "), "{library}: {said}");
+        assert!(said.contains("wavefield.png") && !said.contains("panicked"), "{library}: {said}");
+    }
+}
+
 #[test]
 fn frame_times_are_printed_at_the_end() {
     let (out, _) = ends(0, &["--headless", "--frames=20", "--grid=8x8", "--size=16x16"]);
