@@ -361,3 +361,49 @@ fn tile_indices() -> Vec<u16> {
     }
     indices
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_has_each_cell_once_and_faces_up() {
+        let indices = tile_indices();
+        let cells: std::collections::HashSet<_> = indices.chunks_exact(6).map(|cell| cell[0]).collect();
+        assert_eq!((indices.len(), cells.len()), ((TILE * TILE * 6) as usize, (TILE * TILE) as usize));
+        for triangle in indices.chunks_exact(3) {
+            // x grows with the column, and z, towards the eye, with the row.
+            let at = |index: u16| {
+                let (col, row) = (u32::from(index) % (TILE + 1), u32::from(index) / (TILE + 1));
+                glam::vec3(col as f32, 0.0, row as f32)
+            };
+            let (a, b, c) = (at(triangle[0]), at(triangle[1]), at(triangle[2]));
+            assert!((b - a).cross(c - a).y > 0.0, "{triangle:?}");
+        }
+    }
+
+    #[test]
+    fn the_whole_field_is_in_the_picture() {
+        for (width, height) in [(1280, 720), (640, 480), (500, 900), (3000, 400)] {
+            let matrix = Camera::default().view_projection(vk::Extent2D { width, height });
+            for corner in 0..8 {
+                let sign = |bit: u32| if corner >> bit & 1 == 0 { -1.0 } else { 1.0 };
+                let clip = matrix * glam::vec4(sign(0), 0.3 * sign(1), sign(2), 1.0);
+                let at = clip / clip.w;
+                assert!(at.x.abs() <= 1.0 && at.y.abs() <= 1.0, "{width}x{height}: {at}");
+                assert!(at.z > 0.0 && at.z < 1.0, "reversed depth: {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_camera_never_turns_over_or_leaves() {
+        let mut camera = Camera::default();
+        camera.orbit(100_000.0, 100_000.0);
+        camera.zoom(1e6);
+        assert!(camera.elevation < std::f32::consts::FRAC_PI_2 && camera.distance >= 0.4);
+        camera.zoom(-1e6);
+        let extent = vk::Extent2D { width: 1, height: 1 };
+        assert!(camera.distance <= 20.0 && camera.view_projection(extent).is_finite());
+    }
+}

@@ -59,11 +59,11 @@ pub struct Frames {
 impl Frames {
     /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
-        // PACE. Some frames are in flight, each with a command buffer. The CPU waits until Vulkan has drawn the frame that last
-        // used this one. Without this wait, the CPU would enqueue frames without end. It waits for nothing else.
+        // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame that used this one
+        // last. This is the CPU's only wait: without it, the CPU would enqueue frames without end.
         let Flight { commands, acquired } = self.pace()?;
 
-        // ACQUIRE an image. This comes first, because a frame that cannot be shown must not begin.
+        // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
         let Some(image) = self.acquire(acquired)? else { return Ok(false) };
 
         let Self { gpu, field, compute, draw, canvas, hand_off, batch, flights } = self;
@@ -74,8 +74,8 @@ impl Frames {
             read = ring.next_read();
             if read.is_none() {
                 let ([cols, rows], mut time) = (*grid, view.time);
-                // BEGIN TO WRITE one slot, or several in a row (a batch, which is then drawn frame by frame). CUDA's stream waits
-                // until Vulkan has read what was in them: on the GPU. The CPU goes on at once.
+                // BEGIN TO WRITE one slot, or a batch of several, which are then drawn frame by frame. CUDA's stream waits, on the
+                // GPU, until Vulkan has read what was in them (`free`). The CPU goes on at once.
                 ring.write_batch(*batch, |write| {
                     // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
@@ -85,7 +85,8 @@ impl Frames {
                     // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
                     unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
                     time += view.step;
-                    // HAND OVER: CUDA signals after the kernel. The slot is then Vulkan's, to be read once.
+                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel. What this returns is Vulkan's right to
+                    // read the slot, once.
                     anyhow::Ok(write.finish_after_kernels()?)
                 })?;
                 read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
@@ -112,8 +113,7 @@ impl Frames {
         }
         gpu.end(commands)?;
 
-        // SUBMIT. On the GPU, Vulkan's queue waits for CUDA's signal, `ready`. After the draw it signals `free`, for which CUDA
-        // waits before it writes to this slot again.
+        // SUBMIT. Vulkan's queue waits, on the GPU, until CUDA has signalled `ready`. After the draw it signals `free`.
         let drawn = flights.signal();
         let submit = |ready: Option<_>, free: Option<_>| {
             let waits: Vec<_> = ready.into_iter().chain(image.acquired).collect();

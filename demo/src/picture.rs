@@ -106,3 +106,22 @@ impl Drop for WholeFile {
         let _ = fs::remove_file(&self.part);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        drop(WholeFile::create(&path).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "it was not written");
+        fs::write(&path, "old").unwrap();
+        let file = WholeFile::create(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        file.write(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

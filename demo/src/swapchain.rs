@@ -291,3 +291,23 @@ fn extent_of(caps: &vk::SurfaceCapabilitiesKHR, window: [u32; 2]) -> vk::Extent2
         height: window[1].max(min.height).min(max.height),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_surface_decides_the_size_if_it_can() {
+        let side = |side| vk::Extent2D { width: side, height: side };
+        let caps = |current| vk::SurfaceCapabilitiesKHR {
+            current_extent: side(current),
+            min_image_extent: side(1),
+            max_image_extent: side(4096),
+            ..Default::default()
+        };
+        assert_eq!(extent_of(&caps(300), [640, 480]), side(300));
+        let wanted = vk::Extent2D { width: 640, height: 4096 };
+        assert_eq!(extent_of(&caps(u32::MAX), [640, 5000]), wanted);
+        assert_eq!(extent_of(&caps(u32::MAX), [640, 0]), side(0), "minimised");
+    }
+}

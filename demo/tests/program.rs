@@ -8,7 +8,7 @@ use std::process::Command;
 use common::{StandIn, demo, difference, ends, finish, pixels, skip, text};
 
 /// A small picture of the wave's start.
-const SMALL: [&str; 3] = ["--grid=64x64", "--size=320x180", "--frames=4"];
+const SMALL: [&str; 3] = ["--grid=64x48", "--size=320x180", "--frames=4"];
 
 fn reference() -> Vec<u8> {
     pixels(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wave.png")).1
