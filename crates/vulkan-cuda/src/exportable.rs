@@ -6,7 +6,7 @@
 
 use ash::vk;
 
-use crate::handle::{ExportType, SemaphoreKind};
+use crate::handle::ExportType;
 use crate::shape::Shape;
 
 /// Queries whether a device exports such images, with optimal tiling. Returns the handle type, the first of
@@ -162,9 +162,9 @@ pub(crate) unsafe fn semaphore(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
     handle: ExportType,
-    kind: SemaphoreKind,
+    kind: vk::SemaphoreType,
 ) -> bool {
-    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
     let info = vk::PhysicalDeviceExternalSemaphoreInfo::default()
         .handle_type(handle.semaphore())
         .push_next(&mut kind);

@@ -76,12 +76,7 @@ impl<S, C: Stream> Parts<S, C> {
     pub(crate) fn signal_ready(&self, guarded: bool) -> Result<u64> {
         let (ready, value) = (&self.owned.ready, self.owned.ready.promised() + 1);
         // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
-        unsafe {
-            match guarded {
-                true => ready.cuda_signal(&self.owned.stream, value),
-                false => ready.cuda_signal_after_kernels(&self.owned.stream, value),
-            }
-        }?;
+        unsafe { ready.signal(&self.owned.stream, value, guarded) }?;
         Ok(value)
     }
 
@@ -111,8 +106,6 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
-    ///
-    /// # Errors
     /// Fails if the GPU is not done in time, or if a driver cannot tell.
     pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
@@ -181,10 +174,8 @@ impl<S, C: Stream> Drop for Parts<S, C> {
     }
 }
 
-/// How far both sides of a ring are. Returned by [`SharedRing::progress`](crate::SharedRing::progress).
-///
-/// `Display` says which side the other waits for: "Vulkan did not signal: CUDA's `ready` is at 3 of 3, Vulkan's `free`
-/// at 1 of 2".
+/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal: CUDA's
+/// `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// CUDA's counter: it has written this many frames.

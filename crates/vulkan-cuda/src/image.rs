@@ -14,7 +14,6 @@
 //! ```no_run
 //! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
 //! use ash::vk;
-//! use vulkan_cuda::cuda::TextureDesc;
 //! use vulkan_cuda::{SharedImage, image::picture};
 //!
 //! // 512 x 512 texels and a mip chain of 10 levels, down to one texel.
@@ -23,8 +22,7 @@
 //!
 //! let level = image.level(0)?;
 //! let surface = level.surface()?; // kernels write through it
-//! let texture = level.texture(TextureDesc { linear: true, ..Default::default() })?; // kernels sample through it
-//! println!("a kernel takes the objects {} and {}", surface.raw(), texture.raw());
+//! println!("a kernel takes the object {}", surface.raw());
 //! # Ok(())
 //! # }
 //! ```
@@ -251,8 +249,8 @@ impl SharedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// Returns one level of the mip chain, from which you make surface and texture objects. Level 0 is the largest. Fails
-    /// if the image has no such level.
+    /// Returns one level of the mip chain, from which you make a surface object. Level 0 is the largest. Fails if the
+    /// image has no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -262,8 +260,10 @@ impl SharedImage {
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// Returns CUDA's mipmapped array, for texture objects of your own (`cuTexObjectCreate`). It is valid while `self`
-    /// lives.
+    /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`). It is valid while `self` lives.
+    ///
+    /// To read one level, make the object of the whole array, and set both level clamps to that level. An object of the
+    /// level's array reads wrong texels from the second layer on (H200, driver 580).
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// The most waits of CUDA's stream that are remembered, for [`Ledger::awaited`].
 const REMEMBERED: usize = 64;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     slots: Vec<Use>,
     /// CUDA's next frame.
@@ -47,18 +47,8 @@ pub(crate) fn value(frame: u64) -> u64 {
 
 impl Ledger {
     pub(crate) fn new(slots: usize) -> Self {
-        Self {
-            slots: vec![Use::default(); slots],
-            frame: 0,
-            ahead: slots,
-            tried: 0,
-            submitted: 0,
-            waits: VecDeque::with_capacity(REMEMBERED),
-            busy: false,
-            unfinished: false,
-            aborted: false,
-            leave_out_free: false,
-        }
+        let (slots, ahead) = (vec![Use::default(); slots], slots);
+        Self { slots, ahead, waits: VecDeque::with_capacity(REMEMBERED), ..Self::default() }
     }
 
     /// Returns the slot of a frame.

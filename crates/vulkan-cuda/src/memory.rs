@@ -184,13 +184,8 @@ impl MappedMemory {
     ///
     /// # Errors
     /// Fails if this system has no handles of that kind. Under WSL2, CUDA's driver reports 304 (`OPERATING_SYSTEM`).
-    pub unsafe fn import(
-        cuda: &Cuda,
-        handle: impl Into<MemoryHandle>,
-        allocation_size: u64,
-        size: u64,
-    ) -> Result<Self> {
-        let imported = ImportedMemory::new(cuda, handle.into(), allocation_size, true)?;
+    pub unsafe fn import(cuda: &Cuda, handle: MemoryHandle, allocation_size: u64, size: u64) -> Result<Self> {
+        let imported = ImportedMemory::new(cuda, handle, allocation_size, true)?;
         // SAFETY: the bytes lie in the allocation (the caller's promise).
         unsafe { Self::map(Arc::new(imported), 0, size) }
     }

@@ -1,32 +1,54 @@
-//! What timelines and binary semaphores have in common: an exported Vulkan semaphore, and an imported one as CUDA
-//! sees it.
+//! A semaphore as Vulkan exports it, and as CUDA imports it. [`crate::timeline`] and [`crate::binary`] join both.
 
 use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::sys;
 
-use crate::Result;
 use crate::cuda::{Cuda, Stream, api};
 use crate::export::{SemaphoreExport, export_semaphore};
-use crate::handle::{ExportType, Operand, SemaphoreHandle, SemaphoreKind, Signal, Wait};
+use crate::handle::{ExportType, Operand, SemaphoreHandle};
 use crate::vulkan::Vk;
+use crate::{Error, Result};
 
-/// A Vulkan semaphore that can be exported.
-pub(crate) struct Exported {
+/// A Vulkan semaphore for another process or a third API, which imports it with [`ImportedSemaphore`] or in its own
+/// way. It owns Vulkan's semaphore.
+///
+/// Nothing here can check what the other side does with it. A timeline's values may go down, or never come: check
+/// [`ExportedSemaphore::value`] before you submit a wait.
+///
+/// # Examples
+/// ```no_run
+/// # use ash::vk;
+/// # use vulkan_cuda::ExportedSemaphore;
+/// # fn example(vk: vulkan_cuda::Vk) -> vulkan_cuda::Result<()> {
+/// let timeline = ExportedSemaphore::new(&vk, vk::SemaphoreType::TIMELINE)?;
+/// let handle = timeline.export()?; // send it to the other process
+/// if timeline.value()? >= 1 {
+///     let wait = timeline.submit_info(1); // for vkQueueSubmit2
+/// #   let _ = wait;
+/// }
+/// # let _ = handle;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ExportedSemaphore {
     pub(crate) raw: vk::Semaphore,
-    kind: SemaphoreKind,
+    kind: vk::SemaphoreType,
     handle_type: ExportType,
     vk: Vk,
 }
 
-impl Exported {
-    /// A timeline starts at 0, a binary semaphore unsignalled.
-    pub(crate) fn new(vk: &Vk, kind: SemaphoreKind) -> Result<Self> {
+impl ExportedSemaphore {
+    /// Creates the semaphore. A timeline starts at 0, a binary semaphore unsignalled.
+    ///
+    /// # Errors
+    /// Fails if the device cannot export such semaphores, or was created without the extension.
+    pub fn new(vk: &Vk, kind: vk::SemaphoreType) -> Result<Self> {
         // ANCHOR: create
         let mut export = SemaphoreExport::new(vk, kind)?;
-        let handle_type = export.kind();
-        let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind.vulkan());
+        let handle_type = export.kind;
+        let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
         let info = export.chain(vk::SemaphoreCreateInfo::default().push_next(&mut semaphore_type));
         // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
         let raw =
@@ -35,33 +57,50 @@ impl Exported {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// Creates a new handle to the semaphore.
-    pub(crate) fn export(&self) -> Result<SemaphoreHandle> {
+    /// Creates a new handle, which you own. It keeps the semaphore's payload alive, unless it is a KMT handle.
+    pub fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
-    /// Returns a timeline's current counter, without a wait.
-    pub(crate) fn value(&self) -> Result<u64> {
+    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore ignores the
+    /// value. Nothing checks that a timeline's values rise.
+    pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+        // No narrower stage orders the ownership transfers (`crate::ownership`).
+        let all = vk::PipelineStageFlags2::ALL_COMMANDS;
+        vk::SemaphoreSubmitInfo::default().semaphore(self.raw).value(value).stage_mask(all)
+    }
+
+    /// Returns a timeline's counter, without a wait.
+    ///
+    /// # Errors
+    /// Fails if it is a binary semaphore, or if the device is lost.
+    pub fn value(&self) -> Result<u64> {
+        if self.kind != vk::SemaphoreType::TIMELINE {
+            return Err(Error::Rule("a binary semaphore has no counter".into()));
+        }
         // SAFETY: a live timeline semaphore of this device.
         unsafe { self.vk.device().get_semaphore_counter_value(self.raw) }
             .map_err(self.vk.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Sets a timeline's counter from the CPU, if it has not reached `value` yet.
+    /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This ends
+    /// Vulkan's waits after the other side has failed.
     ///
     /// # Safety
-    /// As for [`crate::SharedTimeline::signal_from_host`].
-    pub(crate) unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
+    /// - All signals of smaller values that this process enqueued must already have happened.
+    /// - Every signal that is pending or comes later must have a greater value
+    ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
+    pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         if self.value()? >= value {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller promises
-        // the rest.
+        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller
+        // promises the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
-    /// As [`crate::SharedTimeline::wait_from_host`].
+    /// As [`crate::SharedTimeline::wait_from_host`]. The semaphore is a timeline.
     pub(crate) fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([self.raw], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -73,49 +112,31 @@ impl Exported {
             Err(result) => Err(self.vk.failed("vkWaitSemaphores")(result)),
         }
     }
-
-    /// A wait or a signal for a Vulkan submission.
-    pub(crate) fn info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
-        submit_info(self.raw, value)
-    }
 }
 
-/// A wait or a signal at `ALL_COMMANDS`: no narrower stage orders the ownership transfers ([`crate::ownership`]).
-pub(crate) fn submit_info(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
-    let all = vk::PipelineStageFlags2::ALL_COMMANDS;
-    vk::SemaphoreSubmitInfo::default().semaphore(semaphore).value(value).stage_mask(all)
-}
-
-impl Drop for Exported {
+impl Drop for ExportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to keep it alive until then.
+        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to wait for that.
         self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
 
-/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import, and keeps the context alive.
-///
-/// Drop it after the GPU has passed all its waits and signals.
+/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import. Drop it after the GPU has passed
+/// all its waits and signals.
 ///
 /// # Examples
 ///
-/// A timeline from another process, by its file descriptor:
+/// A timeline from another process:
 ///
 /// ```no_run
-/// # #[cfg(unix)]
-/// # fn example(
-/// #     cuda: &vulkan_cuda::Cuda,
-/// #     fd: std::os::fd::OwnedFd,
-/// #     stream: &dyn vulkan_cuda::Stream,
-/// # ) -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::ImportedSemaphore;
-/// use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
-///
-/// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd.into()))?;
+/// # use vulkan_cuda::{Cuda, ImportedSemaphore, Stream};
+/// # use vulkan_cuda::handle::{Fd, Operand, SemaphoreHandle};
+/// # fn example(cuda: &Cuda, fd: Fd, stream: &dyn Stream) -> vulkan_cuda::Result<()> {
+/// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd))?;
 /// // SAFETY: it is a timeline of this GPU, and lives until the stream has passed both. No greater value was signalled.
 /// unsafe {
-///     semaphore.wait(stream, Wait::Value(1))?;
-///     semaphore.signal(stream, Signal::Value(2))?;
+///     semaphore.wait(stream, Operand::Value(1))?;
+///     semaphore.signal(stream, Operand::Value(2))?;
 /// }
 /// # Ok(())
 /// # }
@@ -131,7 +152,7 @@ impl Drop for Exported {
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,
-    operand: Operand,
+    takes: &'static str,
     cuda: Cuda,
 }
 
@@ -141,8 +162,7 @@ unsafe impl Send for ImportedSemaphore {}
 unsafe impl Sync for ImportedSemaphore {}
 
 impl ImportedSemaphore {
-    /// Imports a handle of any kind that CUDA supports, with `cuImportExternalSemaphore`. Consumes the handle: see
-    /// [`crate::handle`] for who closes it.
+    /// Imports a handle (`cuImportExternalSemaphore`). [`crate::handle`] says who closes it.
     ///
     /// # Errors
     /// Fails if this system has no handles of that kind (CUDA is then not called). CUDA's driver fails with 304
@@ -150,23 +170,29 @@ impl ImportedSemaphore {
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
         handle.exists_here()?;
         let desc = handle.descriptor();
-        let (name, operand) = (handle.name(), handle.operand());
+        let (name, takes) = (handle.name(), handle.takes());
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
         cuda.prepare_guard()?;
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
-        // every handle is still ours, and dropping it closes it.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a
+        // failure every handle is still ours, and dropping it closes it.
         handle.imported();
-        Ok(Self { raw, name, operand, cuda: cuda.clone() })
+        Ok(Self { raw, name, takes, cuda: cuda.clone() })
+    }
+
+    /// Fails if the semaphore takes another operand: the driver would read another field.
+    fn require(&self, operand: Operand, verb: &str) -> Result<()> {
+        let (Self { name, takes, .. }, given) = (self, operand.words());
+        match *takes == given {
+            true => Ok(()),
+            false => Err(Error::Rule(format!("to {verb} {name} takes {takes}, but {given} was given"))),
+        }
     }
 
     /// Checks that `stream` may signal this semaphore.
-    ///
-    /// # Errors
-    /// Fails if the stream is of another context or is being captured, or if it is the per-thread default stream.
     pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
     }
@@ -176,74 +202,68 @@ impl ImportedSemaphore {
         self.raw
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the semaphore is signalled. Calls
-    /// `cuWaitExternalSemaphoresAsync`.
+    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): work enqueued on it later runs only after the
+    /// semaphore is signalled.
     ///
     /// # Errors
-    /// Fails if the wait is for another kind of semaphore, if the stream is of another context or is being captured, or
-    /// if the driver reports an error. In the first three cases nothing is enqueued.
+    /// Fails if the operand is that of another kind of semaphore, or if the stream is of another context, is being
+    /// captured, or is the per-thread default stream. Nothing is enqueued then.
     ///
     /// # Safety
     /// - The handle that was imported must have been of its declared kind, and of this GPU.
     /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`: outstanding
     ///   waits and signals must have completed).
-    pub unsafe fn wait(&self, stream: &dyn Stream, wait: Wait) -> Result<()> {
-        self.operand.check(wait.operand(), "wait for", self.name)?;
-        let (params, cuda) = (wait.params(), &self.cuda);
+    pub unsafe fn wait(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
+        self.require(operand, "wait for")?;
+        let (params, cuda) = (operand.wait_params(), &self.cuda);
         cuda.require_uncaptured(stream, "cuWaitExternalSemaphoresAsync")?;
         // SAFETY: semaphore and stream are alive and of one context, checked above; the counts match the arrays.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done. Calls `cuSignalExternalSemaphoresAsync`.
+    /// Makes `stream` signal once everything enqueued on it so far is done (`cuSignalExternalSemaphoresAsync`).
     ///
     /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues
     /// a guard before it, with `cuStreamWriteValue32`.
     ///
-    /// # Errors
-    /// Fails as [`ImportedSemaphore::wait`] does.
-    ///
     /// # Safety
     /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values
     /// that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
-    pub unsafe fn signal(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
-        self.operand.check(signal.operand(), "signal", self.name)?;
+    pub unsafe fn signal(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
+        self.require(operand, "signal")?;
         self.can_signal(stream)?;
         // SAFETY: the caller's promise; checked above.
-        unsafe { self.enqueue_signal(stream, signal, true) }
+        unsafe { self.enqueue_signal(stream, operand, true) }
     }
 
-    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand over:
-    /// [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake something, the
-    /// other side reads old data; nothing worse can happen.
-    ///
-    /// # Errors
-    /// Fails as [`ImportedSemaphore::wait`] does.
+    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand
+    /// over: [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake
+    /// something, the other side reads old data; nothing worse can happen.
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::signal`].
-    pub unsafe fn signal_after_kernels(&self, stream: &dyn Stream, signal: Signal) -> Result<()> {
-        self.operand.check(signal.operand(), "signal", self.name)?;
+    pub unsafe fn signal_after_kernels(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
+        self.require(operand, "signal")?;
         self.can_signal(stream)?;
         // SAFETY: the caller's promise; checked above.
-        unsafe { self.enqueue_signal(stream, signal, false) }
+        unsafe { self.enqueue_signal(stream, operand, false) }
     }
 
     /// # Safety
-    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream, and
-    /// the semaphore takes such a signal.
+    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream,
+    /// and the semaphore takes the operand.
     pub(crate) unsafe fn enqueue_signal(
         &self,
         stream: &dyn Stream,
-        signal: Signal,
+        operand: Operand,
         guarded: bool,
     ) -> Result<()> {
         if guarded {
             // SAFETY: the stream is alive and of this context, which `can_signal` made current.
             unsafe { self.cuda.guard(stream) }?;
         }
-        let params = signal.params();
+        let params = operand.signal_params();
         // SAFETY: as in `wait`.
         let code = unsafe { api::cuSignalExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         self.cuda.check("cuSignalExternalSemaphoresAsync", code)
@@ -253,7 +273,6 @@ impl ImportedSemaphore {
 impl Drop for ImportedSemaphore {
     fn drop(&mut self) {
         // SAFETY: imported above. No stream uses it any more: the callers of `wait` and `signal` promise that.
-
         self.cuda
             .cleanup("cuDestroyExternalSemaphore", || unsafe { api::cuDestroyExternalSemaphore(self.raw) });
     }
@@ -266,25 +285,36 @@ mod tests {
     use super::*;
     use crate::cuda::tests::unreal;
 
+    /// It is never dropped, because that would call CUDA.
+    fn fence(name: &'static str, cuda: &Cuda) -> ManuallyDrop<ImportedSemaphore> {
+        let (raw, takes) = (std::ptr::null_mut(), Operand::Value(0).words());
+        ManuallyDrop::new(ImportedSemaphore { raw, name, takes, cuda: cuda.clone() })
+    }
+
     #[test]
     fn a_stream_of_another_context_never_reaches_the_driver() {
         let [ours, theirs] = [1, 2].map(unreal);
-        let semaphore = ManuallyDrop::new(ImportedSemaphore {
-            raw: std::ptr::null_mut(),
-            name: "TIMELINE_SEMAPHORE_FD",
-            operand: Operand::Value,
-            cuda: ours.0.clone(),
-        });
+        let semaphore = fence("TIMELINE_SEMAPHORE_FD", &ours.0);
         // SAFETY: both are refused before the driver is called.
         let answers = unsafe {
             [
-                ("cuWaitExternalSemaphoresAsync", semaphore.wait(&theirs.1, Wait::Value(1))),
-                ("cuSignalExternalSemaphoresAsync", semaphore.signal(&theirs.1, Signal::Value(1))),
+                ("cuWaitExternalSemaphoresAsync", semaphore.wait(&theirs.1, Operand::Value(1))),
+                ("cuSignalExternalSemaphoresAsync", semaphore.signal(&theirs.1, Operand::Value(1))),
             ]
         };
         for (call, answer) in answers {
             let text = answer.unwrap_err().to_string();
             assert!(text.contains(call) && text.contains("one CUDA context"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_wrong_operand_is_an_error_that_says_both() {
+        let ours = unreal(1);
+        let fence = fence("D3D12_FENCE", &ours.0);
+        assert!(fence.require(Operand::Value(1), "wait for").is_ok());
+        let given = Operand::Key { key: 1, timeout_ms: 0 };
+        let text = fence.require(given, "wait for").unwrap_err().to_string();
+        assert_eq!(text, "to wait for D3D12_FENCE takes a fence value, but a key was given");
     }
 }

@@ -9,9 +9,9 @@
 //! # use ash::vk;
 //! # use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
-//! # fn queue_submit(_wait: vk::SemaphoreSubmitInfo, _signal: vk::SemaphoreSubmitInfo) -> Result<(), vk::Result> { Ok(()) }
 //! # fn example(
-//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction, family: u32, commands: vk::CommandBuffer,
+//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction,
+//! #     (device, queue, family): (ash::Device, vk::Queue, u32), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let reader = Reader {
 //!     family,
@@ -34,56 +34,44 @@
 //!
 //! // SAFETY: `commands` is being recorded for a queue of `family`.
 //! unsafe { read.record(commands, |slot| draw(slot)) };
-//! // SAFETY: submits `commands` once, waits for `wait` and signals `signal`.
-//! unsafe { read.submit(|wait, signal| queue_submit(wait, signal)) }??;
+//! // … end the recording …
+//! let submit = |wait, signal| {
+//!     let (waits, signals) = ([wait], [signal]); // and your own
+//!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+//!     let submission = vk::SubmitInfo2::default()
+//!         .wait_semaphore_infos(&waits)
+//!         .command_buffer_infos(&buffers)
+//!         .signal_semaphore_infos(&signals);
+//!     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+//! };
+//! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+//! unsafe { read.submit(submit) }??;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! `examples/03_hand_over.rs` is a whole program.
-//!
 //! # What goes wrong, and what then
 //!
-//! - *A [`CudaTurn`] is dropped* (a kernel did not start, or a `?` returned early): nothing is signalled, and the
-//!   frame's number is not used up. The next write takes the same slot.
-//! - *A [`VulkanTurn`] is dropped* (a submission failed, or the window was minimised): the frame is given up, and CUDA
-//!   may use the slot again. Nobody waits for it.
-//! - *A [`VulkanTurn`] is kept*: its slot stays Vulkan's. When the ring comes round to it, [`SharedRing::write`] answers
-//!   "not yet".
-//! - *CUDA faults* while Vulkan waits for it: call [`SharedRing::check`] while the CPU waits for Vulkan. Otherwise Vulkan
-//!   waits for ever.
-//! - *The ring is dropped* while the GPU uses it: the drop waits for the GPU, at most as long as
-//!   [`SharedRing::set_patience`] says, and otherwise leaks the ring. Turns that you still hold keep the slots alive; the
-//!   last one then waits.
+//! Turns and the ring may be dropped at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what happens. If
+//! CUDA faults, Vulkan would wait for ever: call [`SharedRing::check`] while the CPU waits for Vulkan.
 //!
 //! # What the CPU waits for
 //!
-//! For nothing: writing, handing over and submitting only enqueue. CUDA waits only for submissions that were accepted, so
-//! the CPU need not signal in anybody's place. Only [`SharedRing::wait_idle`], [`SharedRing::into_slots`] and the drop
-//! wait.
-//!
-//! CUDA is at most K frames ahead, where K is the number of slots ([`SharedRing::set_ahead`] makes it fewer). A CPU that
-//! enqueues faster fills the queues. Limit how far it runs ahead with a fence or a timeline that *Vulkan* signals, as
-//! you already do for your frames. Such a signal wakes the CPU at once.
+//! For nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
+//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the queues. Limit
+//! how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames.
 //!
 //! # Two threads
 //!
 //! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`] to the
-//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from [`SharedRing::write`]
-//! to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
+//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
+//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
 //!
 //! # Your own memory
 //!
-//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported by
-//! CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
+//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported
+//! by CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
 //! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared afterwards.
-//!
-//! # What it costs
-//!
-//! A GPU runs either CUDA's work or Vulkan's. A switch takes about 160 µs on an H200 (driver 580), for any size of
-//! slot. If a frame's work is short, up to K frames share two switches, but a frame may be K frames old when it is
-//! drawn. If its work is long, write several frames in a row ([`SharedRing::write_batch`]). K remains the limit.
-//! [`crate::ring`] explains why.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -111,8 +99,8 @@ use crate::{Error, Result};
 /// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
 /// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
-/// [`crate::shared_ring`] has an [example](mod@crate::shared_ring#examples), and tells what the drop does while the
-/// GPU still uses a slot.
+/// The drop waits for the GPU, at most as long as [`SharedRing::set_patience`] says, and otherwise leaks the ring.
+/// Turns that you still hold keep the slots alive; the last one then waits.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
@@ -120,8 +108,7 @@ pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
 }
 
 impl<S: Slot, C: Stream> SharedRing<S, C> {
-    /// Makes a ring that hands over `slots` from `stream` to Vulkan. It takes the slots, and creates two timelines.
-    /// CUDA owns all slots at first. See the [example](mod@crate::shared_ring#examples).
+    /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
     /// Fails if there are no slots or more than [`MAX_DEPTH`], if one is of another device, if the stream is of another
@@ -153,17 +140,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
-    /// ([`cuWaitExternalSemaphoresAsync`]). The CPU does not wait.
+    /// (`cuWaitExternalSemaphoresAsync`).
     ///
     /// Returns `None`, "not yet", as long as the previous frame in that slot is *held*: it was neither submitted nor
     /// given up, because the program has its [`VulkanTurn`], or has not taken it from [`SharedRing::next_read`]. Then
-    /// submit first. See the [example](mod@crate::shared_ring#examples).
+    /// submit first.
     ///
     /// # Errors
-    /// Fails if CUDA reports an error, or if the slots are images that were not
-    /// [released](SharedRing::record_first_release) to CUDA.
-    ///
-    /// [`cuWaitExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA.
     pub fn write(&mut self) -> Result<Option<CudaTurn<'_, S, C>>> {
         Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
@@ -204,9 +188,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.unread.pop_front()
     }
 
-    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without this
-    /// call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU switches
-    /// more often: see [what it costs](mod@crate::shared_ring#what-it-costs).
+    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without
+    /// this call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU
+    /// switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
     }
@@ -229,8 +213,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Records the layout of new images and their release to CUDA: see
-    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the commands,
-    /// and wait for them, before the first write.
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the
+    /// commands, and wait for them, before the first write.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
@@ -246,7 +230,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.released.store(true, Ordering::Relaxed);
     }
 
-    /// Records the barrier with which Vulkan takes a slot from CUDA ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
+    /// Records the barrier with which Vulkan takes a slot from CUDA ([`crate::ownership`]).
     ///
     /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many frames, or
     /// that are in several command buffers.
@@ -258,22 +242,15 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
     /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the acquire: see
     ///   [several submissions](VulkanTurn#several-submissions).
-    ///
-    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
-    /// Records the barrier with which Vulkan gives a slot back ([`vkCmdPipelineBarrier`], [`crate::ownership`]).
-    ///
-    /// # Errors
-    /// Fails if there is no such slot.
+    /// Records the barrier with which Vulkan gives a slot back. For the rest as [`SharedRing::record_acquire`].
     ///
     /// # Safety
     /// As for [`SharedRing::record_acquire`].
-    ///
-    /// [`vkCmdPipelineBarrier`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkCmdPipelineBarrier.html
     pub unsafe fn record_release(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Release) }
@@ -289,26 +266,20 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(())
     }
 
-    /// Looks whether CUDA has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel has faulted,
-    /// CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that Vulkan's queue
-    /// ends. The frames that it still draws may be incomplete.
-    ///
-    /// # Errors
-    /// Returns the fault.
+    /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel
+    /// has faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that
+    /// Vulkan's queue ends. The frames that it still draws may be incomplete.
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
 
     /// Returns how far both sides are.
-    ///
-    /// # Errors
-    /// Fails if Vulkan reports an error.
     pub fn progress(&self) -> Result<Progress> {
         self.parts.progress()
     }
 
-    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted. Turns
-    /// that you still hold do not matter.
+    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted.
+    /// Turns that you still hold do not matter.
     ///
     /// # Errors
     /// Fails if that takes longer than `limit`, with [`SharedRing::progress`] in the text, and as [`SharedRing::check`]
@@ -318,15 +289,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.check()
     }
 
-    /// Sets how long the drop waits for the GPU: of the ring, or of its last turn. If the GPU is not done by then, the
-    /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason. Without this call it is 5
-    /// seconds.
+    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds at first. If the GPU is
+    /// not done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that were
-    /// not taken from [`SharedRing::next_read`] are given up.
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that
+    /// were not taken from [`SharedRing::next_read`] are given up.
     ///
     /// # Errors
     /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
@@ -342,17 +312,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(std::mem::take(&mut parts.owned.slots))
     }
 
-    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals
-    /// ([`vkSignalSemaphore`]). The frames that Vulkan then reads may be incomplete. The ring is leaked when it is dropped,
-    /// because nobody can tell when the stream ends. After a fault, [`SharedRing::check`] is enough.
-    ///
-    /// # Errors
-    /// Fails if Vulkan reports an error.
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The frames that
+    /// Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nobody can tell when the
+    /// stream ends. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
     /// The stream must never come to its signals: a kernel does not end, for example, and the process is about to.
-    ///
-    /// [`vkSignalSemaphore`]: https://registry.khronos.org/vulkan/specs/latest/man/html/vkSignalSemaphore.html
     pub unsafe fn abort(&self) -> Result<()> {
         self.parts.ledger().aborted = true;
         // SAFETY: the caller's promise.
@@ -371,15 +336,13 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
 
 /// A frame that CUDA writes. [`CudaTurn::finish`] hands it to Vulkan. If it is dropped before that, the frame never
 /// began, and the next write takes the same slot.
-///
-/// See the [example](mod@crate::shared_ring#examples).
 #[must_use = "nothing is handed over before `finish`"]
 pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
     ring: &'a mut SharedRing<S, C>,
 }
 
 impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
-    /// Returns the slot to write to, on the ring's stream. See the [example](mod@crate::shared_ring#examples).
+    /// Returns the slot to write to, on the ring's stream.
     pub fn slot(&self) -> &S {
         &self.ring.slots()[self.index()]
     }
@@ -395,7 +358,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.parts.ledger().frame
     }
 
-    /// Returns the ring's stream: the one that was passed to [`SharedRing::new`].
+    /// Returns the ring's stream.
     pub fn stream(&self) -> &C {
         &self.ring.parts.owned.stream
     }
@@ -408,24 +371,18 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         SlotView::new(self.slot().resource(), self.stream())
     }
 
-    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done
-    /// ([`cuSignalExternalSemaphoresAsync`], after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset)). When this returns, the signal is enqueued, and you can submit the
-    /// Vulkan work that waits for it. See the [example](mod@crate::shared_ring#examples).
+    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done, after a
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you can submit the Vulkan
+    /// work that waits for the signal.
     ///
     /// # Errors
-    /// Fails if CUDA reports an error, or if the stream is being captured into a graph. The frame then never began.
-    ///
-    /// [`cuSignalExternalSemaphoresAsync`]: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html
+    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.
     pub fn finish(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(true)
     }
 
-    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot: [no signal was seen
-    /// to overtake them](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). If one does, Vulkan reads old data;
-    /// nothing worse can happen.
-    ///
-    /// # Errors
-    /// Fails as [`CudaTurn::finish`] does.
+    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot. If that is
+    /// wrong, Vulkan may read old data; nothing worse can happen.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

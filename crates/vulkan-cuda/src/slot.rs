@@ -24,9 +24,8 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 /// A buffer, and the descriptor set through which a renderer reads it:
 ///
 /// ```
-/// use ash::vk;
-/// use vulkan_cuda::shared_ring::{Resource, Slot};
-/// use vulkan_cuda::SharedBuffer;
+/// # use ash::vk;
+/// use vulkan_cuda::{SharedBuffer, shared_ring::{Resource, Slot}};
 ///
 /// struct Drawn {
 ///     buffer: SharedBuffer,
@@ -55,11 +54,11 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 /// }
 /// ```
 pub unsafe trait Slot {
-    /// Returns what the two APIs share. The slot still owns it. See the [example](Slot#examples).
+    /// Returns what the two APIs share. The slot still owns it.
     fn resource(&self) -> Resource;
 }
 
-/// A Vulkan object that changes hands. Returned by [`Slot::resource`]. See the [example](Slot#examples).
+/// A Vulkan object that changes hands.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
     /// A whole buffer. No barrier is needed before CUDA's first write: a buffer has no layout, and its contents need
@@ -69,10 +68,8 @@ pub enum Resource {
         raw: vk::Buffer,
         /// The device that it was made from.
         device: vk::Device,
-        /// The same bytes in CUDA's address space, and how many there are, for [`CudaTurn::view`]. `None` if this
-        /// process has no address.
-        ///
-        /// [`CudaTurn::view`]: crate::shared_ring::CudaTurn::view
+        /// The same bytes in CUDA's address space, and how many there are, for
+        /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
     },
     /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
@@ -108,18 +105,14 @@ impl SharedImage {
     }
 }
 
-/// Where and how Vulkan reads a slot. One value applies to all slots of a ring. [`crate::shared_ring`] has an example.
+/// Where and how Vulkan reads all slots of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
-    /// The index of the queue family that reader.
+    /// The index of the queue family that reads.
     pub family: u32,
-    /// The stages that read ([`VkPipelineStageFlagBits`]).
-    ///
-    /// [`VkPipelineStageFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkPipelineStageFlagBits.html
+    /// The stages that read.
     pub stage: vk::PipelineStageFlags,
-    /// How these stages read ([`VkAccessFlagBits`]).
-    ///
-    /// [`VkAccessFlagBits`]: https://registry.khronos.org/vulkan/specs/latest/man/html/VkAccessFlagBits.html
+    /// How these stages read.
     pub access: vk::AccessFlags,
 }
 
@@ -142,40 +135,36 @@ impl Resource {
         Reader { family, stage, access }: Reader,
         transfer: Transfer,
     ) {
-        use vk::{AccessFlags as Access, PipelineStageFlags as Stage};
-        let (ignored, external) = (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_EXTERNAL);
+        use vk::PipelineStageFlags as Stage;
+        let (ignored, external, no) =
+            (vk::QUEUE_FAMILY_IGNORED, vk::QUEUE_FAMILY_EXTERNAL, vk::AccessFlags::empty());
         let (layout, families, accesses, stages) = match transfer {
-            Transfer::Layout => {
-                let all = Stage::ALL_COMMANDS;
-                (
-                    vk::ImageLayout::UNDEFINED,
-                    (ignored, ignored),
-                    (Access::empty(), Access::empty()),
-                    (all, all),
-                )
-            }
-            Transfer::Acquire => {
-                (SHARED_LAYOUT, (external, family), (Access::empty(), access), (stage, stage))
-            }
+            Transfer::Layout => (
+                vk::ImageLayout::UNDEFINED,
+                (ignored, ignored),
+                (no, no),
+                (Stage::ALL_COMMANDS, Stage::ALL_COMMANDS),
+            ),
+            Transfer::Acquire => (SHARED_LAYOUT, (external, family), (no, access), (stage, stage)),
             Transfer::Release => {
-                (SHARED_LAYOUT, (family, external), (access, Access::empty()), (stage, Stage::BOTTOM_OF_PIPE))
+                (SHARED_LAYOUT, (family, external), (access, no), (stage, Stage::BOTTOM_OF_PIPE))
             }
         };
-        let buffers = match self {
-            Self::Buffer { raw, .. } => Some(
-                vk::BufferMemoryBarrier::default()
+        let (flags, (from, to)) = (vk::DependencyFlags::empty(), stages);
+        match self {
+            Self::Buffer { raw, .. } => {
+                let barrier = vk::BufferMemoryBarrier::default()
                     .buffer(raw)
                     .size(vk::WHOLE_SIZE)
                     .src_access_mask(accesses.0)
                     .dst_access_mask(accesses.1)
                     .src_queue_family_index(families.0)
-                    .dst_queue_family_index(families.1),
-            ),
-            Self::Image { .. } => None,
-        };
-        let images = match self {
-            Self::Image { raw, .. } => Some(
-                vk::ImageMemoryBarrier::default()
+                    .dst_queue_family_index(families.1);
+                // SAFETY: the caller's promise.
+                unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], &[barrier], &[]) };
+            }
+            Self::Image { raw, .. } => {
+                let barrier = vk::ImageMemoryBarrier::default()
                     .image(raw)
                     .subresource_range(whole_image())
                     .old_layout(layout)
@@ -183,14 +172,11 @@ impl Resource {
                     .src_access_mask(accesses.0)
                     .dst_access_mask(accesses.1)
                     .src_queue_family_index(families.0)
-                    .dst_queue_family_index(families.1),
-            ),
-            Self::Buffer { .. } => None,
-        };
-        let (flags, from, to) = (vk::DependencyFlags::empty(), stages.0, stages.1);
-        let (buffers, images) = (buffers.as_slice(), images.as_slice());
-        // SAFETY: the caller's promise.
-        unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], buffers, images) };
+                    .dst_queue_family_index(families.1);
+                // SAFETY: the caller's promise.
+                unsafe { device.cmd_pipeline_barrier(commands, from, to, flags, &[], &[], &[barrier]) };
+            }
+        }
     }
 }
 

@@ -7,15 +7,10 @@
 //!
 //! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for
 //! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
-//! reading and signalled 4. (NVIDIA's simpleVulkan shares one timeline. That is valid only because its two sides
-//! strictly alternate.)
+//! reading and signalled 4.
 //!
-//! The GPU may meet a wait before its signal is enqueued. The CPU should still enqueue CUDA's signal first, and then
-//! the Vulkan submission that waits for it. Presentation needs that order: it waits for a binary semaphore, and
-//! everything that such a wait depends on must have been submitted. Renderers that relay the signal with a binary
-//! semaphore need it too.
-//!
-//! Nothing here allocates. Each call enqueues one operation, after it makes CUDA's context current.
+//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. Presentation needs that order: it waits
+//! for a binary semaphore, and everything that such a wait depends on must have been submitted.
 //!
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
@@ -26,15 +21,13 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::Stream;
-use crate::handle::{SemaphoreHandle, SemaphoreKind, Signal, Wait};
+use crate::handle::Operand;
 use crate::pair::Pair;
-use crate::semaphore::{Exported, ImportedSemaphore};
-use crate::vulkan::Vk;
+use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import.
-///
-/// Drop it after the GPU has passed all waits and signals.
+/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import. Drop it
+/// after the GPU has passed all waits and signals.
 ///
 /// # Examples
 ///
@@ -42,10 +35,7 @@ use crate::{Error, Result};
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
-/// use std::time::Duration;
-/// use vulkan_cuda::SharedTimeline;
-///
-/// let timeline = SharedTimeline::new(&pair)?;
+/// let timeline = vulkan_cuda::SharedTimeline::new(&pair)?;
 /// // SAFETY: the timeline lives until the stream has passed this.
 /// unsafe { timeline.cuda_signal(stream, 1) }?;
 /// // For vkQueueSubmit2:
@@ -54,50 +44,40 @@ use crate::{Error, Result};
 /// # let _ = (wait, signal);
 /// // SAFETY: as above.
 /// unsafe { timeline.cuda_wait(stream, 2) }?;
-/// assert_eq!(timeline.promised(), 2);
-/// assert!(timeline.wait_from_host(2, Duration::from_secs(1))?, "the GPU is not done after a second");
 /// # Ok(())
 /// # }
 /// ```
 pub struct SharedTimeline {
     // Dropped first: CUDA releases before Vulkan destroys.
     imported: ImportedSemaphore,
-    exported: Exported,
+    exported: ExportedSemaphore,
     promised: Rising,
 }
 
 impl SharedTimeline {
-    /// Creates the semaphore in Vulkan (`vkCreateSemaphore`) and imports it into CUDA (`cuImportExternalSemaphore`).
-    ///
-    /// # Errors
-    /// Fails if the device cannot export timelines or was created without the extension, or if either driver reports
-    /// an error.
+    /// Creates the semaphore in Vulkan and imports it into CUDA.
     pub fn new(pair: &Pair) -> Result<Self> {
-        let exported = Exported::new(pair.vk(), SemaphoreKind::Timeline)?;
+        let exported = ExportedSemaphore::new(pair.vk(), vk::SemaphoreType::TIMELINE)?;
         let imported = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`. Calls
-    /// `cuWaitExternalSemaphoresAsync`.
-    ///
-    /// # Errors
-    /// Fails as [`ImportedSemaphore::wait`] does.
+    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.imported.wait(stream, Wait::Value(value)) }
+        unsafe { self.imported.wait(stream, Operand::Value(value)) }
     }
 
-    /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done. Calls
-    /// `cuSignalExternalSemaphoresAsync`, after a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
+    /// Makes `stream` set the counter to `value` once everything enqueued on it so far is done, after a
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
-    /// Fails if `value` is not greater than all values promised before, by either side, or if the stream is of
-    /// another context or is being captured. Nothing is enqueued then. Also fails if the driver reports an error; the value is then used
-    /// up.
+    /// Fails if `value` is not greater than all values promised before, by either side, or if
+    /// [`ImportedSemaphore::wait`] would refuse the stream. Nothing is enqueued then. If the driver reports an error,
+    /// the value is used up.
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
@@ -110,9 +90,6 @@ impl SharedTimeline {
 
     /// As [`SharedTimeline::cuda_signal`], without the guard: see [`ImportedSemaphore::signal_after_kernels`].
     ///
-    /// # Errors
-    /// Fails as [`SharedTimeline::cuda_signal`] does.
-    ///
     /// # Safety
     /// As for [`SharedTimeline::cuda_signal`].
     pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream, value: u64) -> Result<()> {
@@ -122,49 +99,36 @@ impl SharedTimeline {
 
     /// # Safety
     /// As for [`SharedTimeline::cuda_signal`].
-    unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
+    pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
         self.imported.can_signal(stream)?;
         self.promised.rise(value)?;
         // SAFETY: the caller's promise; the value is above all before it, and the stream was checked.
-        unsafe { self.imported.enqueue_signal(stream, Signal::Value(value), guarded) }
+        unsafe { self.imported.enqueue_signal(stream, Operand::Value(value), guarded) }
     }
 
-    /// Returns the signal of [`SharedTimeline::cuda_signal`] as parameters for a node of a CUDA graph
-    /// (`cuGraphAddExternalSemaphoresSignalNode`). The timeline still owns the semaphore. Nothing checks that the
-    /// values rise.
-    pub fn cuda_signal_params(
-        &self,
-        value: u64,
-    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS) {
-        (self.imported.raw(), Signal::Value(value).params())
+    /// Returns CUDA's semaphore, which is destroyed with `self`. It is for nodes of CUDA graphs, with
+    /// [`Operand::signal_params`] and [`Operand::wait_params`]. What they signal is not checked.
+    pub fn cuda(&self) -> sys::CUexternalSemaphore {
+        self.imported.raw()
     }
 
-    /// Returns the wait of [`SharedTimeline::cuda_wait`] as parameters for a node of a CUDA graph
-    /// (`cuGraphAddExternalSemaphoresWaitNode`).
-    pub fn cuda_wait_params(
-        &self,
-        value: u64,
-    ) -> (sys::CUexternalSemaphore, sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) {
-        (self.imported.raw(), Wait::Value(value).params())
-    }
-
-    /// Returns a wait for a Vulkan submission (`VkSemaphoreSubmitInfo`). All commands of the submission wait, because
-    /// no narrower stage orders an ownership transfer ([`crate::ownership`]).
+    /// Returns a wait for a Vulkan submission, before all its commands: no narrower stage orders an ownership transfer
+    /// ([`crate::ownership`]).
     pub fn vulkan_wait(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
-        self.exported.info(value)
+        self.exported.submit_info(value)
     }
 
-    /// Returns a signal for a Vulkan submission (`VkSemaphoreSubmitInfo`), after all commands of the submission.
+    /// Returns a signal for a Vulkan submission, after all its commands.
     ///
     /// # Errors
     /// Fails if `value` is not greater than all values promised before, by either side.
     pub fn vulkan_signal(&self, value: u64) -> Result<vk::SemaphoreSubmitInfo<'static>> {
         self.promised.rise(value)?;
-        Ok(self.exported.info(value))
+        Ok(self.exported.submit_info(value))
     }
 
-    /// Returns the semaphore, for submissions without `VkSemaphoreSubmitInfo` (`VkTimelineSemaphoreSubmitInfo`). It is
-    /// destroyed with `self`. What such a submission signals is not checked.
+    /// Returns Vulkan's semaphore, which is destroyed with `self`. It is for submissions with
+    /// `VkTimelineSemaphoreSubmitInfo`. What they signal is not checked.
     pub fn semaphore(&self) -> vk::Semaphore {
         self.exported.raw
     }
@@ -174,16 +138,11 @@ impl SharedTimeline {
         self.promised.last()
     }
 
-    /// Sets the counter from the CPU, with `vkSignalSemaphore`. Does nothing if the counter has reached `value`. Use it
-    /// after CUDA has failed and will never signal: it ends Vulkan's waits.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// Sets the counter from the CPU: see [`ExportedSemaphore::signal_from_host`]. Use it after CUDA has failed and
+    /// will never signal.
     ///
     /// # Safety
-    /// - All signals of smaller values must already have happened.
-    /// - Every signal that is pending or comes later must have a greater value
-    ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
+    /// As for [`ExportedSemaphore::signal_from_host`], for the signals of both sides.
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.exported.signal_from_host(value) }
@@ -193,88 +152,13 @@ impl SharedTimeline {
     /// done so within `limit`.
     ///
     /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
     pub fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         self.exported.wait_from_host(value, limit)
     }
 
-    /// Returns the counter's current value, without a wait (`vkGetSemaphoreCounterValue`).
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// Returns the counter's current value, without a wait.
     pub fn value(&self) -> Result<u64> {
         self.exported.value()
-    }
-}
-
-/// A Vulkan timeline for another process, which imports it with [`ImportedSemaphore`] or any other API. It owns
-/// Vulkan's semaphore.
-///
-/// Nothing here can check what the other process signals: its values may go down, or never come. So check
-/// [`ExportedTimeline::value`] before you submit a wait for them.
-///
-/// # Examples
-/// ```no_run
-/// # fn example(vk: vulkan_cuda::Vk) -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::ExportedTimeline;
-///
-/// let timeline = ExportedTimeline::new(&vk)?;
-/// let handle = timeline.export()?; // send it to the other process
-/// if timeline.value()? >= 1 {
-///     let wait = timeline.submit_info(1); // for vkQueueSubmit2
-/// #   let _ = wait;
-/// }
-/// # let _ = handle;
-/// # Ok(())
-/// # }
-/// ```
-pub struct ExportedTimeline(Exported);
-
-impl ExportedTimeline {
-    /// Creates the semaphore, whose counter starts at 0 (`vkCreateSemaphore`).
-    ///
-    /// # Errors
-    /// Fails if the device cannot export timelines, or was created without the extension.
-    pub fn new(vk: &Vk) -> Result<Self> {
-        Exported::new(vk, SemaphoreKind::Timeline).map(Self)
-    }
-
-    /// Creates a new handle to the semaphore, with `vkGetSemaphoreFdKHR` or `vkGetSemaphoreWin32HandleKHR`. You own the
-    /// handle. It keeps the semaphore's payload alive by itself.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
-    pub fn export(&self) -> Result<SemaphoreHandle> {
-        self.0.export()
-    }
-
-    /// Returns a wait before, or a signal after, all commands of a Vulkan submission (`VkSemaphoreSubmitInfo`). Nothing
-    /// checks that the values rise.
-    pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
-        self.0.info(value)
-    }
-
-    /// Returns the counter's current value, without a wait (`vkGetSemaphoreCounterValue`).
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
-    pub fn value(&self) -> Result<u64> {
-        self.0.value()
-    }
-
-    /// Sets the counter from the CPU, with `vkSignalSemaphore`. Does nothing if the counter has reached `value`. Use it
-    /// if the other process fails to signal.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
-    ///
-    /// # Safety
-    /// As for [`SharedTimeline::signal_from_host`], for the signals of this process.
-    pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.signal_from_host(value) }
     }
 }
 

@@ -10,10 +10,8 @@ use cudarc::driver::{
 use crate::slot::Resource;
 use crate::{Error, Result};
 
-/// The elements of a slot while CUDA has it. Returned by [`CudaTurn::view`](crate::shared_ring::CudaTurn::view).
-///
-/// With a ring on cudarc's stream, it is an argument of a launch (`launch.arg(&mut view)`), and the target of a copy or a
-/// memset (`stream.memcpy_htod(&words, &mut view)`).
+/// The elements of a slot while CUDA has it. With a ring on cudarc's stream, it is an argument of a launch
+/// (`launch.arg(&mut view)`), and the target of a copy or a memset (`stream.memcpy_htod(&words, &mut view)`).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,

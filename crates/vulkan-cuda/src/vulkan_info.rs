@@ -9,7 +9,7 @@ use ash::khr::{external_memory_win32 as memory, external_semaphore_win32 as sema
 use ash::vk;
 
 use crate::exportable;
-use crate::handle::{ExportType, SemaphoreKind};
+use crate::handle::ExportType;
 use crate::identity::DeviceUuid;
 use crate::{Error, Result};
 
@@ -103,7 +103,7 @@ impl VkInfo {
         let first = |granted: &dyn Fn(ExportType) -> bool| {
             ExportType::HERE.iter().copied().find(|&handle_type| granted(handle_type))
         };
-        let semaphore = |kind: SemaphoreKind| {
+        let semaphore = |kind: vk::SemaphoreType| {
             // The query needs VkSemaphoreTypeCreateInfo of Vulkan 1.2.
             let may_ask = has(SEMAPHORE_EXTENSION) && base.api_version >= vk::API_VERSION_1_2;
             first(&|handle_type| {
@@ -125,8 +125,8 @@ impl VkInfo {
             luid: (id.device_luid_valid == vk::TRUE).then_some((id.device_luid, id.device_node_mask)),
             group_size,
             buffer_export: first(&exportable_buffer).filter(|_| has(MEMORY_EXTENSION)),
-            timeline_export: semaphore(SemaphoreKind::Timeline),
-            binary_export: semaphore(SemaphoreKind::Binary),
+            timeline_export: semaphore(vk::SemaphoreType::TIMELINE),
+            binary_export: semaphore(vk::SemaphoreType::BINARY),
             name,
         })
     }

@@ -11,12 +11,11 @@ use crate::ledger::value;
 use crate::slot::{Slot, Transfer};
 use crate::{Error, Result};
 
-/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines alive,
-/// even if the ring is dropped, and may go to another thread.
+/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
+/// alive, even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
-/// slot back at once. All turns of a ring go to one queue, in the order of their frames. [`crate::shared_ring`] has an
-/// example.
+/// slot back at once. All turns of a ring go to one queue, in the order of their frames.
 ///
 /// # Several submissions
 ///
@@ -56,7 +55,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
-    /// gives the slot back (`vkCmdPipelineBarrier`, [`crate::ownership`]).
+    /// gives the slot back ([`crate::ownership`]).
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
@@ -71,8 +70,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         done
     }
 
-    /// Returns what a submission must wait for before all its commands. The stage is `ALL_COMMANDS`, because no narrower
-    /// one orders the acquire ([`crate::ownership`]). You need this only for [several
+    /// Returns what a submission must wait for before all its commands. You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
         self.parts.owned.ready.vulkan_wait(self.ready)
@@ -84,45 +82,17 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// The inner result is that of `submit`. If it is an error, the frame is given up.
     ///
     /// # Errors
-    /// Fails if a later frame of this ring was submitted before. `submit` is then not called, and the frame is given up.
+    /// Fails if a later frame was submitted before. `submit` is then not called, and the frame is given up.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
     ///   error or panics, it must have made none.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
-    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one after
-    ///   the other: no two threads may submit at once.
+    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one
+    ///   after the other: no two threads may submit at once.
     /// - If the turn is dropped instead, no submission may read the slot any more.
     ///
-    /// # Examples
-    ///
-    /// With `vkQueueSubmit2`:
-    ///
-    /// ```no_run
-    /// # use ash::vk;
-    /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
-    /// # unsafe fn example(
-    /// #     device: &ash::Device,
-    /// #     queue: vk::Queue,
-    /// #     commands: vk::CommandBuffer,
-    /// #     read: VulkanTurn<SharedBuffer>,
-    /// # ) -> Result<(), Box<dyn std::error::Error>> {
-    /// let submit = |wait, signal| {
-    ///     let (waits, signals) = ([wait], [signal]); // and your own
-    ///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-    ///     let submission = vk::SubmitInfo2::default()
-    ///         .wait_semaphore_infos(&waits)
-    ///         .command_buffer_infos(&buffers)
-    ///         .signal_semaphore_infos(&signals);
-    ///     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
-    /// };
-    /// // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
-    /// unsafe { read.submit(submit) }??;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// A turn cannot be submitted twice:
+    /// [`crate::shared_ring`](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:
     ///
     /// ```compile_fail,E0382
     /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};

@@ -32,7 +32,7 @@ pub mod client {
     use ash::vk;
     use clap::{Parser, ValueEnum};
     use rustix::fs::SealFlags;
-    use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
+    use vulkan_cuda::handle::{MemoryHandle, Operand, SemaphoreHandle};
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield::app::{FrameTimes, write_png};
     use wavefield::array::{Kind, Number};
@@ -218,7 +218,7 @@ pub mod client {
             descriptors.get_mut(index as usize).and_then(Option::take).context("a descriptor is missing")
         };
         let slots = welcome.slots.iter().map(|slot| {
-            let fd = take(slot.fd)?;
+            let fd = MemoryHandle::OpaqueFd(take(slot.fd)?.into());
             // SAFETY: the renderer says what it allocated, and that each slot is an allocation of its own (docs/protocol.md).
             Ok(unsafe { MappedMemory::import(&context, fd, slot.allocation_bytes, slot.bytes) }?)
         });
@@ -258,13 +258,13 @@ pub mod client {
                 }
                 if let Some(value) = (frame + 1).checked_sub(ring).filter(|&value| value > 0) {
                     // SAFETY: (and of the signal) the semaphores live until the stream is idle, below.
-                    unsafe { free.wait(&stream, Wait::Value(value)) }?;
+                    unsafe { free.wait(&stream, Operand::Value(value)) }?;
                 }
                 let time = frame as f64 * welcome.frame_seconds;
                 // SAFETY: the slot has 16 bytes a vertex, and the renderer reads it only between `ready` and `free`.
                 unsafe { kernel.launch(&stream, slots[slot].pointer(), [cols, rows], frame, time, &[]) }?;
                 // SAFETY: as above; the values rise.
-                unsafe { ready.signal(&stream, Signal::Value(frame + 1)) }?;
+                unsafe { ready.signal(&stream, Operand::Value(frame + 1)) }?;
                 done[slot].record(&stream)?;
             }
             Ok(())
@@ -273,7 +273,7 @@ pub mod client {
         if outcome.is_err() {
             // The renderer will not signal any more: let our own stream go, or nothing here could be freed.
             // SAFETY: as above; nobody else signals it any more.
-            unsafe { free.signal(&rescue, Signal::Value(arguments.frames)) }.ok();
+            unsafe { free.signal(&rescue, Operand::Value(arguments.frames)) }.ok();
         }
         stream.synchronize()?;
         outcome

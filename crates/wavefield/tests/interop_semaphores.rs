@@ -10,12 +10,9 @@ use std::sync::Arc;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::handle::{Fd, KmtHandle, SemaphoreHandle, Wait};
+use vulkan_cuda::handle::{BorrowedHandle, Fd, Operand, SemaphoreHandle};
 use vulkan_cuda::ownership::{Access, Owner};
-use vulkan_cuda::{
-    BinarySignal, ImportedSemaphore, Pair, SharedBinary, SharedBuffer, SharedTimeline, SignalToSubmit, Vk,
-    WaitToSubmit,
-};
+use vulkan_cuda::{ImportedSemaphore, Pair, SharedBinary, SharedBuffer, SharedTimeline, Vk};
 use wavefield::app::{DeviceTable, EarlyDriver, ProducerKind};
 use wavefield::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use wavefield::vulkan::{
@@ -108,35 +105,26 @@ trait Link {
 struct BinaryLink {
     there: SharedBinary,
     back: SharedBinary,
-    sent: Option<BinarySignal>,
-    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
-    answered: Option<BinarySignal>,
 }
 
 impl Link for BinaryLink {
     fn cuda_waits(&mut self, stream: &Stream, frame: u64) -> Result<()> {
-        assert_eq!(self.answered.is_some(), frame > 0);
         // SAFETY: the test waits for the stream before it drops the semaphores. (This applies below too.)
-        Ok(self.answered.take().map_or(Ok(()), |signal| unsafe { signal.cuda_wait(stream) })?)
+        if frame > 0 { Ok(unsafe { self.back.cuda_wait(stream) }?) } else { Ok(()) }
     }
 
     fn cuda_signals(&mut self, stream: &Stream, _frame: u64) -> Result<()> {
         // SAFETY: as above.
-        self.sent = Some(unsafe { self.there.cuda_signal(stream) }?);
-        Ok(())
+        Ok(unsafe { self.there.cuda_signal(stream) }?)
     }
 
     fn submission(&mut self, _frame: u64) -> Result<[vk::SemaphoreSubmitInfo<'static>; 2]> {
-        let (wait, there) = self.sent.take().expect("CUDA has signalled").vulkan_wait();
-        let (signal, back) = self.back.vulkan_signal()?;
-        self.submitting = Some((there, back));
-        Ok([wait, signal])
+        Ok([self.there.vulkan_wait()?, self.back.vulkan_signal()?])
     }
 
     fn submitted(&mut self) {
-        let (wait, signal) = self.submitting.take().expect("a submission was made");
-        wait.submitted();
-        self.answered = Some(signal.submitted());
+        self.there.submitted();
+        self.back.submitted();
     }
 }
 
@@ -309,9 +297,6 @@ fn ten_thousand_frames_by_binary_semaphores() {
     let mut link = BinaryLink {
         there: SharedBinary::new(&gpu.pair()).unwrap(),
         back: SharedBinary::new(&gpu.pair()).unwrap(),
-        sent: None,
-        submitting: None,
-        answered: None,
     };
     converse(&mut gpu, &mut link, 10_000).unwrap();
     drop(link);
@@ -386,12 +371,17 @@ fn a_binary_signal_has_one_wait() {
     let Some(gpu) = Gpu::open() else { return };
     let binary = SharedBinary::new(&gpu.pair()).unwrap();
     for _ in 0..3 {
-        let signal = unsafe { binary.cuda_signal(&gpu.stream) }.unwrap();
-        let text = unsafe { binary.cuda_signal(&gpu.stream) }.err().expect("signalled already").to_string();
-        assert!(text.contains("before its wait is submitted"), "{text}");
-        let text = binary.vulkan_signal().err().expect("signalled already").to_string();
-        assert!(text.contains("before its wait is submitted"), "{text}");
-        unsafe { signal.cuda_wait(&gpu.stream) }.unwrap();
+        unsafe { binary.cuda_signal(&gpu.stream) }.unwrap();
+        for again in [unsafe { binary.cuda_signal(&gpu.stream) }, binary.vulkan_signal().map(drop)] {
+            let text = again.expect_err("signalled already").to_string();
+            assert!(text.contains("before its wait is submitted"), "{text}");
+        }
+        unsafe { binary.cuda_wait(&gpu.stream) }.unwrap();
+        // This wait would never end.
+        for again in [unsafe { binary.cuda_wait(&gpu.stream) }, binary.vulkan_wait().map(drop)] {
+            let text = again.expect_err("nothing was signalled").to_string();
+            assert!(text.contains("no such signal now"), "{text}");
+        }
         gpu.stream.synchronize().unwrap();
     }
     drop(binary);
@@ -404,7 +394,7 @@ fn wrong_handles_are_clear_errors() {
     let Some(gpu) = Gpu::open() else { return };
     // A kind of handle of another system never reaches the driver.
     // SAFETY: nobody uses the handle.
-    let kmt = unsafe { KmtHandle::from_raw(std::ptr::without_provenance_mut(64)) }.unwrap();
+    let kmt = unsafe { BorrowedHandle::from_raw(std::ptr::without_provenance_mut(64)) }.unwrap();
     let foreign = ImportedSemaphore::import(&gpu.context, SemaphoreHandle::KeyedMutexKmt(kmt));
     let text = foreign.err().expect("no such handles here").to_string();
     for part in ["D3D11_KEYED_MUTEX_KMT", "KMT handle", "file descriptors"] {
@@ -436,14 +426,14 @@ fn wrong_handles_are_clear_errors() {
 fn wrong_operands_are_clear_errors() {
     let Some(gpu) = Gpu::open() else { return };
     let raw = raw_timeline(&gpu);
-    for (wait, given) in [(Wait::Binary, "no value"), (Wait::Key { key: 1, timeout_ms: 1 }, "a key")] {
+    for (wait, given) in [(Operand::Binary, "no value"), (Operand::Key { key: 1, timeout_ms: 1 }, "a key")] {
         let text = unsafe { raw.imported.wait(&gpu.stream, wait) }.unwrap_err().to_string();
         for part in ["TIMELINE_SEMAPHORE_FD", "a fence value", given] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
     }
     // A right operand works: a wait for the initial value.
-    unsafe { raw.imported.wait(&gpu.stream, Wait::Value(0)) }.unwrap();
+    unsafe { raw.imported.wait(&gpu.stream, Operand::Value(0)) }.unwrap();
     gpu.stream.synchronize().unwrap();
     drop(raw);
     gpu.finish();

@@ -28,8 +28,8 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    BinarySignal, Error, ExportedAllocation, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing,
-    SharedTimeline, Slot, VulkanTurn,
+    Error, ExportedAllocation, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
+    Slot, VulkanTurn,
 };
 
 const WORDS: usize = 256;
@@ -95,14 +95,14 @@ impl Bench {
         &self,
         read: VulkanTurn<SharedBuffer>,
         place: u64,
-        gate: BinarySignal,
+        gate: &SharedBinary,
         stage: vk::PipelineStageFlags,
     ) {
-        let (gate, waited) = gate.vulkan_wait();
+        let opened = gate.vulkan_wait().unwrap();
         let (stages, commands) =
             ([stage, vk::PipelineStageFlags::ALL_COMMANDS], [recorded(&self.seen, &read, place)]);
         let submit = |ready: vk::SemaphoreSubmitInfo<'_>, free: vk::SemaphoreSubmitInfo<'_>| {
-            let (waits, signals) = ([ready.semaphore, gate.semaphore], [free.semaphore]);
+            let (waits, signals) = ([ready.semaphore, opened.semaphore], [free.semaphore]);
             let (wait_values, signal_values) = ([ready.value, 0], [free.value]);
             let mut values = vk::TimelineSemaphoreSubmitInfo::default()
                 .wait_semaphore_values(&wait_values)
@@ -118,7 +118,7 @@ impl Bench {
         };
         // SAFETY: one submission.
         unsafe { read.submit(submit) }.unwrap().unwrap();
-        waited.submitted();
+        gate.submitted();
     }
 
     fn reads_by_submit(&mut self, stage: vk::PipelineStageFlags) {
@@ -126,8 +126,8 @@ impl Bench {
         for frame in 0..6 {
             let read = self.write(frame as u32);
             // SAFETY: the gate lives until both sides are idle.
-            let open = unsafe { gate.cuda_signal(&self.stream) }.unwrap();
-            self.read_by_submit(read, frame, open, stage);
+            unsafe { gate.cuda_signal(&self.stream) }.unwrap();
+            self.read_by_submit(read, frame, &gate, stage);
         }
         self.check(&[0, 1, 2, 3, 4, 5]);
     }

@@ -19,9 +19,11 @@ use ash::vk;
 use cudarc::driver::{CudaStream, sys};
 use match_devices::Gpu;
 use stand_in::{ALL, StandIn, run};
+use vulkan_cuda::image::picture;
 use vulkan_cuda::{
     Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
+use wavefield::cuda::{Array, Stream, copy_array, copy_array_to_host};
 
 /// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably because the
 /// loader unloads NVIDIA's driver with the last instance while other threads use it: see `examples.rs`.
@@ -147,7 +149,7 @@ fn a_captured_stream_is_refused() {
             timeline.cuda_signal(&stream, 1),
             timeline.cuda_signal_after_kernels(&stream, 1),
             timeline.cuda_wait(&stream, 1),
-            binary.cuda_signal(&stream).map(drop),
+            binary.cuda_signal(&stream),
         ]
     };
     for error in refused.map(Result::unwrap_err) {
@@ -160,9 +162,12 @@ fn a_captured_stream_is_refused() {
     // SAFETY: both live until the stream is idle.
     unsafe { timeline.cuda_signal(&stream, 1) }.unwrap();
     // SAFETY: as above.
-    let signal = unsafe { binary.cuda_signal(&stream) }.unwrap();
+    unsafe { binary.cuda_signal(&stream) }.unwrap();
     // SAFETY: as above.
-    unsafe { signal.cuda_wait(&stream) }.unwrap();
+    unsafe { binary.cuda_wait(&stream) }.unwrap();
+    // SAFETY: refused, because this wait would never end.
+    let text = unsafe { binary.cuda_wait(&stream) }.unwrap_err().to_string();
+    assert!(text.contains("no such signal now"), "{text}");
     stream.synchronize().unwrap();
 }
 
@@ -241,6 +246,38 @@ fn an_older_instance_is_refused() {
     }
 }
 
+/// Copies between two contexts are undefined behaviour. A GPU has no second context here; the stand-in takes any.
+#[test]
+fn a_copy_between_two_contexts_is_refused() {
+    if std::env::var_os("STAND_IN_PRETEND").is_none() {
+        return;
+    }
+    let gpu = open().unwrap();
+    wavefield::cuda::load_driver().unwrap();
+    let ours = gpu.pair.cuda();
+    // SAFETY: the stand-in never looks at a context.
+    let theirs = unsafe { Cuda::from_raw(std::ptr::without_provenance_mut(64), Arc::new(())) }.unwrap();
+    let [stream, other] = [ours, &theirs].map(|cuda| Stream::new(cuda).unwrap());
+    let request = picture(vk::Format::R32_UINT, 4, 4, 1).unwrap();
+    let image = SharedImage::new(&gpu.pair, &request).unwrap();
+    let level = image.level(0).unwrap();
+    // SAFETY: the image owns the mipmapped array.
+    let foreign = unsafe { Array::of_level(image.cuda(), 0, &theirs, image.clone()) }.unwrap();
+    let mut bytes = [0; 16];
+    // SAFETY: all are refused before the driver is called.
+    let refused = unsafe {
+        [
+            copy_array(&other, &level, &level, 16, 1),
+            copy_array(&stream, &level, &foreign, 16, 1),
+            copy_array_to_host(&other, &level, &mut bytes, 16),
+        ]
+    };
+    for error in refused.map(Result::unwrap_err) {
+        let text = error.to_string();
+        assert!(text.contains("cuMemcpy2DAsync") && text.contains("one CUDA context"), "{text}");
+    }
+}
+
 /// Runs the tests above on the stand-in. They give everything back.
 #[test]
 fn all_of_them_on_the_stand_in() {
@@ -250,6 +287,7 @@ fn all_of_them_on_the_stand_in() {
         "a_captured_stream_is_refused",
         "a_forged_description_is_refused",
         "usages_that_need_a_feature_are_promised",
+        "a_copy_between_two_contexts_is_refused",
     ];
     for name in names {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail};
 use ash::vk;
 use glow::HasContext;
-use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle, SemaphoreKind};
+use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 
 use crate::Unavailable;
 use crate::egl::{self, Current, Devices};
@@ -208,9 +208,9 @@ impl Gl {
     }
 
     /// Whether GL can import semaphores of this kind; `Err` names the missing extension.
-    pub fn imports_semaphores(&self, kind: SemaphoreKind) -> Result<(), &'static str> {
+    pub fn imports_semaphores(&self, kind: vk::SemaphoreType) -> Result<(), &'static str> {
         let wanted = ["GL_EXT_semaphore", "GL_EXT_semaphore_fd", "GL_NV_timeline_semaphore"];
-        let wanted = if kind == SemaphoreKind::Timeline { &wanted[..] } else { &wanted[..2] };
+        let wanted = if kind == vk::SemaphoreType::TIMELINE { &wanted[..] } else { &wanted[..2] };
         wanted.iter().find(|extension| !self.has(extension)).map_or(Ok(()), |lacking| Err(lacking))
     }
 

@@ -4,8 +4,6 @@
 //! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
 //! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
 //! a code is a number.
-//!
-//! The [manual of the driver API](https://docs.nvidia.com/cuda/cuda-driver-api/index.html) describes the arguments.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -106,7 +104,6 @@ cuda_functions! {
         prop: *mut CUmemAllocationProp,
         handle: CUmemGenericAllocationHandle
     ) = ["cuMemGetAllocationPropertiesFromHandle"];
-    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
     cuImportExternalMemory(
         memory: *mut CUexternalMemory,
         desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC
@@ -129,13 +126,6 @@ cuda_functions! {
     cuMipmappedArrayDestroy(mipmap: CUmipmappedArray) = ["cuMipmappedArrayDestroy"];
     cuSurfObjectCreate(object: *mut CUsurfObject, desc: *const CUDA_RESOURCE_DESC) = ["cuSurfObjectCreate"];
     cuSurfObjectDestroy(object: CUsurfObject) = ["cuSurfObjectDestroy"];
-    cuTexObjectCreate(
-        object: *mut CUtexObject,
-        desc: *const CUDA_RESOURCE_DESC,
-        how: *const CUDA_TEXTURE_DESC,
-        view: *const CUDA_RESOURCE_VIEW_DESC
-    ) = ["cuTexObjectCreate"];
-    cuTexObjectDestroy(object: CUtexObject) = ["cuTexObjectDestroy"];
     cuDestroyExternalMemory(memory: CUexternalMemory) = ["cuDestroyExternalMemory"];
     cuImportExternalSemaphore(
         semaphore: *mut CUexternalSemaphore,

@@ -17,9 +17,6 @@ use crate::{Error, Result};
 /// holds a clone, so the context outlives them all.
 ///
 /// # Examples
-///
-/// Your program has a context of cudarc:
-///
 /// ```no_run
 /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use cudarc::driver::CudaContext;
@@ -28,22 +25,6 @@ use crate::{Error, Result};
 /// let context = CudaContext::new(0)?;
 /// let cuda = Cuda::from_cudarc(&context)?;
 /// println!("{} ({})", cuda.info().name, cuda.info().uuid);
-/// # Ok(())
-/// # }
-/// ```
-///
-/// Your program has no context yet:
-///
-/// ```no_run
-/// # fn example() -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::{Cuda, Driver};
-///
-/// let driver = Driver::load()?;
-/// for info in driver.devices()? {
-///     let cuda = Cuda::primary(driver, &info)?;
-///     let (free, total) = cuda.memory()?;
-///     println!("{}: {free} of {total} bytes are free", info.name);
-/// }
 /// # Ok(())
 /// # }
 /// ```
@@ -74,13 +55,11 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Cuda {
-    /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process. Calls
-    /// `cuDevicePrimaryCtxRetain`. The [`Driver`] proves that the driver is loaded. Afterwards the context is current
-    /// on this thread: see [`Cuda::bind`].
+    /// Retains a device's primary context, which CUDA's runtime, CuPy, Numba and PyTorch share in a process
+    /// (`cuDevicePrimaryCtxRetain`). Afterwards it is current on this thread: see [`Cuda::bind`].
     ///
     /// # Errors
-    /// Fails if `info` is not what the driver reports of this device, or if the driver reports an error: 2
-    /// (`OUT_OF_MEMORY`), for example.
+    /// Fails if `info` is not what the driver reports of this device.
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
         // The fields are public: only the driver knows which device has this ordinal.
         let found = CudaInfo::query(info.ordinal)?;
@@ -104,11 +83,7 @@ impl Cuda {
     }
 
     /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
-    /// from it. Afterwards the context is current on this thread, even after an error: see [`Cuda::bind`] and
-    /// `cuCtxGetDevice`.
-    ///
-    /// # Errors
-    /// Fails if there is no driver or it is too old, or if the driver reports an error.
+    /// from it. Afterwards the context is current on this thread, even after an error. Fails as [`Driver::load`] does.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
@@ -129,38 +104,28 @@ impl Cuda {
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
-    /// Adopts cudarc's context, and keeps it alive.
-    ///
-    /// # Errors
-    /// Fails as [`Cuda::from_raw`] does.
+    /// Adopts cudarc's context, and keeps it alive. For the rest as [`Cuda::from_raw`].
     pub fn from_cudarc(context: &Arc<CudaContext>) -> Result<Self> {
         // SAFETY: cudarc's context lives as long as the `Arc`.
         unsafe { Self::from_raw(context.cu_ctx(), context.clone()) }
     }
 
-    /// Returns the device that the context belongs to: see [`CudaInfo`].
+    /// Returns the device that the context belongs to.
     pub fn info(&self) -> &CudaInfo {
         &self.0.info
     }
 
     /// Returns CUDA's handle of that device.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
     pub(crate) fn device(&self) -> Result<sys::CUdevice> {
         CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
     }
 
-    /// Returns CUDA's handle of the context, for `cuCtxSetCurrent` and other functions of the driver API. It is valid
-    /// while `self` or a clone of it lives. Do not destroy it.
+    /// Returns CUDA's handle of the context. It is valid while `self` or a clone of it lives. Do not destroy it.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw
     }
 
-    /// Returns the free and the total device memory in bytes, with `cuMemGetInfo`. Other processes change what is free.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// Returns the free and the total device memory in bytes. Other processes change what is free.
     pub fn memory(&self) -> Result<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -169,24 +134,17 @@ impl Cuda {
         Ok((free as u64, total as u64))
     }
 
-    /// Makes this context current on the calling thread, with `cuCtxSetCurrent`. This is cheap if it is current
-    /// already.
+    /// Makes this context current on the calling thread (`cuCtxSetCurrent`). This is cheap if it is current already.
     ///
     /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does cudarc.
     /// If your thread also uses another context, set that one again.
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is alive.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
-    /// Checks that `other` is this context. Use it before a call that needs all its objects in one context, because
+    /// Fails if `other` is another context. Use it before a call that needs all its objects in one context, because
     /// mixing contexts is undefined behaviour. `call` is the name of the call, for the error.
-    ///
-    /// # Errors
-    /// Fails if `other` is another context.
     pub fn require_same(&self, other: sys::CUcontext, call: &str) -> Result<()> {
         if self.0.raw == other {
             return Ok(());
@@ -197,12 +155,10 @@ impl Cuda {
         )))
     }
 
-    /// Checks that a call may take this stream.
-    ///
-    /// # Errors
     /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`). That
     /// one is a different stream on each thread, so work from two threads would not be in order.
-    pub(crate) fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
+    #[doc(hidden)]
+    pub fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
             return Err(Error::Rule(format!(
                 "{call} was given the per-thread default stream: create a stream of your own"
@@ -211,11 +167,9 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
-    /// Checks that a semaphore's wait or signal may be enqueued on this stream.
-    ///
-    /// # Errors
     /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens at each
-    /// launch of the graph: Vulkan would wait forever for the first, and a second would repeat its value.
+    /// launch of the graph: Vulkan would wait forever for the first, and a second would repeat its value. The context
+    /// is current afterwards.
     pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
         self.require_stream(stream, call)?;
         let mut status = 0;
@@ -254,17 +208,13 @@ impl Cuda {
         self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails,
-    /// and the context cannot be used any more. The faults are the errors that leave a process "in an inconsistent
-    /// state": see `CUresult`.
+    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails.
+    /// The faults are the errors that leave a process "in an inconsistent state": see `CUresult`.
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
     }
 
     /// Turns the result of a driver call into an error that names the call and this device.
-    ///
-    /// # Errors
-    /// Fails for every result except success.
     #[doc(hidden)]
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if is_sticky(code.0) {
@@ -300,8 +250,8 @@ impl Drop for Context {
         };
         let word = *self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if word != 0 {
-            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled promised to keep
-            // the semaphore, and with it this context, until then.
+            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled
+            // promised to keep the semaphore, and with it this context, until then.
             let code = unsafe {
                 match api::cuCtxSetCurrent(self.raw) {
                     Code::SUCCESS => api::cuMemFree(word),
@@ -330,8 +280,7 @@ fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     })
 }
 
-/// Whether an error code makes the context unusable: a fault of a kernel or of the device, which every later call
-/// repeats.
+/// Whether an error code makes the context unusable: a fault, which every later call repeats.
 #[doc(hidden)]
 pub fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
@@ -399,5 +348,17 @@ pub(crate) mod tests {
         let text = ours.0.require_same(theirs.0.raw(), "cuEventRecord").unwrap_err().to_string();
         assert!(text.starts_with("cuEventRecord takes objects of one CUDA context"), "{text}");
         assert!(ours.0.require_same(Stream::context(&ours.1), "cuEventRecord").is_ok());
+    }
+
+    #[test]
+    fn a_stream_that_differs_by_thread_is_refused() {
+        let [ours, theirs] = [1, 2].map(unreal);
+        for (words, stream) in
+            [("per-thread default stream", &per_thread(&ours.0)), ("one CUDA context", &theirs.1)]
+        {
+            let text = ours.0.require_stream(stream, "cuMemcpy2DAsync").unwrap_err().to_string();
+            assert!(text.contains("cuMemcpy2DAsync") && text.contains(words), "{text}");
+        }
+        assert!(ours.0.require_stream(&ours.1, "cuMemcpy2DAsync").is_ok());
     }
 }

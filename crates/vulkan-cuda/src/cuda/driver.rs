@@ -12,18 +12,18 @@ use crate::{Error, Result};
 /// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
 
-/// Proof that CUDA's driver is loaded, initialised, and new enough. It is a plain value: copy it freely. The library
-/// stays loaded until the process ends.
+/// Proof that CUDA's driver is loaded, initialised, and new enough. The library stays loaded until the process ends.
 ///
 /// # Examples
 /// ```no_run
 /// # fn example() -> vulkan_cuda::Result<()> {
-/// use vulkan_cuda::Driver;
+/// use vulkan_cuda::{Cuda, Driver};
 ///
 /// let driver = Driver::load()?; // an error, not a panic, on a machine without a driver
 /// println!("CUDA {}", driver.version());
 /// for device in driver.devices()? {
-///     println!("{}: {} ({})", device.ordinal, device.name, device.uuid);
+///     let (free, total) = Cuda::primary(driver, &device)?.memory()?;
+///     println!("{} ({}): {free} of {total} bytes are free", device.name, device.uuid);
 /// }
 /// # Ok(())
 /// # }
@@ -33,8 +33,7 @@ pub struct Driver {
     version: i32,
 }
 
-/// What CUDA reports about one device, as far as sharing depends on it. Plain data: it opens nothing and keeps
-/// nothing alive. Returned by [`Driver::devices`], which has an [example](Driver#examples).
+/// What CUDA reports about one device, from [`Driver::devices`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaInfo {
     /// CUDA's index of the device, after `CUDA_VISIBLE_DEVICES`.
@@ -53,11 +52,11 @@ pub struct CudaInfo {
 }
 
 impl Driver {
-    /// Opens and initialises the driver, with `cuInit`. Later calls are cheap.
+    /// Opens and initialises the driver (`cuInit`). Later calls are cheap.
     ///
     /// # Errors
-    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if `cuInit` reports an error: 100
-    /// (`NO_DEVICE`), for example.
+    /// Fails if there is no library, or if it is too old (before CUDA 11.2). `cuInit` fails with 100 (`NO_DEVICE`), for
+    /// example.
     pub fn load() -> Result<Self> {
         // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
         if !unsafe { sys::is_culib_present() } {
@@ -83,15 +82,12 @@ impl Driver {
         Ok(Self { version })
     }
 
-    /// Returns the CUDA version that the driver supports, such as `13.0` (`cuDriverGetVersion`).
+    /// Returns the CUDA version that the driver supports, such as `13.0`.
     pub fn version(self) -> String {
         version_words(self.version)
     }
 
-    /// Returns every visible device (`cuDeviceGetCount`).
-    ///
-    /// # Errors
-    /// Fails if the driver reports an error.
+    /// Returns every visible device.
     pub fn devices(self) -> Result<Vec<CudaInfo>> {
         let mut count = 0;
         // SAFETY: writes one integer.
@@ -199,15 +195,6 @@ fn failure(call: &'static str, device: &str, code: Code) -> Error {
 impl Error {
     /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
     /// (cudarc itself prints only the code.)
-    ///
-    /// # Examples
-    /// ```no_run
-    /// # fn example(stream: &cudarc::driver::CudaStream, cuda: &vulkan_cuda::Cuda) -> vulkan_cuda::Result<()> {
-    /// let failed = |error| vulkan_cuda::Error::from_cudarc("cuStreamSynchronize", &cuda.info().name, error);
-    /// stream.synchronize().map_err(failed)?;
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
         failure(call, device, Code(error.0 as u32))
     }

@@ -4,8 +4,8 @@ use cudarc::driver::sys::culib;
 
 use crate::Error;
 
-/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the arguments, and the symbols under which libraries have the function,
-/// the newest first. The rows after `?` are functions that only some runs need.
+/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the
+/// arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cuda_functions {
@@ -21,10 +21,7 @@ macro_rules! cuda_functions {
             $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
-        /// Looks up all functions, once.
-        ///
-        /// # Errors
-        /// Names the first function that the library lacks.
+        /// Looks up all functions, once. The error names the first that the library lacks.
         ///
         /// # Safety
         /// The library must be present: see [`is_culib_present`].
@@ -69,7 +66,7 @@ macro_rules! cuda_functions {
 
         $(
             /// # Safety
-            /// What the manual requires of a caller. If the function is missing, this returns `CUDA_ERROR_NOT_FOUND`: see [`has`].
+            /// What the manual requires of a caller. Without the function, this returns `CUDA_ERROR_NOT_FOUND`.
             #[allow(non_snake_case)] // As in CUDA.
             pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
                 match FUNCTIONS.get().and_then(|functions| functions.$extra) {

@@ -1,11 +1,10 @@
 //! The CUDA driver API, opened at run time. You need no CUDA toolkit, neither to build nor to run, and a missing
 //! driver is an error, not a panic.
 //!
-//! cudarc provides the types ([`cudarc::driver::sys`]) and opens the library. `api.rs` lists the functions that this
-//! crate uses, and `look_up.rs` finds them. The manual of the driver API:
-//! <https://docs.nvidia.com/cuda/cuda-driver-api/index.html>.
+//! Every function that calls the driver returns its error ([`Error::Cuda`](crate::Error::Cuda)). The documentation here
+//! names only other reasons, and codes that tell something. It has CUDA's terms, which are explained in the [manual].
 //!
-//! [`Driver`] and [`Cuda`] have examples.
+//! [manual]: https://docs.nvidia.com/cuda/cuda-driver-api/index.html
 
 #[doc(hidden)]
 pub mod api;
@@ -14,13 +13,11 @@ mod context;
 mod driver;
 #[doc(hidden)]
 pub mod look_up;
-mod objects;
 mod stream;
 
-pub use array::Array;
+pub use array::{Array, Surface};
 pub use context::{Cuda, is_sticky};
 pub use driver::{CudaInfo, Driver};
-pub use objects::{Surface, Texture, TextureDesc};
 pub use stream::Stream;
 
 #[cfg(test)]

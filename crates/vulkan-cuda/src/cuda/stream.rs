@@ -15,39 +15,28 @@ use cudarc::driver::{CudaStream, sys};
 ///
 /// ```
 /// use cudarc::driver::sys;
-/// use vulkan_cuda::Stream;
 ///
-/// /// Destroys the stream when it is dropped.
-/// struct OwnStream {
-///     raw: sys::CUstream,
-///     context: sys::CUcontext,
-/// }
+/// struct OwnStream(sys::CUstream, sys::CUcontext); // destroys the stream when it is dropped
 ///
-/// // SAFETY: CUDA's handles may be used on any thread.
+/// // SAFETY: (both) CUDA's handles may be used on any thread.
 /// unsafe impl Send for OwnStream {}
-/// // SAFETY: as above.
 /// unsafe impl Sync for OwnStream {}
 ///
 /// // SAFETY: neither field ever changes, and the stream lives as long as the value.
-/// unsafe impl Stream for OwnStream {
-///     fn raw(&self) -> sys::CUstream {
-///         self.raw
-///     }
-///
-///     fn context(&self) -> sys::CUcontext {
-///         self.context
-///     }
+/// unsafe impl vulkan_cuda::Stream for OwnStream {
+///     fn raw(&self) -> sys::CUstream { self.0 }
+///     fn context(&self) -> sys::CUcontext { self.1 }
 /// }
 /// ```
 pub unsafe trait Stream: Send + Sync {
-    /// Returns CUDA's handle. It is borrowed: valid while `self` lives, and not yours to destroy.
+    /// Returns CUDA's handle, which is valid while `self` lives.
     fn raw(&self) -> sys::CUstream;
-    /// Returns the context that the stream was created in.
+    /// Returns the stream's context.
     fn context(&self) -> sys::CUcontext;
 }
 
-// SAFETY: cudarc keeps the stream and its context alive as long as the value. (Its per-thread default stream is a different one
-// on each thread. Semaphores, rings and copies of arrays refuse it: see `Cuda::require_stream`.)
+// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses its
+// per-thread default stream, which is a different one on each thread.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

@@ -1,10 +1,9 @@
-//! Linux and other Unices: *opaque file descriptors*. Each call of `vkGet…FdKHR` makes a new one, which the caller
-//! owns.
+//! Linux and other Unices: *opaque file descriptors*. Each call makes a new one.
 
 use ash::vk;
 
 use crate::Result;
-use crate::handle::{ExportType, Fd, MemoryHandle, SemaphoreHandle, SemaphoreKind};
+use crate::handle::{ExportType, Fd, MemoryHandle, SemaphoreHandle};
 use crate::vulkan::Vk;
 
 /// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
@@ -21,7 +20,7 @@ pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
     kind: ExportType,
-    semaphore_kind: SemaphoreKind,
+    semaphore_kind: vk::SemaphoreType,
 ) -> Result<SemaphoreHandle> {
     let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(semaphore).handle_type(kind.semaphore());
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
@@ -30,7 +29,7 @@ pub fn export_semaphore(
     // SAFETY: the call made a new descriptor, which nothing else owns.
     let fd = unsafe { Fd::from_raw(fd) };
     Ok(match semaphore_kind {
-        SemaphoreKind::Binary => SemaphoreHandle::OpaqueFd(fd),
-        SemaphoreKind::Timeline => SemaphoreHandle::TimelineFd(fd),
+        vk::SemaphoreType::TIMELINE => SemaphoreHandle::TimelineFd(fd),
+        _ => SemaphoreHandle::OpaqueFd(fd),
     })
 }

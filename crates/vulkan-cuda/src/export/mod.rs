@@ -1,9 +1,11 @@
-//! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that return handles. The
-//! Windows half is type-checked and linted, but was never run.
+//! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that return handles.
+//!
+//! Everything that makes such an object fails if the device exports none of its kind, if it was created without the
+//! extension ([`crate::DEVICE_EXTENSIONS`]), or if memory has run out.
 
 use ash::vk;
 
-use crate::handle::{ExportType, SemaphoreKind};
+use crate::handle::ExportType;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
@@ -23,14 +25,11 @@ pub(crate) struct MemoryExport {
     dedicated_only: bool,
     info: vk::ExportMemoryAllocateInfo<'static>,
     #[cfg(windows)]
-    win32: system::MemoryAttributes,
+    win32: system::Attributes,
 }
 
 impl MemoryExport {
     /// Chooses what buffers of this usage need.
-    ///
-    /// # Errors
-    /// Fails if the device exports no buffers, or none of this usage, or if it was created without the extension.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
         let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
@@ -40,9 +39,6 @@ impl MemoryExport {
     }
 
     /// Takes a handle type that the driver offers for the object to be exported.
-    ///
-    /// # Errors
-    /// Fails if the device was created without the extension.
     pub(crate) fn new(vk: &Vk, kind: ExportType) -> Result<Self> {
         vk.memory_handles()?;
         Ok(Self {
@@ -51,11 +47,10 @@ impl MemoryExport {
             dedicated_only: false,
             info: vk::ExportMemoryAllocateInfo::default().handle_types(kind.memory()),
             #[cfg(windows)]
-            win32: system::MemoryAttributes::new()?,
+            win32: system::Attributes::new()?,
         })
     }
 
-    /// The handle type that the memory will be exported as.
     pub(crate) fn kind(&self) -> ExportType {
         self.kind
     }
@@ -65,10 +60,7 @@ impl MemoryExport {
         self.dedicated_only
     }
 
-    /// Creates a buffer whose memory can be exported. The caller binds and destroys it.
-    ///
-    /// # Errors
-    /// Fails as [`check_buffer`] does, or if the driver reports an error.
+    /// Creates a buffer whose memory can be exported, after [`check_buffer`]. The caller binds and destroys it.
     pub(crate) fn create_buffer(
         &self,
         vk: &Vk,
@@ -88,9 +80,6 @@ impl MemoryExport {
 
     /// Allocates memory that can be exported, of the required size, in device-local memory if that is allowed.
     /// `dedicated` names the buffer or image that uses the memory alone.
-    ///
-    /// # Errors
-    /// Fails if memory has run out.
     ///
     /// # Safety
     /// `required` must be what the driver requires for everything that will lie in the memory. The object in
@@ -113,7 +102,7 @@ impl MemoryExport {
         #[cfg(windows)]
         // This structure is allowed only for NT handles (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
         let allocate = match self.kind {
-            ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.info),
+            ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.memory),
             _ => allocate,
         };
         let allocate = allocate.push_next(&mut self.info);
@@ -129,10 +118,8 @@ pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
-/// Checks what no driver has to check of a buffer (VUID-VkBufferCreateInfo-size-00912).
-///
-/// # Errors
-/// Fails if the size is 0, or if the usage is not allowed.
+/// Checks what no driver has to check of a buffer: its size (VUID-VkBufferCreateInfo-size-00912), and whether its usage
+/// is allowed.
 pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<()> {
     match size {
         0 => Err(Error::Rule("a buffer cannot have 0 bytes".into())),
@@ -140,10 +127,8 @@ pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> R
     }
 }
 
-/// Returns what memory a buffer of `size` bytes needs.
-///
-/// # Errors
-/// Fails if that is less than `size`. CUDA maps `size` bytes, and a driver may wrap around for an absurd size.
+/// Returns what memory a buffer of `size` bytes needs. Fails if that is less than `size`: CUDA maps `size` bytes, and a
+/// driver may wrap around for an absurd size.
 ///
 /// # Safety
 /// `buffer` must be a live buffer of the device.
@@ -171,36 +156,29 @@ pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags 
 
 /// What an exportable semaphore needs in its chain.
 pub(crate) struct SemaphoreExport {
-    kind: ExportType,
+    pub(crate) kind: ExportType,
     info: vk::ExportSemaphoreCreateInfo<'static>,
     #[cfg(windows)]
-    win32: system::SemaphoreAttributes,
+    win32: system::Attributes,
 }
 
 impl SemaphoreExport {
     /// Chooses the handle type that the device exports such semaphores as.
-    ///
-    /// # Errors
-    /// Fails if the device exports none, or if it was created without the extension.
-    pub(crate) fn new(vk: &Vk, semaphore: SemaphoreKind) -> Result<Self> {
+    pub(crate) fn new(vk: &Vk, semaphore: vk::SemaphoreType) -> Result<Self> {
         let info = vk.info();
-        let kind = match semaphore {
-            SemaphoreKind::Timeline => info.timeline_export,
-            SemaphoreKind::Binary => info.binary_export,
+        let (kind, what) = match semaphore {
+            vk::SemaphoreType::TIMELINE => (info.timeline_export, "a timeline semaphore"),
+            vk::SemaphoreType::BINARY => (info.binary_export, "a binary semaphore"),
+            _ => (None, "a semaphore of an unknown type"),
         };
-        let kind = kind.ok_or_else(|| cannot(&info.name, &format!("a {}", semaphore.words())))?;
+        let kind = kind.ok_or_else(|| cannot(&info.name, what))?;
         vk.semaphore_handles()?;
         Ok(Self {
             kind,
             info: vk::ExportSemaphoreCreateInfo::default().handle_types(kind.semaphore()),
             #[cfg(windows)]
-            win32: system::SemaphoreAttributes::new()?,
+            win32: system::Attributes::new()?,
         })
-    }
-
-    /// The handle type that the semaphore will be exported as.
-    pub(crate) fn kind(&self) -> ExportType {
-        self.kind
     }
 
     /// Adds the structures to the semaphore's description.
@@ -211,7 +189,7 @@ impl SemaphoreExport {
         #[cfg(windows)]
         // This structure is allowed only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
         let create = match self.kind {
-            ExportType::OpaqueWin32 => create.push_next(&mut self.win32.info),
+            ExportType::OpaqueWin32 => create.push_next(&mut self.win32.semaphore),
             _ => create,
         };
         create.push_next(&mut self.info)

@@ -1,8 +1,7 @@
 //! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
 //!
-//! Each export of an NT handle makes a new one, which the caller owns. It has the access rights and the security
-//! descriptor that the object was created with ([`MemoryAttributes`], [`SemaphoreAttributes`]). Each export of a KMT
-//! handle gives the same number, which must not be closed.
+//! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the object
+//! ([`Attributes`]). Each export of a KMT handle gives the same number, which must not be closed.
 
 use std::ffi::c_void;
 
@@ -14,7 +13,7 @@ use windows_sys::Win32::Security::Authorization::{
 use windows_sys::Win32::Security::{PSECURITY_DESCRIPTOR, SECURITY_ATTRIBUTES};
 use windows_sys::w;
 
-use crate::handle::{ExportType, KmtHandle, MemoryHandle, NtHandle, SemaphoreHandle, SemaphoreKind};
+use crate::handle::{BorrowedHandle, ExportType, MemoryHandle, NtHandle, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
@@ -68,41 +67,27 @@ impl Drop for Security {
     }
 }
 
-/// What exported memory needs besides `VkExportMemoryAllocateInfo` if its handle is an NT handle.
-pub(crate) struct MemoryAttributes {
-    pub info: vk::ExportMemoryWin32HandleInfoKHR<'static>,
-    // `info` points to it.
+/// What an exported object needs besides its `VkExport…Info` if its handle is an NT handle.
+pub(crate) struct Attributes {
+    pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
+    pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
+    // Both point to it.
     _security: Security,
 }
 
-impl MemoryAttributes {
+impl Attributes {
     pub fn new() -> Result<Self> {
         let security = Security::new()?;
-        let info = vk::ExportMemoryWin32HandleInfoKHR {
-            p_attributes: security.pointer(),
-            dw_access: ACCESS,
-            ..Default::default()
-        };
-        Ok(Self { info, _security: security })
-    }
-}
-
-/// What an exported semaphore needs besides `VkExportSemaphoreCreateInfo` if its handle is an NT handle.
-pub(crate) struct SemaphoreAttributes {
-    pub info: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
-    // `info` points to it.
-    _security: Security,
-}
-
-impl SemaphoreAttributes {
-    pub fn new() -> Result<Self> {
-        let security = Security::new()?;
-        let info = vk::ExportSemaphoreWin32HandleInfoKHR {
-            p_attributes: security.pointer(),
-            dw_access: ACCESS,
-            ..Default::default()
-        };
-        Ok(Self { info, _security: security })
+        let (p_attributes, dw_access) = (security.pointer(), ACCESS);
+        Ok(Self {
+            memory: vk::ExportMemoryWin32HandleInfoKHR { p_attributes, dw_access, ..Default::default() },
+            semaphore: vk::ExportSemaphoreWin32HandleInfoKHR {
+                p_attributes,
+                dw_access,
+                ..Default::default()
+            },
+            _security: security,
+        })
     }
 }
 
@@ -110,28 +95,19 @@ impl SemaphoreAttributes {
 /// windows-sys lacks.
 const ACCESS: u32 = 0x8000_0000 | 1;
 
-/// An exported handle, by its requested type.
-enum Exported {
-    Nt(NtHandle),
-    Kmt(KmtHandle),
-}
-
-impl Exported {
-    /// # Safety
-    /// `raw` was just exported as `kind`, and nothing else owns it.
-    unsafe fn new(vk: &Vk, call: &str, kind: ExportType, raw: vk::HANDLE) -> Result<Self> {
-        let raw = std::ptr::with_exposed_provenance_mut(raw as usize);
-        // SAFETY: (both) the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's
-        // import (the field order in `memory` and `semaphore`).
-        let handle = unsafe {
-            match kind {
-                ExportType::OpaqueWin32Kmt => KmtHandle::from_raw(raw).map(Self::Kmt),
-                _ => NtHandle::from_raw(raw).map(Self::Nt),
-            }
-        };
-        let name = &vk.info().name;
-        handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
-    }
+/// # Safety
+/// `raw` was just exported as what `new` takes, and nothing else owns it.
+unsafe fn take<T>(
+    vk: &Vk,
+    call: &str,
+    raw: vk::HANDLE,
+    new: unsafe fn(*mut c_void) -> Option<T>,
+) -> Result<T> {
+    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's import (the
+    // field order in `memory` and `semaphore`).
+    let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
+    let name = &vk.info().name;
+    handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
 }
 
 /// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
@@ -141,10 +117,14 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     // SAFETY: the memory belongs to this device and was allocated as exportable with this handle type.
     let raw = unsafe { vk.memory_handles()?.get_memory_win32_handle(&info) }.map_err(vk.failed(call))?;
     // SAFETY: exported just now.
-    Ok(match unsafe { Exported::new(vk, call, kind, raw) }? {
-        Exported::Nt(handle) => MemoryHandle::OpaqueWin32(handle),
-        Exported::Kmt(handle) => MemoryHandle::OpaqueWin32Kmt(handle),
-    })
+    unsafe {
+        match kind {
+            ExportType::OpaqueWin32Kmt => {
+                take(vk, call, raw, BorrowedHandle::from_raw).map(MemoryHandle::OpaqueWin32Kmt)
+            }
+            _ => take(vk, call, raw, NtHandle::from_raw).map(MemoryHandle::OpaqueWin32),
+        }
+    }
 }
 
 /// A new handle to `semaphore`, which was created with [`super::SemaphoreExport`].
@@ -152,7 +132,7 @@ pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
     kind: ExportType,
-    semaphore_kind: SemaphoreKind,
+    semaphore_kind: vk::SemaphoreType,
 ) -> Result<SemaphoreHandle> {
     let call = "vkGetSemaphoreWin32HandleKHR";
     let info =
@@ -160,16 +140,21 @@ pub fn export_semaphore(
     // SAFETY: the semaphore belongs to this device and was created as exportable with this handle type.
     let raw =
         unsafe { vk.semaphore_handles()?.get_semaphore_win32_handle(&info) }.map_err(vk.failed(call))?;
+    let is_timeline = semaphore_kind == vk::SemaphoreType::TIMELINE;
     // SAFETY: exported just now.
-    match (unsafe { Exported::new(vk, call, kind, raw) }?, semaphore_kind) {
-        (Exported::Nt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32(handle)),
-        (Exported::Nt(handle), SemaphoreKind::Timeline) => Ok(SemaphoreHandle::TimelineWin32(handle)),
-        (Exported::Kmt(handle), SemaphoreKind::Binary) => Ok(SemaphoreHandle::OpaqueWin32Kmt(handle)),
-        // `ExportType::carries` keeps adapters from offering it.
-        (Exported::Kmt(_), SemaphoreKind::Timeline) => Err(Error::Unsupported(format!(
-            "CUDA imports no KMT handle of a timeline semaphore ({})",
-            vk.info().name
-        ))),
+    unsafe {
+        match kind {
+            // `ExportType::carries` keeps adapters from offering it.
+            ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::Unsupported(format!(
+                "CUDA imports no KMT handle of a timeline semaphore ({})",
+                vk.info().name
+            ))),
+            ExportType::OpaqueWin32Kmt => {
+                take(vk, call, raw, BorrowedHandle::from_raw).map(SemaphoreHandle::OpaqueWin32Kmt)
+            }
+            _ if is_timeline => take(vk, call, raw, NtHandle::from_raw).map(SemaphoreHandle::TimelineWin32),
+            _ => take(vk, call, raw, NtHandle::from_raw).map(SemaphoreHandle::OpaqueWin32),
+        }
     }
 }
 
@@ -179,14 +164,14 @@ mod tests {
 
     #[test]
     fn exported_objects_are_their_owners() {
-        let memory = MemoryAttributes::new().unwrap();
+        let Attributes { memory, semaphore, _security } = Attributes::new().unwrap();
         // SAFETY: what `new` made, which is alive.
-        let attributes = unsafe { &*memory.info.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
+        let attributes = unsafe { &*memory.p_attributes.cast::<SECURITY_ATTRIBUTES>() };
         assert_eq!(attributes.nLength as usize, size_of::<SECURITY_ATTRIBUTES>());
         assert!(!attributes.lpSecurityDescriptor.is_null());
         assert_eq!(attributes.bInheritHandle, FALSE);
-        assert_eq!(memory.info.dw_access, 0x8000_0001);
-        assert!(memory.info.name.is_null());
-        assert!(SemaphoreAttributes::new().is_ok());
+        assert_eq!(memory.dw_access, 0x8000_0001);
+        assert!(memory.name.is_null());
+        assert_eq!((semaphore.p_attributes, semaphore.dw_access), (memory.p_attributes, memory.dw_access));
     }
 }

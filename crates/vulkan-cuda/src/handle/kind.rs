@@ -2,18 +2,15 @@
 
 use ash::vk;
 
-use super::SemaphoreKind;
-
-/// A handle type that Vulkan exports and CUDA imports: `VkExternalMemoryHandleTypeFlagBits` and
-/// `VkExternalSemaphoreHandleTypeFlagBits`.
+/// A handle type that Vulkan exports and CUDA imports. The numbers are Vulkan's bits, for memory and for semaphores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
-    OpaqueFd,
+    OpaqueFd = 1,
     /// An NT handle.
-    OpaqueWin32,
+    OpaqueWin32 = 2,
     /// A KMT handle, which keeps nothing alive.
-    OpaqueWin32Kmt,
+    OpaqueWin32Kmt = 4,
 }
 
 impl ExportType {
@@ -38,26 +35,17 @@ impl ExportType {
 
     /// Returns Vulkan's flag for memory.
     pub const fn memory(self) -> vk::ExternalMemoryHandleTypeFlags {
-        match self {
-            Self::OpaqueFd => vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD,
-            Self::OpaqueWin32 => vk::ExternalMemoryHandleTypeFlags::OPAQUE_WIN32,
-            Self::OpaqueWin32Kmt => vk::ExternalMemoryHandleTypeFlags::OPAQUE_WIN32_KMT,
-        }
+        vk::ExternalMemoryHandleTypeFlags::from_raw(self as u32)
     }
 
     /// Returns Vulkan's flag for semaphores.
     pub const fn semaphore(self) -> vk::ExternalSemaphoreHandleTypeFlags {
-        match self {
-            Self::OpaqueFd => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_FD,
-            Self::OpaqueWin32 => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_WIN32,
-            Self::OpaqueWin32Kmt => vk::ExternalSemaphoreHandleTypeFlags::OPAQUE_WIN32_KMT,
-        }
+        vk::ExternalSemaphoreHandleTypeFlags::from_raw(self as u32)
     }
 
-    /// Returns whether CUDA imports semaphores of this kind as this type. It does not import KMT handles of timelines:
-    /// see `cuImportExternalSemaphore`.
-    pub const fn carries(self, kind: SemaphoreKind) -> bool {
-        !matches!((self, kind), (Self::OpaqueWin32Kmt, SemaphoreKind::Timeline))
+    /// Returns whether CUDA imports such semaphores as this type: all but KMT handles of timelines.
+    pub fn carries(self, kind: vk::SemaphoreType) -> bool {
+        (self, kind) != (Self::OpaqueWin32Kmt, vk::SemaphoreType::TIMELINE)
     }
 }
 
@@ -75,8 +63,8 @@ mod tests {
         ] {
             assert_eq!((kind.memory().as_raw(), kind.semaphore().as_raw()), (bit, bit), "{name}");
             assert_eq!(kind.name(), name);
-            assert!(kind.carries(SemaphoreKind::Binary));
+            assert!(kind.carries(vk::SemaphoreType::BINARY));
         }
-        assert!(!ExportType::OpaqueWin32Kmt.carries(SemaphoreKind::Timeline));
+        assert!(!ExportType::OpaqueWin32Kmt.carries(vk::SemaphoreType::TIMELINE));
     }
 }

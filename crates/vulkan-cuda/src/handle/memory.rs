@@ -1,16 +1,15 @@
 //! Every memory handle that CUDA imports: one row each.
 
 use cudarc::driver::sys;
+use cudarc::driver::sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 as Union;
+use cudarc::driver::sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1__bindgen_ty_1 as Win32;
 use cudarc::driver::sys::CUexternalMemoryHandleType as Type;
 
-use super::raw::{Form, Member};
-use super::{Fd, KmtHandle, NtHandle, NvSciObject};
+use super::raw::{Form, Words};
+use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// Memory of another API, in a form that CUDA can import. It owns its handle, except for KMT handles and NvSci objects: see
-/// [`crate::handle`].
-///
-/// [`MappedMemory::import`](crate::MappedMemory::import) imports one.
+/// Memory of another API, in a form that CUDA can import with [`MappedMemory::import`](crate::MappedMemory::import).
 #[derive(Debug)]
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
@@ -18,7 +17,7 @@ pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_WIN32`. A name is that of `VkExportMemoryWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// Vulkan's `OPAQUE_WIN32_KMT`.
-    OpaqueWin32Kmt(KmtHandle),
+    OpaqueWin32Kmt(BorrowedHandle),
     /// An `ID3D12Heap`, from `ID3D12Device::CreateSharedHandle`.
     D3d12Heap(NtHandle),
     /// A committed `ID3D12Resource`, from `ID3D12Device::CreateSharedHandle`.
@@ -26,26 +25,26 @@ pub enum MemoryHandle {
     /// An `ID3D11Resource`, from `IDXGIResource1::CreateSharedHandle`.
     D3d11Resource(NtHandle),
     /// An `ID3D11Resource`, from `IDXGIResource::GetSharedHandle`.
-    D3d11ResourceKmt(KmtHandle),
+    D3d11ResourceKmt(BorrowedHandle),
     /// An `NvSciBufObj`.
-    NvSciBuf(NvSciObject),
+    NvSciBuf(BorrowedHandle),
 }
 
 impl MemoryHandle {
-    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and whether the allocation is
-    /// always dedicated. (CUDA requires that of Direct3D's resources, each of which has its own allocation.)
+    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and whether the
+    /// allocation is always dedicated. (Each of Direct3D's resources has its own allocation.)
     #[rustfmt::skip] // A table.
-    fn row(&self) -> (&'static str, Type, Form, Member, bool) {
+    fn row(&self) -> (&'static str, Type, Form, Words, bool) {
         use Type::*;
         match self {
-            Self::OpaqueFd(fd)          => ("OPAQUE_FD",          CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,          Form::Fd,  fd.member(),  false),
-            Self::OpaqueWin32(nt)       => ("OPAQUE_WIN32",       CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32,       Form::Nt,  nt.member(),  false),
-            Self::OpaqueWin32Kmt(kmt)   => ("OPAQUE_WIN32_KMT",   CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT,   Form::Kmt, Member::Pointer(kmt.pointer()), false),
-            Self::D3d12Heap(nt)         => ("D3D12_HEAP",         CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP,         Form::Nt,  nt.member(),  false),
-            Self::D3d12Resource(nt)     => ("D3D12_RESOURCE",     CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE,     Form::Nt,  nt.member(),  true),
-            Self::D3d11Resource(nt)     => ("D3D11_RESOURCE",     CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE,     Form::Nt,  nt.member(),  true),
-            Self::D3d11ResourceKmt(kmt) => ("D3D11_RESOURCE_KMT", CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT, Form::Kmt, Member::Pointer(kmt.pointer()), true),
-            Self::NvSciBuf(object)      => ("NVSCIBUF",           CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF,           Form::NvSci, Member::Pointer(object.pointer()), false),
+            Self::OpaqueFd(fd)          => ("OPAQUE_FD",          CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,          Form::FD,  fd.words(),  false),
+            Self::OpaqueWin32(nt)       => ("OPAQUE_WIN32",       CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32,       Form::NT,  nt.words(),  false),
+            Self::OpaqueWin32Kmt(kmt)   => ("OPAQUE_WIN32_KMT",   CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_WIN32_KMT,   Form::KMT, kmt.words(), false),
+            Self::D3d12Heap(nt)         => ("D3D12_HEAP",         CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_HEAP,         Form::NT,  nt.words(),  false),
+            Self::D3d12Resource(nt)     => ("D3D12_RESOURCE",     CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D12_RESOURCE,     Form::NT,  nt.words(),  true),
+            Self::D3d11Resource(nt)     => ("D3D11_RESOURCE",     CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE,     Form::NT,  nt.words(),  true),
+            Self::D3d11ResourceKmt(kmt) => ("D3D11_RESOURCE_KMT", CU_EXTERNAL_MEMORY_HANDLE_TYPE_D3D11_RESOURCE_KMT, Form::KMT, kmt.words(), true),
+            Self::NvSciBuf(object)      => ("NVSCIBUF",           CU_EXTERNAL_MEMORY_HANDLE_TYPE_NVSCIBUF,           Form::NVSCI, object.words(), false),
         }
     }
 
@@ -54,22 +53,19 @@ impl MemoryHandle {
         self.row().0
     }
 
-    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated` tells
-    /// whether the allocation was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid
-    /// while the handle lives.
+    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated`: it
+    /// was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid while the handle lives.
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
-        let (_, type_, _, member, always) = self.row();
+        let (_, type_, _, (handle, name), always) = self.row();
         sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
             type_,
-            // SAFETY: the union of a memory's descriptor.
-            handle: unsafe { member.union() },
+            handle: Union { win32: Win32 { handle, name } },
             size,
             flags: if dedicated || always { sys::CUDA_EXTERNAL_MEMORY_DEDICATED } else { 0 },
             reserved: [0; 16],
         }
     }
 
-    /// Fails if this system has no such handles.
     pub(crate) fn exists_here(&self) -> Result<()> {
         let (name, _, form, ..) = self.row();
         form.exists_here(name)
@@ -83,18 +79,11 @@ impl MemoryHandle {
     }
 }
 
-#[cfg(unix)]
-impl From<std::os::fd::OwnedFd> for MemoryHandle {
-    fn from(fd: std::os::fd::OwnedFd) -> Self {
-        Self::OpaqueFd(fd.into())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::mem::{align_of, offset_of, size_of};
 
-    use super::super::raw::tests::{assert_documented, fd, kmt, named, nt, sci};
+    use super::super::raw::tests::{assert_documented, borrowed, fd, named, nt};
     use super::*;
 
     type Desc = sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC;
@@ -110,8 +99,7 @@ mod tests {
 
     fn bytes(desc: &Desc) -> Bytes {
         let base = (&raw const *desc).cast::<u8>();
-        // SAFETY: (all) fields of the structure at their offsets in `cuda.h`; `Member::union` has written all of the union's 16
-        // bytes.
+        // SAFETY: (all) fields of the structure at their offsets in `cuda.h`; `win32` is all of the union's 16 bytes.
         unsafe {
             Bytes {
                 kind: base.cast::<u32>().read(),
@@ -123,8 +111,8 @@ mod tests {
         }
     }
 
-    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes, size, flags,
-    /// 16 reserved integers, 4 bytes of padding.
+    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes, size,
+    /// flags, 16 reserved integers, 4 bytes of padding.
     #[test]
     fn the_structure_is_that_of_cuda_h() {
         assert_eq!((size_of::<Desc>(), align_of::<Desc>()), (104, 8));
@@ -146,18 +134,18 @@ mod tests {
             (make(handle), union)
         }
         for ((handle, union), kind, flags, form) in [
-            (row(fd(), MemoryHandle::OpaqueFd), 1, [0, 1], Form::Fd),
-            (row(nt(), MemoryHandle::OpaqueWin32), 2, [0, 1], Form::Nt),
-            (row(named(), MemoryHandle::OpaqueWin32), 2, [0, 1], Form::Nt),
-            (row(kmt(), MemoryHandle::OpaqueWin32Kmt), 3, [0, 1], Form::Kmt),
-            (row(nt(), MemoryHandle::D3d12Heap), 4, [0, 1], Form::Nt),
-            (row(named(), MemoryHandle::D3d12Heap), 4, [0, 1], Form::Nt),
-            (row(nt(), MemoryHandle::D3d12Resource), 5, [1, 1], Form::Nt),
-            (row(named(), MemoryHandle::D3d12Resource), 5, [1, 1], Form::Nt),
-            (row(nt(), MemoryHandle::D3d11Resource), 6, [1, 1], Form::Nt),
-            (row(named(), MemoryHandle::D3d11Resource), 6, [1, 1], Form::Nt),
-            (row(kmt(), MemoryHandle::D3d11ResourceKmt), 7, [1, 1], Form::Kmt),
-            (row(sci(), MemoryHandle::NvSciBuf), 8, [0, 1], Form::NvSci),
+            (row(fd(), MemoryHandle::OpaqueFd), 1, [0, 1], Form::FD),
+            (row(nt(), MemoryHandle::OpaqueWin32), 2, [0, 1], Form::NT),
+            (row(named(), MemoryHandle::OpaqueWin32), 2, [0, 1], Form::NT),
+            (row(borrowed(), MemoryHandle::OpaqueWin32Kmt), 3, [0, 1], Form::KMT),
+            (row(nt(), MemoryHandle::D3d12Heap), 4, [0, 1], Form::NT),
+            (row(named(), MemoryHandle::D3d12Heap), 4, [0, 1], Form::NT),
+            (row(nt(), MemoryHandle::D3d12Resource), 5, [1, 1], Form::NT),
+            (row(named(), MemoryHandle::D3d12Resource), 5, [1, 1], Form::NT),
+            (row(nt(), MemoryHandle::D3d11Resource), 6, [1, 1], Form::NT),
+            (row(named(), MemoryHandle::D3d11Resource), 6, [1, 1], Form::NT),
+            (row(borrowed(), MemoryHandle::D3d11ResourceKmt), 7, [1, 1], Form::KMT),
+            (row(borrowed(), MemoryHandle::NvSciBuf), 8, [0, 1], Form::NVSCI),
         ] {
             let name = handle.name();
             assert_documented(&handle);
@@ -186,7 +174,7 @@ mod tests {
             let link = std::fs::read_link(format!("/proc/self/fd/{number}"));
             link.is_ok_and(|path| path == file.path().canonicalize().unwrap())
         };
-        let handle = || MemoryHandle::from(OwnedFd::from(file.reopen().unwrap()));
+        let handle = || MemoryHandle::OpaqueFd(OwnedFd::from(file.reopen().unwrap()).into());
         let number = |handle: &MemoryHandle| match handle {
             MemoryHandle::OpaqueFd(fd) => fd.number() as u64,
             other => panic!("{other:?}"),

@@ -1,86 +1,62 @@
-//! The handles themselves: file descriptors, NT and KMT handles, and objects of NvSci.
-//!
-//! File descriptors exist on Unix and NT handles on Windows. This module has both types on every system, so that every
-//! descriptor can be built and tested everywhere. On a system without such handles, the type holds the bare value and closes
-//! nothing.
+//! The handles themselves. Each type exists on every system, so that every descriptor can be built and tested
+//! everywhere. On a system without such handles, it holds the bare value and closes nothing.
 
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
 #[cfg(unix)]
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 #[cfg(windows)]
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null, null_mut, without_provenance_mut};
 
 use crate::{Error, Result};
 
-/// What kind of thing a handle is. It decides on which systems it exists.
+/// What kind of thing a handle is, and whether this system has such things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Fd,
-    Nt,
-    Kmt,
-    NvSci,
-}
+pub(super) struct Form(&'static str, bool);
 
 impl Form {
+    pub(super) const FD: Self = Self("file descriptor", cfg!(unix));
+    pub(super) const NT: Self = Self("NT handle", cfg!(windows));
+    pub(super) const KMT: Self = Self("KMT handle", cfg!(windows));
+    /// Only the driver can tell whether its libraries are installed.
+    pub(super) const NVSCI: Self = Self("NvSci object", true);
+
     /// Fails if this system has no such handles, before a driver is called. `name` is the kind's name in CUDA's manual.
     pub(super) fn exists_here(self, name: &str) -> Result<()> {
-        let (words, here) = match self {
-            Self::Fd => ("file descriptor", cfg!(unix)),
-            Self::Nt => ("NT handle", cfg!(windows)),
-            Self::Kmt => ("KMT handle", cfg!(windows)),
-            // Only the driver can tell whether its libraries are installed.
-            Self::NvSci => ("NvSci object", true),
-        };
+        let (Self(form, here), system) = (self, std::env::consts::OS);
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
         match here {
             true => Ok(()),
             false => Err(Error::Unsupported(format!(
-                "{name} is a {words}, which does not exist on {}: CUDA imports {ours} here",
-                std::env::consts::OS
+                "{name} is a {form}, which does not exist on {system}: CUDA imports {ours} here"
             ))),
         }
     }
 }
 
-/// What a handle writes into the union of a descriptor. The pointers are borrowed from the handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Member {
-    /// `handle.fd`
-    Fd(c_int),
-    /// `handle.win32.handle` with no name, or the NvSci object.
-    Pointer(*mut c_void),
-    /// `handle.win32.name` with no handle: UTF-16, terminated.
-    Name(*const u16),
-}
+/// What a handle writes into the union of a descriptor, borrowed from the handle: a handle, object or file descriptor,
+/// and a name. `handle.fd` is the low half of the first word, because all systems with CUDA are little-endian.
+pub(super) type Words = (*mut c_void, *const c_void);
 
-impl Member {
-    /// Fills the union of a memory's or a semaphore's descriptor. Unused members are zero.
-    ///
-    /// # Safety
-    /// `U` must be one of those two unions: two pointers, whose first place is also the descriptor's and the object's.
-    pub(super) unsafe fn union<U>(self) -> U {
-        let mut union = MaybeUninit::<U>::zeroed();
-        let place = union.as_mut_ptr();
-        // SAFETY: within the two pointers (the caller's promise); any integers and pointers are valid there.
-        unsafe {
-            match self {
-                Self::Fd(fd) => place.cast::<c_int>().write(fd),
-                Self::Pointer(pointer) => place.cast::<*mut c_void>().write(pointer),
-                Self::Name(name) => place.cast::<*const u16>().add(1).write(name),
-            }
-            union.assume_init()
-        }
-    }
-}
-
-/// A file descriptor. It owns the descriptor, and closes it when it is dropped. On Unix it converts from and to an
-/// `OwnedFd`.
+/// A file descriptor, which this value owns. On Unix it converts from and to an `OwnedFd`.
 #[derive(Debug)]
-pub struct Fd(#[cfg(unix)] OwnedFd, #[cfg(not(unix))] c_int);
+pub struct Fd(OwnedFd);
+
+#[cfg(not(unix))]
+type OwnedFd = c_int;
 
 impl Fd {
+    /// Takes ownership of a descriptor.
+    ///
+    /// # Safety
+    /// It must be open, and nothing else may close it.
+    pub unsafe fn from_raw(raw: c_int) -> Self {
+        #[cfg(unix)]
+        // SAFETY: the caller's promise.
+        let raw = unsafe { OwnedFd::from_raw_fd(raw) };
+        Self(raw)
+    }
+
     /// The bare number, for an API that imports it.
     pub(crate) fn number(&self) -> c_int {
         #[cfg(unix)]
@@ -89,27 +65,14 @@ impl Fd {
         self.0
     }
 
-    /// Gives the descriptor up after a successful import: the importer owns it now, and it is not used here again.
+    /// Gives the descriptor up after a successful import: the importer owns it now.
     pub(crate) fn give_up(self) {
-        // On a system without descriptors, dropping the number closes nothing.
-        #[cfg(unix)]
-        let _ = self.0.into_raw_fd();
+        let _ = std::mem::ManuallyDrop::new(self);
     }
 
-    /// Takes ownership of an open descriptor.
-    ///
-    /// # Safety
-    /// It must be open, and nothing else may close it.
-    pub unsafe fn from_raw(raw: c_int) -> Self {
-        // SAFETY: the caller's promise.
-        #[cfg(unix)]
-        return Self(unsafe { OwnedFd::from_raw_fd(raw) });
-        #[cfg(not(unix))]
-        Self(raw)
-    }
-
-    pub(super) fn member(&self) -> Member {
-        Member::Fd(self.number())
+    pub(super) fn words(&self) -> Words {
+        const { assert!(cfg!(target_endian = "little")) };
+        (without_provenance_mut(self.number() as u32 as usize), null())
     }
 }
 
@@ -127,47 +90,30 @@ impl From<Fd> for OwnedFd {
     }
 }
 
-/// A shared object of the NT kernel, by its handle or by its name. It owns a handle, and closes it (`CloseHandle`) when
-/// it is dropped. Vulkan exports one with `vkGetMemoryWin32HandleKHR`.
-///
-/// # Examples
-/// ```
-/// use vulkan_cuda::handle::{MemoryHandle, NtHandle};
-///
-/// let handle = MemoryHandle::D3d12Resource(NtHandle::named("Local\\picture").unwrap());
-/// assert_eq!(handle.name(), "D3D12_RESOURCE");
-/// assert!(NtHandle::named("").is_err());
-/// ```
+/// A shared object of the NT kernel, by a handle, which this value owns, or by its name.
 #[derive(Debug)]
 pub struct NtHandle(Nt);
 
 #[derive(Debug)]
 enum Nt {
-    #[cfg(windows)]
     Open(OwnedHandle),
-    #[cfg(not(windows))]
-    Open(NonNull<c_void>),
+    /// UTF-16, terminated.
     Name(Box<[u16]>),
 }
 
 #[cfg(not(windows))]
-// SAFETY: a bare value, which is never dereferenced.
-unsafe impl Send for NtHandle {}
-#[cfg(not(windows))]
-// SAFETY: as above.
-unsafe impl Sync for NtHandle {}
+type OwnedHandle = NonNull<c_void>;
 
 impl NtHandle {
-    /// Takes ownership of an open handle. Returns `None` for null.
+    /// Takes ownership of a handle. Returns `None` for null.
     ///
     /// # Safety
     /// It must be open, and nothing else may close it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         let raw = NonNull::new(raw)?;
-        // SAFETY: the caller's promise; not null.
         #[cfg(windows)]
-        return Some(Self(Nt::Open(unsafe { OwnedHandle::from_raw_handle(raw.as_ptr()) })));
-        #[cfg(not(windows))]
+        // SAFETY: the caller's promise; not null.
+        let raw = unsafe { OwnedHandle::from_raw_handle(raw.as_ptr()) };
         Some(Self(Nt::Open(raw)))
     }
 
@@ -184,57 +130,35 @@ impl NtHandle {
         Ok(Self(Nt::Name(name.encode_utf16().chain([0]).collect())))
     }
 
-    pub(super) fn member(&self) -> Member {
+    pub(super) fn words(&self) -> Words {
         match &self.0 {
             #[cfg(windows)]
-            Nt::Open(handle) => Member::Pointer(handle.as_raw_handle()),
+            Nt::Open(handle) => (handle.as_raw_handle(), null()),
             #[cfg(not(windows))]
-            Nt::Open(raw) => Member::Pointer(raw.as_ptr()),
-            Nt::Name(name) => Member::Name(name.as_ptr()),
+            Nt::Open(raw) => (raw.as_ptr(), null()),
+            Nt::Name(name) => (null_mut(), name.as_ptr().cast()),
         }
     }
 }
 
-/// Makes a type that borrows a pointer.
-macro_rules! borrowed {
-    ($(#[$about:meta])* $name:ident: $(#[$must:meta])*) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name(NonNull<c_void>);
+/// A KMT handle, or an `NvSciBufObj`, `NvSciSyncObj` or `NvSciSyncFence`. It owns nothing and keeps nothing alive.
+#[derive(Clone, Copy, Debug)]
+pub struct BorrowedHandle(pub(super) NonNull<c_void>);
 
-        impl $name {
-            /// Takes the value. Returns `None` for null.
-            ///
-            /// # Safety
-            $(#[$must])*
-            pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
-                NonNull::new(raw).map(Self)
-            }
-
-            pub(super) fn pointer(self) -> *mut c_void {
-                self.0.as_ptr()
-            }
-        }
-    };
-}
-
-borrowed! {
-    /// A KMT handle. It owns nothing and keeps nothing alive. See [External memory handle types compatibility].
+impl BorrowedHandle {
+    /// Returns `None` for null.
     ///
-    /// [External memory handle types compatibility]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#external-memory-handle-types-compatibility
-    KmtHandle:
-    /// It must be a global KMT handle. Its object must live until CUDA has destroyed the import.
-}
-// SAFETY: a number that any thread may use.
-unsafe impl Send for KmtHandle {}
-// SAFETY: as above.
-unsafe impl Sync for KmtHandle {}
+    /// # Safety
+    /// - It must be a global KMT handle or a live object, of the kind that it is used as.
+    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of this value
+    ///   is used, and nothing else may access it during a call that takes it.
+    pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
+        NonNull::new(raw).map(Self)
+    }
 
-borrowed! {
-    /// An `NvSciBufObj`, `NvSciSyncObj` or `NvSciSyncFence`. It is borrowed: the code that created it must free it.
-    NvSciObject:
-    /// It must be a live object of the NvSci kind that it is used as. It must live until CUDA has destroyed the import, a fence
-    /// for as long as any copy of this value is used. During a call that takes a fence, nothing else may access it.
+    pub(super) fn words(self) -> Words {
+        (self.0.as_ptr(), null())
+    }
 }
 
 #[cfg(test)]
@@ -261,25 +185,21 @@ pub(super) mod tests {
         // SAFETY: a bare value is not closed here.
         #[cfg(not(windows))]
         let handle = unsafe { NtHandle::from_raw(BARE) }.unwrap();
-        let Member::Pointer(raw) = handle.member() else { unreachable!() };
+        let raw = handle.words().0;
         (handle, [raw.addr() as u64, 0])
     }
 
     /// A name and what it writes: no handle, the name.
     pub(in super::super) fn named() -> (NtHandle, [u64; 2]) {
         let handle = NtHandle::named("Local\\ä").unwrap();
-        let Member::Name(text) = handle.member() else { unreachable!() };
-        (handle, [0, text.addr() as u64])
+        let Nt::Name(text) = &handle.0 else { unreachable!() };
+        let text = text.as_ptr().addr();
+        (handle, [0, text as u64])
     }
 
-    pub(in super::super) fn kmt() -> (KmtHandle, [u64; 2]) {
+    pub(in super::super) fn borrowed() -> (BorrowedHandle, [u64; 2]) {
         // SAFETY: never dereferenced.
-        (unsafe { KmtHandle::from_raw(BARE) }.unwrap(), [BARE.addr() as u64, 0])
-    }
-
-    pub(in super::super) fn sci() -> (NvSciObject, [u64; 2]) {
-        // SAFETY: never dereferenced.
-        (unsafe { NvSciObject::from_raw(BARE) }.unwrap(), [BARE.addr() as u64, 0])
+        (unsafe { BorrowedHandle::from_raw(BARE) }.unwrap(), [BARE.addr() as u64, 0])
     }
 
     /// The repository's `docs/interop.md` must list each variant. The packaged crate does not have that file.
@@ -297,8 +217,7 @@ pub(super) mod tests {
         // SAFETY: null is refused.
         unsafe {
             assert!(NtHandle::from_raw(null).is_none());
-            assert!(KmtHandle::from_raw(null).is_none());
-            assert!(NvSciObject::from_raw(null).is_none());
+            assert!(BorrowedHandle::from_raw(null).is_none());
         }
     }
 
@@ -315,11 +234,11 @@ pub(super) mod tests {
     #[test]
     fn a_form_that_this_system_lacks_is_an_error_in_words() {
         let (foreign, words) =
-            if cfg!(windows) { (Form::Fd, "file descriptor") } else { (Form::Kmt, "KMT handle") };
+            if cfg!(windows) { (Form::FD, "file descriptor") } else { (Form::KMT, "KMT handle") };
         let text = foreign.exists_here("D3D11_RESOURCE_KMT").unwrap_err().to_string();
         for part in ["D3D11_RESOURCE_KMT", words, std::env::consts::OS, "CUDA imports"] {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
-        assert!(Form::NvSci.exists_here("NVSCIBUF").is_ok());
+        assert!(Form::NVSCI.exists_here("NVSCIBUF").is_ok());
     }
 }

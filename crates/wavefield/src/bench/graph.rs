@@ -7,6 +7,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys;
 use vulkan_cuda::SharedTimeline;
+use vulkan_cuda::handle::Operand;
 
 use crate::Result;
 use crate::cuda::{Cuda, Kernel, Stream, api, require};
@@ -130,16 +131,15 @@ struct Params {
 
 impl Params {
     fn of(round: &Round<'_>) -> Self {
-        let (ping, signal) = round.ping.cuda_signal_params(round.value);
-        let (pong, wait) = round.pong.cuda_wait_params(round.value);
+        let value = Operand::Value(round.value);
         Self {
             function: round.kernel.raw(),
             addresses: round.addresses,
             arguments: [std::ptr::null_mut()],
-            ping,
-            pong,
-            signal,
-            wait,
+            ping: round.ping.cuda(),
+            pong: round.pong.cuda(),
+            signal: value.signal_params(),
+            wait: value.wait_params(),
         }
     }
 

@@ -48,7 +48,7 @@ impl MipmappedArray {
 impl Drop for MipmappedArray {
     fn drop(&mut self) {
         // SAFETY: made above. The stream that used it is idle, because the array is dropped only after waiting for it.
-        // No surface or texture object is left, because each holds an `Arc` of this.
+        // No surface object is left, because each holds an `Arc` of this.
         self.context.cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.raw) });
     }
 }

@@ -4,6 +4,7 @@
 //! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 
 pub(crate) mod api;
+mod copies;
 pub mod cubin;
 mod jit_log;
 mod kernel;
@@ -13,7 +14,9 @@ mod nvrtc;
 mod parameters;
 mod ptx;
 mod stream;
+mod texture;
 
+pub use copies::{copy_array, copy_array_to_host};
 pub(crate) use kernel::blocks;
 pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;
@@ -22,8 +25,9 @@ pub use mipmap::MipmappedArray;
 pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
 pub use ptx::Signature;
 pub use stream::{Event, Priority, Stream};
+pub use texture::{Texture, TextureDesc};
 pub(crate) use vulkan_cuda::cuda::is_sticky;
-pub use vulkan_cuda::cuda::{Array, Surface, Texture, TextureDesc};
+pub use vulkan_cuda::cuda::{Array, Surface};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
 use crate::{Error, Result};

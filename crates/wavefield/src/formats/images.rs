@@ -10,7 +10,7 @@ use super::list::Case;
 use super::pattern;
 use super::record::{Level, Outcome};
 use super::transfer;
-use crate::cuda::{Array, Cuda, DeviceMemory, TextureDesc};
+use crate::cuda::{Array, Cuda, DeviceMemory, Texture, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
@@ -93,7 +93,10 @@ pub(super) fn check(
             // The texture object has a single level, so the level that the kernel asks for must not matter. Unfiltered
             // reads ask for level 0, like a `tex` without a level; filtered reads ask for the level's number in the chain.
             let lod = if linear { level as f32 } else { 0.0 };
-            let sampled = || kernels.sample(&array.texture(how)?, &this, linear, lod, &scratch);
+            let sampled = || {
+                let texture = Texture::of_level(&mapped, level as u32, how)?;
+                kernels.sample(&texture, &this, linear, lod, &scratch)
+            };
             match sampled() {
                 Ok(got) if linear => {
                     Ok(outcome(pattern::compare_filtered(this.format, this.view, &want, this.size, &got)))

@@ -5,31 +5,27 @@
 
 use std::time::Duration;
 
-use vulkan_cuda::{BinarySignal, Pair, SharedBinary, SignalToSubmit, Turn, WaitToSubmit};
+use vulkan_cuda::{Pair, SharedBinary, Turn};
 
 use super::order::Order;
+use crate::Result;
 use crate::producer::{Fill, FrameSync};
-use crate::{Error, Result};
 
-/// The two semaphores of one slot, and their pending signals. Each signal has exactly one wait, and nothing waits for a
-/// signal that was not submitted.
+/// The two semaphores of one slot. They check that each signal has one wait, and that nothing waits for a signal that was not
+/// submitted.
 pub(super) struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
     free: SharedBinary,
-    /// CUDA has signalled `ready`: the current frame must wait for it.
-    written: Option<BinarySignal>,
-    /// Both halves of the submission that is about to be made.
-    submitting: Option<(WaitToSubmit, SignalToSubmit)>,
     /// Vulkan will signal `free`: the next frame must wait for it.
-    read: Option<BinarySignal>,
+    read: bool,
 }
 
 impl BinaryPair {
     pub(super) fn new(pair: &Pair) -> Result<Self> {
         let (ready, free) = (SharedBinary::new(pair)?, SharedBinary::new(pair)?);
-        Ok(Self { ready, free, written: None, submitting: None, read: None })
+        Ok(Self { ready, free, read: false })
     }
 }
 
@@ -37,32 +33,28 @@ impl Order for BinaryPair {
     fn wait_free(&mut self, fill: &Fill, _turn: Turn) -> Result<()> {
         // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
         // nothing.
-        let Some(read) = self.read.take() else { return Ok(()) };
+        if !std::mem::take(&mut self.read) {
+            return Ok(());
+        }
         // SAFETY: the stream is idle before the semaphore is dropped.
-        Ok(unsafe { read.cuda_wait(fill.stream()) }?)
+        Ok(unsafe { self.free.cuda_wait(fill.stream()) }?)
     }
 
     fn signal_ready(&mut self, fill: &Fill, _turn: Turn) -> Result<Option<Duration>> {
         // SAFETY: as above.
-        self.written = Some(unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?);
+        unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?;
         Ok(None)
     }
 
     fn submission(&mut self, _turn: Turn) -> Result<FrameSync> {
-        let written = self.written.take();
-        let written =
-            written.ok_or_else(|| Error::Rule("Vulkan cannot wait for what was not produced".into()))?;
-        let (wait, ready) = written.vulkan_wait();
-        let (signal, free) = self.free.vulkan_signal()?;
-        self.submitting = Some((ready, free));
+        let (wait, signal) = (self.ready.vulkan_wait()?, self.free.vulkan_signal()?);
         Ok(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })
     }
 
     fn submitted(&mut self) {
-        if let Some((wait, signal)) = self.submitting.take() {
-            wait.submitted();
-            self.read = Some(signal.submitted());
-        }
+        self.ready.submitted();
+        self.free.submitted();
+        self.read = true;
     }
 
     fn late_side(&self, fill: &Fill) -> Option<String> {

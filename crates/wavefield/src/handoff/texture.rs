@@ -15,6 +15,7 @@ use vulkan_cuda::ownership::SHARED_LAYOUT;
 use super::work::{Memory, Place, Work, load};
 use crate::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
+    copy_array, copy_array_to_host,
 };
 use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use crate::texture::{self, Texel};
@@ -174,7 +175,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             // SAFETY: the caller's promise; both levels have this size.
-            unsafe { from.array().copy_to(stream, to.array(), row_bytes, rows as usize) }?;
+            unsafe { copy_array(stream, from.array(), to.array(), row_bytes, rows as usize) }?;
         }
         Ok(())
     }
@@ -190,7 +191,7 @@ impl Chain {
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
             // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which also follows an error.
-            let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
+            let copied = unsafe { copy_array_to_host(stream, level.array(), this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.
                 let _ = stream.synchronize();

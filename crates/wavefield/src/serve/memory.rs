@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedTimeline};
+use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place, VulkanMemory};
@@ -32,8 +32,8 @@ pub(super) enum ClientMemory {
 }
 
 pub(super) struct CudaMemory {
-    pub(super) ready: ExportedTimeline,
-    pub(super) free: ExportedTimeline,
+    pub(super) ready: ExportedSemaphore,
+    pub(super) free: ExportedSemaphore,
     slots: Vec<ExportedBuffer>,
     allocations: BTreeMap<u64, Allocation>,
 }
@@ -85,8 +85,8 @@ impl ClientMemory {
     fn make(device: &Device, kind: MemoryKind, size: u64, depth: usize) -> Result<Self> {
         Ok(match kind {
             MemoryKind::Cuda => Self::Cuda(CudaMemory {
-                ready: ExportedTimeline::new(device.sharing()?)?,
-                free: ExportedTimeline::new(device.sharing()?)?,
+                ready: ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
+                free: ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
                 slots: (0..depth)
                     .map(|_| Ok(ExportedBuffer::new(device.sharing()?, size, SLOT_USAGE)?))
                     .collect::<Result<_>>()?,

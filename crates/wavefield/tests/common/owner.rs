@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 use rustix::fs::MemfdFlags;
-use vulkan_cuda::handle::{SemaphoreHandle, Signal, Wait};
+use vulkan_cuda::handle::{Operand, SemaphoreHandle};
 use vulkan_cuda::{CudaAllocation, DeviceUuid, ImportedSemaphore};
 use wavefield::cuda::{Cuda, Stream, load_driver};
 use wavefield::serve::protocol::{FromClient, FromServer};
@@ -95,7 +95,7 @@ impl Owner {
                 assert_eq!(rustix::io::pwrite(file, &value.to_ne_bytes(), 0), Ok(8));
             }
             // SAFETY: the semaphore lives as long as the stream; the values rise.
-            Self::Cuda(gpu) => unsafe { gpu.ready.signal(&gpu.stream, Signal::Value(value)) }.unwrap(),
+            Self::Cuda(gpu) => unsafe { gpu.ready.signal(&gpu.stream, Operand::Value(value)) }.unwrap(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Owner {
         let until = Instant::now() + PATIENCE;
         if let Self::Cuda(gpu) = self {
             // SAFETY: as above.
-            unsafe { gpu.free.wait(&gpu.waiting, Wait::Value(value)) }.unwrap();
+            unsafe { gpu.free.wait(&gpu.waiting, Operand::Value(value)) }.unwrap();
         }
         let reached = || match self {
             Self::StandIn => {

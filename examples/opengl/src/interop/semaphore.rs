@@ -3,10 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
+use ash::vk::SemaphoreType;
 use cudarc::driver::CudaStream;
-use vulkan_cuda::handle::{SemaphoreHandle, SemaphoreKind, Signal, Wait};
-use vulkan_cuda::{ExportedBinary, ExportedTimeline, ImportedSemaphore, Vk};
+use vulkan_cuda::handle::Operand;
+use vulkan_cuda::{ExportedSemaphore, ImportedSemaphore};
 
 use super::Gpu;
 use crate::Unavailable;
@@ -37,16 +38,16 @@ impl By {
     /// `Err` names the missing extension.
     fn choose_by(
         asked: Option<Self>,
-        imports: impl Fn(SemaphoreKind) -> Result<(), &'static str>,
+        imports: impl Fn(SemaphoreType) -> Result<(), &'static str>,
     ) -> Result<Self, &'static str> {
         let can = |by: Self| by.kind().map_or(Ok(by), |kind| imports(kind).map(|()| by));
         asked.map_or_else(|| can(Self::Timeline).or_else(|_| can(Self::Binary)), can)
     }
 
-    fn kind(self) -> Option<SemaphoreKind> {
+    fn kind(self) -> Option<SemaphoreType> {
         match self {
-            Self::Timeline => Some(SemaphoreKind::Timeline),
-            Self::Binary => Some(SemaphoreKind::Binary),
+            Self::Timeline => Some(SemaphoreType::TIMELINE),
+            Self::Binary => Some(SemaphoreType::BINARY),
             Self::Cpu => None,
         }
     }
@@ -60,59 +61,40 @@ impl By {
     }
 }
 
-/// Vulkan's side, which Vulkan neither waits for nor signals.
-enum Exported {
-    Timeline(ExportedTimeline),
-    Binary(ExportedBinary),
-}
-
-impl Exported {
-    fn new(vk: &Vk, by: By) -> Result<Self> {
-        Ok(match by {
-            By::Timeline => Self::Timeline(ExportedTimeline::new(vk)?),
-            By::Binary => Self::Binary(ExportedBinary::new(vk)?),
-            By::Cpu => bail!("no semaphores are needed where the CPU waits"),
-        })
-    }
-
-    fn export(&self) -> Result<SemaphoreHandle> {
-        Ok(match self {
-            Self::Timeline(timeline) => timeline.export()?,
-            Self::Binary(binary) => binary.export()?,
-        })
-    }
-}
-
 /// One semaphore with three names. GL and CUDA must release it first: see `Drop`.
 pub struct Semaphore {
     cuda: ImportedSemaphore,
     gl: Name,
     context: Rc<Gl>,
-    exported: Exported,
+    /// It is a timeline.
+    counts: bool,
+    /// Vulkan's side, which Vulkan neither waits for nor signals.
+    exported: ExportedSemaphore,
 }
 
 impl Semaphore {
     pub fn new(gpu: &Gpu, by: By) -> Result<Self> {
         let pair = &gpu.vulkan.pair;
-        let exported = Exported::new(pair.vk(), by)?;
+        let kind = by.kind().context("no semaphores are needed where the CPU waits")?;
+        let exported = ExportedSemaphore::new(pair.vk(), kind)?;
         let cuda = ImportedSemaphore::import(pair.cuda(), exported.export()?)?;
         let gl = gpu.gl.import_semaphore(exported.export()?)?;
-        Ok(Self { cuda, gl, context: gpu.gl.clone(), exported })
+        Ok(Self { cuda, gl, context: gpu.gl.clone(), counts: by == By::Timeline, exported })
     }
 
     /// The value, if the semaphore can count.
     fn value(&self, value: u64) -> Option<u64> {
-        matches!(self.exported, Exported::Timeline(_)).then_some(value)
+        self.counts.then_some(value)
     }
 
     pub fn cuda_wait(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
-        let wait = self.value(value).map_or(Wait::Binary, Wait::Value);
+        let wait = self.value(value).map_or(Operand::Binary, Operand::Value);
         // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was flushed before.
         Ok(unsafe { self.cuda.wait(stream, wait) }?)
     }
 
     pub fn cuda_signal(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
-        let signal = self.value(value).map_or(Signal::Binary, Signal::Value);
+        let signal = self.value(value).map_or(Operand::Binary, Operand::Value);
         // SAFETY: as above; each frame has a greater value. For a binary semaphore, GL has already waited for the
         // signal before: CUDA has just waited for GL's later signal.
         Ok(unsafe { self.cuda.signal(stream, signal) }?)
@@ -131,11 +113,8 @@ impl Semaphore {
     /// # Safety
     /// CUDA must have faulted, so that it executes nothing more.
     pub unsafe fn signal_from_host(&self, value: u64) -> bool {
-        match &self.exported {
-            // SAFETY: the caller's promise. GL signals the other semaphore of the pair.
-            Exported::Timeline(timeline) => unsafe { timeline.signal_from_host(value) }.is_ok(),
-            Exported::Binary(_) => false,
-        }
+        // SAFETY: the caller's promise. GL signals the other semaphore of the pair.
+        unsafe { self.exported.signal_from_host(value) }.is_ok()
     }
 }
 
@@ -153,8 +132,8 @@ mod tests {
     fn timelines_are_preferred_and_what_was_asked_for_is_taken() {
         let choose = |asked, timeline: bool, binary: bool| {
             By::choose_by(asked, |kind| match kind {
-                SemaphoreKind::Timeline if !timeline => Err("GL_NV_timeline_semaphore"),
-                SemaphoreKind::Binary if !binary => Err("GL_EXT_semaphore"),
+                SemaphoreType::TIMELINE if !timeline => Err("GL_NV_timeline_semaphore"),
+                SemaphoreType::BINARY if !binary => Err("GL_EXT_semaphore"),
                 _ => Ok(()),
             })
         };
