@@ -46,11 +46,9 @@ use instance::Instance;
 use measure::{Bench, Times};
 use picture::{FORMAT, Picture, WholeFile};
 
-/// CUDA writes a field of vertices, Vulkan draws it, and nothing is copied.
-///
-/// In the window: drag to turn, wheel to zoom.
+/// CUDA writes a field of vertices, Vulkan draws it, and nothing is copied
 #[derive(Parser, Debug)]
-#[command(version, max_term_width = 100)]
+#[command(version, after_help = window::KEYS)]
 struct Options {
     /// Opens no window
     #[arg(long)]
@@ -73,10 +71,10 @@ struct Options {
     /// The picture's size in pixels
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = size)]
     size: [u32; 2],
-    /// Samples for each pixel, which smooth the edges [default: 4, in a window of a software device 1]
+    /// Samples of a pixel, which smooth edges [default: 4, in a software device's window 1]
     #[arg(long, value_name = "N", value_parser = samples)]
     samples: Option<u32>,
-    /// How frames reach the screen: fifo (in order, at its pace), mailbox (the newest), or immediate (may tear)
+    /// How frames reach the screen: fifo (at its pace), mailbox (the newest), immediate (may tear)
     #[arg(long, value_name = "MODE", default_value = "fifo", value_parser = present)]
     present: vk::PresentModeKHR,
     /// Uses this device: its number, or a part of its name

@@ -21,8 +21,8 @@ use crate::instance::Instance;
 use crate::measure::{Alone, Summary, Times};
 use crate::swapchain::{Surface, Swapchain};
 
-const KEYS: &str = "Drag to turn, wheel to zoom. Keys: up and down change the ring, left and right the batch; \
-                    C lets the CPU wait, B hides the bar, space pauses, escape ends.";
+pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
+                        C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
 /// How often to look whether there is an image again.
 const RETRY: Duration = Duration::from_millis(20);
