@@ -224,9 +224,7 @@ impl Gpu {
             result => self.check("vkWaitSemaphores", result).map(|()| true),
         }
     }
-}
 
-impl Gpu {
     /// Begins to record commands. The GPU must be done with them.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
