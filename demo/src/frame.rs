@@ -229,9 +229,11 @@ impl Frames {
 
     /// Ends: waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
     pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
+        // After an error, the GPU may never be done.
+        let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
         // This waits for both sides. After a fault it lets Vulkan's queue end.
-        let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(PATIENCE));
-        let wait = || self.gpu.wait(self.flights.done, self.flights.submitted, PATIENCE);
+        let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
+        let wait = || self.gpu.wait(self.flights.done, self.flights.submitted, limit);
         // A lost device does nothing more. Other errors may pass.
         let is_stuck = matches!(wait().or_else(|_| wait()), Ok(false));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
