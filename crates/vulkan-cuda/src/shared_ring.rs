@@ -175,7 +175,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
             return Ok(false);
         }
         for _ in 0..count {
-            // If a later frame fails, the stream may have work after the last signal again.
+            // The frame before was handed over, so until now the stream had nothing after its last signal.
             self.parts.ledger().begins();
             let written = write(CudaTurn { ring: self })?;
             self.unread.push_back(written);

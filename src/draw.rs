@@ -1,0 +1,409 @@
+//! Draws the vertices: camera, pipelines, samples and depth. Nothing here knows about CUDA.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
+use glam::{Mat4, Vec3, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use crate::gpu::Gpu;
+use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
+
+/// What a frame is drawn on.
+#[derive(Clone, Copy)]
+pub struct Target {
+    pub image: vk::Image,
+    pub view: vk::ImageView,
+    pub extent: vk::Extent2D,
+    /// The image's layout after the draw.
+    pub layout: vk::ImageLayout,
+}
+
+/// What a frame shows.
+#[derive(Clone, Copy)]
+pub struct View {
+    pub camera: Camera,
+    /// The field's time in seconds.
+    pub time: f64,
+    /// How far apart the frames of a batch are, in seconds.
+    pub step: f64,
+    /// Drawn along the lower edge.
+    pub bar: Option<Bar>,
+}
+
+/// The times of a frame's parts: the kernel, the draw, and the rest, which is mostly the hand-off.
+#[derive(Clone, Copy)]
+pub struct Bar(pub [f64; 3]);
+
+impl Bar {
+    /// Clears a rectangle for each part. That needs no pipeline.
+    ///
+    /// # Safety
+    /// `commands` is in a render pass with one colour attachment of this size.
+    unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer, extent: vk::Extent2D) {
+        // In linear light: orange, blue, grey.
+        const COLORS: [[f32; 4]; 3] =
+            [[0.9, 0.27, 0.02, 1.0], [0.03, 0.22, 0.75, 1.0], [0.09, 0.09, 0.1, 1.0]];
+        let per_ms = f64::from(extent.width) / self.0.iter().sum::<f64>();
+        let height = (extent.height / 60).clamp(1, extent.height);
+        let (mut end, mut left) = (0.0, 0);
+        for (part, float32) in self.0.into_iter().zip(COLORS) {
+            end += part * per_ms;
+            let right = (end.round() as u32).min(extent.width);
+            if right > left {
+                let offset = vk::Offset2D { x: left as i32, y: (extent.height - height) as i32 };
+                let extent = vk::Extent2D { width: right - left, height };
+                let rect = vk::Rect2D { offset, extent };
+                let rects = [vk::ClearRect { rect, base_array_layer: 0, layer_count: 1 }];
+                let clear = [vk::ClearAttachment {
+                    aspect_mask: vk::ImageAspectFlags::COLOR,
+                    color_attachment: 0,
+                    clear_value: vk::ClearValue { color: vk::ClearColorValue { float32 } },
+                }];
+                // SAFETY: the caller's promise; the rectangle lies within the attachment.
+                unsafe { gpu.device.cmd_clear_attachments(commands, &clear, &rects) };
+                left = right;
+            }
+        }
+    }
+}
+
+/// Looks at the middle of the field, which is 2 wide. Angles are in radians.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Camera {
+    /// Around the vertical.
+    pub azimuth: f32,
+    /// Above the horizon.
+    pub elevation: f32,
+    pub distance: f32,
+}
+
+impl Default for Camera {
+    fn default() -> Self {
+        Self { azimuth: 0.58, elevation: 0.52, distance: 3.3 }
+    }
+}
+
+impl Camera {
+    /// Turns with a drag of the pointer, in pixels. It never turns over: at the poles there is no up.
+    pub fn orbit(&mut self, right: f32, down: f32) {
+        const PER_PIXEL: f32 = 0.006;
+        self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
+        self.elevation = (self.elevation + down * PER_PIXEL).clamp(-1.5, 1.5);
+    }
+
+    /// Moves nearer (positive) or farther away, in notches of a wheel.
+    pub fn zoom(&mut self, notches: f32) {
+        self.distance = (self.distance * 0.9f32.powf(notches)).clamp(0.4, 20.0);
+    }
+
+    fn eye(&self) -> Vec3 {
+        let (sin_a, cos_a) = self.azimuth.sin_cos();
+        let (sin_e, cos_e) = self.elevation.sin_cos();
+        TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
+    }
+
+    /// To Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
+    fn view_projection(&self, extent: vk::Extent2D) -> Mat4 {
+        let aspect = extent.width as f32 / extent.height as f32;
+        // In a narrow picture, the width must fit.
+        let half_height = (0.72f32 / 2.0).tan() * (1.35 / aspect).max(1.0);
+        perspective_infinite_reverse(2.0 * half_height.atan(), aspect, 0.05)
+            * look_at_mat4(self.eye(), TARGET, Vec3::Y)
+    }
+}
+
+/// A little below the middle, so that the crests have room.
+const TARGET: Vec3 = Vec3::new(0.0, -0.2, 0.0);
+
+/// As in `shaders/surface.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Constants {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 2],
+    tiles: u32,
+    unused: u32,
+}
+
+/// Cells along a tile's edge, as in `shaders/surface.wgsl`.
+const TILE: u32 = 32;
+
+/// The pipelines, and the images that are needed besides the target.
+pub struct Draw {
+    surface: vk::Pipeline,
+    background: vk::Pipeline,
+    layout: Layout,
+    indices: Buffer,
+    index_count: u32,
+    grid: [u32; 2],
+    depth_format: vk::Format,
+    pub format: vk::Format,
+    pub samples: vk::SampleCountFlags,
+    /// The size of the targets, and what is drawn on besides. See [`Draw::fit`].
+    pub extent: vk::Extent2D,
+    attachments: Option<Attachments>,
+    gpu: Arc<Gpu>,
+}
+
+struct Attachments {
+    /// Multisampled colour, if there is more than one sample.
+    color: Option<Image>,
+    depth: Image,
+}
+
+impl Draw {
+    /// Draws fields of this grid on targets of this format, with this many samples or the most that the device has.
+    pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
+        let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
+        let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
+        let indices = tile_indices();
+        let (bytes, usage) = (bytemuck::cast_slice(&indices), vk::BufferUsageFlags::INDEX_BUFFER);
+        let mut buffer =
+            Buffer::new(gpu, "the indices", bytes.len() as u64, usage, MemoryLocation::CpuToGpu)?;
+        buffer.bytes()?.copy_from_slice(bytes);
+        // Every device has one of these two. Fewer bits are faster.
+        let small = vk::Format::X8_D24_UNORM_PACK32;
+        // SAFETY: a live physical device of this instance.
+        let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
+        let is_drawable =
+            found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
+        let mut draw = Self {
+            surface: vk::Pipeline::null(),
+            background: vk::Pipeline::null(),
+            layout,
+            indices: buffer,
+            index_count: indices.len() as u32,
+            grid,
+            depth_format: if is_drawable { small } else { vk::Format::D32_SFLOAT },
+            format,
+            samples: possible_samples(gpu, samples),
+            extent: vk::Extent2D::default(),
+            attachments: None,
+            gpu: gpu.clone(),
+        };
+        // From here on, Drop cleans up. Depth is reversed: greater is nearer, and 0 is the farthest.
+        let (layout, formats) = (draw.layout.raw, (draw.format, draw.depth_format, draw.samples));
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
+        draw.surface = graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER)?;
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
+        draw.background =
+            graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER_OR_EQUAL)?;
+        Ok(draw)
+    }
+
+    /// Makes the attachments for targets of this size. No frame may be in flight.
+    pub fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
+        (self.extent, self.attachments) = (extent, None);
+        // The contents never outlive the frame, so a tiling GPU need not store them.
+        let image = |name, format, usage| {
+            let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
+            Image::new(&self.gpu, name, extent, format, self.samples, usage)
+        };
+        let color = match self.samples {
+            vk::SampleCountFlags::TYPE_1 => None,
+            _ => Some(image("the samples", self.format, vk::ImageUsageFlags::COLOR_ATTACHMENT)?),
+        };
+        let depth = image("the depth", self.depth_format, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT)?;
+        self.attachments = Some(Attachments { color, depth });
+        Ok(())
+    }
+
+    /// Records the draw of `vertices` on `target`.
+    ///
+    /// # Safety
+    /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to the shaders.
+    /// [`Draw::fit`] was called for targets of this size.
+    pub unsafe fn record(
+        &self,
+        commands: vk::CommandBuffer,
+        vertices: vk::Buffer,
+        target: &Target,
+        view: &View,
+    ) {
+        let camera = &view.camera;
+        let Some(Attachments { color, depth }) = &self.attachments else { return };
+        let [cols, rows] = self.grid.map(|side| (side - 1).div_ceil(TILE));
+        let constants = Constants {
+            view_projection: camera.view_projection(target.extent),
+            eye: camera.eye().extend(1.0),
+            grid: self.grid,
+            tiles: cols,
+            unused: 0,
+        };
+        let device = &self.gpu.device;
+        // SAFETY: the caller's promise; everything named is alive and of this device.
+        unsafe {
+            self.begin(commands, target, color.as_ref(), depth);
+            let graphics = vk::PipelineBindPoint::GRAPHICS;
+            self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
+            device.cmd_bind_pipeline(commands, graphics, self.surface);
+            device.cmd_bind_index_buffer(commands, self.indices.raw, 0, vk::IndexType::UINT16);
+            device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
+            device.cmd_bind_pipeline(commands, graphics, self.background);
+            device.cmd_draw(commands, 3, 1, 0, 0);
+            if let Some(bar) = &view.bar {
+                bar.record(&self.gpu, commands, target.extent);
+            }
+            device.cmd_end_rendering(commands);
+            // The present waits for a semaphore. A copy waits for this.
+            let copy = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+            let layouts = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout);
+            let drawn = [image_barrier(target.image, vk::ImageAspectFlags::COLOR, layouts, COLOR, copy)];
+            let drawn = vk::DependencyInfo::default().image_memory_barriers(&drawn);
+            device.cmd_pipeline_barrier2(commands, &drawn);
+        }
+    }
+
+    /// Makes the images ready, discards what is in them, and begins the render pass.
+    ///
+    /// # Safety
+    /// As for [`Draw::record`].
+    unsafe fn begin(
+        &self,
+        commands: vk::CommandBuffer,
+        target: &Target,
+        color: Option<&Image>,
+        depth: &Image,
+    ) {
+        let colored = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
+        let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
+        let aspect = vk::ImageAspectFlags::COLOR;
+        // Frames share the images, so each waits for the one before. The wait for an acquired image is at this stage too, and
+        // a picture may just have been copied.
+        let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
+        let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
+        let mut barriers = vec![
+            image_barrier(target.image, aspect, colored, target_before, COLOR),
+            image_barrier(depth.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+        ];
+        barriers.extend(color.map(|color| image_barrier(color.raw, aspect, colored, COLOR, COLOR)));
+        let barriers = vk::DependencyInfo::default().image_memory_barriers(&barriers);
+
+        // Every pixel is drawn, so the old colours do not matter.
+        let drawn = vk::RenderingAttachmentInfo::default()
+            .image_layout(colored.1)
+            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let colors = [match color {
+            Some(samples) => drawn
+                .image_view(samples.view)
+                .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                .resolve_image_view(target.view)
+                .resolve_image_layout(colored.1),
+            None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
+        }];
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(depth.view)
+            .image_layout(deep.1)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE);
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: target.extent };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        let (width, height) = (area.extent.width as f32, area.extent.height as f32);
+        let viewport = vk::Viewport { width, height, max_depth: 1.0, ..Default::default() };
+        let device = &self.gpu.device;
+        // SAFETY: the caller's promise.
+        unsafe {
+            device.cmd_pipeline_barrier2(commands, &barriers);
+            device.cmd_begin_rendering(commands, &rendering);
+            device.cmd_set_viewport(commands, 0, &[viewport]);
+            device.cmd_set_scissor(commands, 0, &[area]);
+        }
+    }
+}
+
+impl Drop for Draw {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with them: `Frames` waits before anything is dropped.
+        unsafe {
+            self.gpu.device.destroy_pipeline(self.surface, None);
+            self.gpu.device.destroy_pipeline(self.background, None);
+        }
+    }
+}
+
+const COLOR: Scope =
+    (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+const DEPTH: Scope = (
+    vk::PipelineStageFlags2::from_raw(
+        vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS.as_raw()
+            | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS.as_raw(),
+    ),
+    vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+);
+
+/// Two triangles for each cell of a tile, counter-clockwise seen from above.
+///
+/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
+fn tile_indices() -> Vec<u16> {
+    const STRIP: u32 = 4;
+    let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
+    for strip in (0..TILE).step_by(STRIP as usize) {
+        for row in 0..TILE {
+            for col in strip..strip + STRIP {
+                let corner = |col: u32, row: u32| (row * (TILE + 1) + col) as u16;
+                let (a, b) = (corner(col, row), corner(col + 1, row));
+                let (c, d) = (corner(col, row + 1), corner(col + 1, row + 1));
+                indices.extend([a, c, b, b, c, d]);
+            }
+        }
+    }
+    indices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_has_each_cell_once_and_faces_up() {
+        let indices = tile_indices();
+        let cells: std::collections::HashSet<_> = indices.chunks_exact(6).map(|cell| cell[0]).collect();
+        assert_eq!((indices.len(), cells.len()), ((TILE * TILE * 6) as usize, (TILE * TILE) as usize));
+        for triangle in indices.chunks_exact(3) {
+            // x grows with the column, and z, towards the eye, with the row.
+            let at = |index: u16| {
+                let (col, row) = (u32::from(index) % (TILE + 1), u32::from(index) / (TILE + 1));
+                glam::vec3(col as f32, 0.0, row as f32)
+            };
+            let (a, b, c) = (at(triangle[0]), at(triangle[1]), at(triangle[2]));
+            assert!((b - a).cross(c - a).y > 0.0, "{triangle:?}");
+        }
+    }
+
+    #[test]
+    fn the_whole_field_is_in_the_picture() {
+        for (width, height) in [(1280, 720), (640, 480), (500, 900), (3000, 400)] {
+            let matrix = Camera::default().view_projection(vk::Extent2D { width, height });
+            for corner in 0..8 {
+                let sign = |bit: u32| if corner >> bit & 1 == 0 { -1.0 } else { 1.0 };
+                let clip = matrix * glam::vec4(sign(0), 0.3 * sign(1), sign(2), 1.0);
+                let at = clip / clip.w;
+                assert!(at.x.abs() <= 1.0 && at.y.abs() <= 1.0, "{width}x{height}: {at}");
+                assert!(at.z > 0.0 && at.z < 1.0, "reversed depth: {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_camera_never_turns_over_or_leaves() {
+        let mut camera = Camera::default();
+        camera.orbit(100_000.0, 100_000.0);
+        camera.zoom(1e6);
+        assert!(camera.elevation < std::f32::consts::FRAC_PI_2 && camera.distance >= 0.4);
+        camera.zoom(-1e6);
+        let extent = vk::Extent2D { width: 1, height: 1 };
+        assert!(camera.distance <= 20.0 && camera.view_projection(extent).is_finite());
+    }
+}

@@ -1,0 +1,125 @@
+//! The field in CUDA: the kernel, the slots that Vulkan shares, and the ring that hands them over.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use ash::vk;
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::Ptx;
+use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::{Cuda, CudaInfo, Error, Pair, SharedBuffer, SharedRing, Vk};
+
+use crate::gpu::{Gpu, PATIENCE};
+
+const KERNEL: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx"));
+const THREADS: u32 = 256;
+
+/// What CUDA needs to fill the slots.
+pub struct Field {
+    // Dropped first: the ring waits until the stream has passed the kernels.
+    pub ring: SharedRing<SharedBuffer>,
+    pub kernel: CudaFunction,
+    stream: Arc<CudaStream>,
+    pair: Pair,
+    reader: Reader,
+    /// Columns and rows of vertices.
+    pub grid: [u32; 2],
+    /// One thread for each vertex.
+    pub config: LaunchConfig,
+}
+
+/// x, y, z, and the position in the colour map.
+pub type Vertex = [f32; 4];
+
+/// `struct Parameters` of the kernel: amplitude and frequency.
+pub const PARAMETERS: [f32; 2] = [1.0, 1.0];
+
+impl Field {
+    /// `slots`: how many frames CUDA may be ahead of Vulkan. `device` is the CUDA device that is the same GPU.
+    pub fn new(gpu: &Arc<Gpu>, device: &CudaInfo, grid: [u32; 2], slots: usize) -> Result<Self> {
+        let failed = |call| failed(call, &device.name);
+        // cudarc has its functions from the driver that the library has loaded.
+        let context =
+            CudaContext::new(device.ordinal as usize).map_err(failed("cuDevicePrimaryCtxRetain"))?;
+        let module = context.load_module(Ptx::from_src(KERNEL)).map_err(failed("cuModuleLoadData"))?;
+        let kernel = module.load_function("wave").map_err(failed("cuModuleGetFunction"))?;
+        let stream = context.new_stream().map_err(failed("cuStreamCreate"))?;
+
+        let (instance, raw) = (gpu.instance.raw.clone(), gpu.device.clone());
+        let owner: Arc<dyn Any + Send + Sync> = gpu.clone();
+        // SAFETY: the three belong together, and live as long as `owner`. The device has the feature timelineSemaphore.
+        let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
+        // Fails if the two are not one GPU.
+        let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+
+        // Who reads the slots, and how: the shaders of `draw`.
+        let reader = Reader {
+            family: gpu.family,
+            stage: vk::PipelineStageFlags::VERTEX_SHADER | vk::PipelineStageFlags::FRAGMENT_SHADER,
+            access: vk::AccessFlags::SHADER_READ,
+        };
+        let slots = (0..slots).map(|_| slot(&pair, grid)).collect::<Result<_>>()?;
+        let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
+        let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
+        let config =
+            LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
+        Ok(Self { ring, kernel, stream, pair, reader, grid, config })
+    }
+
+    /// The same with another number of slots. Waits for the GPU.
+    pub fn with_slots(self, count: usize) -> Result<Self> {
+        let mut slots = self.ring.into_slots(PATIENCE)?;
+        slots.truncate(count);
+        while slots.len() < count {
+            slots.push(slot(&self.pair, self.grid)?);
+        }
+        let ring = SharedRing::new(&self.pair, self.stream.clone(), slots, self.reader)?;
+        Ok(Self { ring, ..self })
+    }
+
+    /// Blocks the CPU until CUDA has done everything so far: what `--cpu-sync` measures. It polls, because nothing is faster.
+    pub fn wait_for_cuda(&self) -> Result<()> {
+        let failed = |call| failed(call, &self.pair.cuda().info().name);
+        let event = self.stream.record_event(None).map_err(failed("cuEventRecord"))?;
+        let began = Instant::now();
+        while !event.try_is_complete().map_err(failed("cuEventQuery"))? {
+            if began.elapsed() > PATIENCE {
+                bail!("CUDA did not finish in {PATIENCE:?}: {}", self.ring.progress()?);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    /// How long the kernel takes by itself, without a hand-off. The GPU must be idle. `None` if Vulkan has the next slot.
+    pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
+        const LAUNCHES: u32 = 50;
+        let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
+        let Some(write) = self.ring.write()? else { return Ok(None) };
+        let (mut vertices, number, time) = (write.view::<Vertex>()?, write.frame(), 0.0f64);
+        let mut launch = write.stream().launch_builder(&self.kernel);
+        launch.arg(&mut vertices).arg(&cols).arg(&rows).arg(&number).arg(&time).arg(&PARAMETERS);
+        let began = Instant::now();
+        for _ in 0..LAUNCHES {
+            // SAFETY: as in `frame`.
+            unsafe { launch.launch(self.config) }.map_err(failed("cuLaunchKernel", &name))?;
+        }
+        // Without `finish` nothing is handed over, and the next write takes the same slot.
+        drop(write);
+        self.wait_for_cuda()?;
+        Ok(Some(began.elapsed() / LAUNCHES))
+    }
+}
+
+fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
+    let size = u64::from(cols) * u64::from(rows) * size_of::<Vertex>() as u64;
+    // Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
+    Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
+}
+
+/// For `map_err`: an error of cudarc, with the call and the device.
+pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
+    move |error| Error::from_cudarc(call, device, error).into()
+}

@@ -1,0 +1,328 @@
+//! One frame, from CUDA's kernel to the screen. [`Frames::draw`] is what this program is for: read it from top to bottom.
+//!
+//! ```text
+//! CUDA's stream    wait free ── kernel writes the slot ── signal ready
+//!                                                              │
+//! Vulkan's queue                                   wait ready ─┘─ take the slot ── draw ── give it back ── signal free, done
+//! ```
+//!
+//! The CPU enqueues both lines, frame after frame. It waits only for `done`, of a frame some frames ago.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use ash::vk;
+use cudarc::driver::PushKernelArg;
+
+use crate::compute::Compute;
+use crate::draw::{Draw, View};
+use crate::field::{Field, PARAMETERS, Vertex, failed};
+use crate::gpu::{Gpu, PATIENCE, signal};
+use crate::picture::Picture;
+use crate::swapchain::{Acquired, Swapchain};
+
+/// How long to wait for the GPU before looking whether CUDA has failed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Where the frames go.
+pub enum Canvas {
+    Window(Swapchain),
+    Picture(Picture),
+}
+
+/// How the slots go from CUDA to Vulkan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandOff {
+    /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
+    Gpu,
+    /// The CPU waits too: for CUDA before it submits, and for Vulkan after. To compare with.
+    Cpu,
+    /// There is none: Vulkan draws vertices of its own, always the same. To compare with.
+    Skipped,
+}
+
+/// Everything that a frame needs.
+pub struct Frames {
+    /// `None` without CUDA.
+    pub field: Option<Field>,
+    pub compute: Compute,
+    pub draw: Draw,
+    pub canvas: Canvas,
+    pub hand_off: HandOff,
+    /// How many frames CUDA writes in a row.
+    pub batch: usize,
+    flights: Flights,
+    pub gpu: Arc<Gpu>,
+}
+
+impl Frames {
+    /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
+    pub fn draw(&mut self, view: &View) -> Result<bool> {
+        // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame that used this one
+        // last. This is the CPU's only wait: without it, the CPU would enqueue frames without end.
+        let Flight { commands, acquired } = self.pace()?;
+
+        // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
+        let Some(image) = self.acquire(acquired)? else { return Ok(false) };
+
+        let Self { gpu, field, compute, draw, canvas, hand_off, batch, flights } = self;
+        let mut read = None;
+        if let Some(Field { ring, kernel, config, grid, .. }) = field
+            && *hand_off != HandOff::Skipped
+        {
+            read = ring.next_read();
+            if read.is_none() {
+                let ([cols, rows], mut time) = (*grid, view.time);
+                // BEGIN TO WRITE one slot, or a batch of several, which are then drawn frame by frame. CUDA's stream waits, on the
+                // GPU, until Vulkan has read what was in them (`free`). The CPU goes on at once.
+                ring.write_batch(*batch, |write| {
+                    // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
+                    let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
+                    let mut launch = write.stream().launch_builder(kernel);
+                    launch.arg(&mut vertices).arg(&cols).arg(&rows);
+                    launch.arg(&number).arg(&time).arg(&PARAMETERS);
+                    // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
+                    unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
+                    time += view.step;
+                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel. What this returns is Vulkan's right to
+                    // read the slot, once.
+                    anyhow::Ok(write.finish_after_kernels()?)
+                })?;
+                read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
+            }
+        }
+        if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
+            field.wait_for_cuda()?;
+        }
+
+        // RECORD the draw. With CUDA, it lies between two barriers: Vulkan takes the slot, and gives it back.
+        gpu.begin(commands)?;
+        let target = &image.target;
+        // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.
+        unsafe {
+            if let Some(read) = &read {
+                read.record(commands, |slot| draw.record(commands, slot.vulkan(), target, view));
+            } else {
+                // A compute shader writes the vertices. It is Vulkan's own, so a barrier is enough.
+                if *hand_off != HandOff::Skipped || !compute.is_written {
+                    compute.record(commands, view.time);
+                }
+                draw.record(commands, compute.vertices.raw, target, view);
+            }
+        }
+        gpu.end(commands)?;
+
+        // SUBMIT. Vulkan's queue waits, on the GPU, until CUDA has signalled `ready`. After the draw it signals `free`.
+        let drawn = flights.signal();
+        let submit = |ready: Option<_>, free: Option<_>| {
+            let waits: Vec<_> = ready.into_iter().chain(image.acquired).collect();
+            let signals: Vec<_> = free.into_iter().chain(image.rendered).chain([drawn]).collect();
+            // SAFETY: recorded above. Everything lives until the frame is drawn.
+            unsafe { gpu.submit(commands, &waits, &signals) }
+        };
+        match read {
+            // SAFETY: one submission with both semaphores, or none and an error.
+            Some(read) => unsafe { read.submit(|ready, free| submit(Some(ready), Some(free))) }??,
+            None => submit(None, None)?,
+        }
+        flights.submitted += 1;
+
+        // PRESENT the image, once it is drawn.
+        if let Canvas::Window(swapchain) = canvas {
+            swapchain.present(&image)?;
+        }
+        if *hand_off == HandOff::Cpu {
+            self.wait_all()?;
+        }
+        Ok(true)
+    }
+}
+
+impl Frames {
+    /// `ring`: how many slots CUDA has, and how many frames may be in flight.
+    pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
+        let format = match &canvas {
+            Canvas::Window(swapchain) => swapchain.format.format,
+            Canvas::Picture(picture) => picture.image.format,
+        };
+        let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring)).transpose()?;
+        let mut draw = Draw::new(gpu, grid, format, samples)?;
+        if let Canvas::Picture(picture) = &canvas {
+            draw.fit(picture.image.extent)?;
+        }
+        Ok(Self {
+            field,
+            compute: Compute::new(gpu, grid)?,
+            draw,
+            canvas,
+            hand_off: HandOff::Gpu,
+            batch: 1,
+            flights: Flights::new(gpu, ring)?,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// Makes a slot more or fewer, and so many frames may be in flight. Waits for the GPU.
+    pub fn change_ring(&mut self, more: isize) -> Result<()> {
+        let ring = self.ring().saturating_add_signed(more).clamp(1, 32);
+        self.wait_all()?;
+        self.field = self.field.take().map(|field| field.with_slots(ring)).transpose()?;
+        self.flights = Flights::new(&self.gpu, ring)?;
+        self.batch = self.batch.min(ring);
+        Ok(())
+    }
+
+    /// How many frames may be in flight.
+    pub fn ring(&self) -> usize {
+        self.flights.all.len()
+    }
+
+    /// Waits until the GPU is done with the oldest frame in flight. Its command buffer and semaphore are then free.
+    fn pace(&self) -> Result<Flight> {
+        let Flights { all, submitted, .. } = &self.flights;
+        let count = all.len() as u64;
+        self.flights.wait_for((submitted + 1).saturating_sub(count), &self.field)?;
+        Ok(all[(submitted % count) as usize])
+    }
+
+    /// The next image, if there is one. `acquired` is signalled when it may be drawn on.
+    fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
+        let Self { field, draw, canvas, flights, .. } = self;
+        let swapchain = match canvas {
+            Canvas::Window(swapchain) => swapchain,
+            Canvas::Picture(picture) => return Ok(Some(Acquired::picture(&picture.image))),
+        };
+        if swapchain.is_stale {
+            // The GPU may still use the old images.
+            flights.wait_for(flights.submitted, field)?;
+            if !swapchain.rebuild()? {
+                return Ok(None);
+            }
+            draw.fit(swapchain.extent)?;
+        }
+        // SAFETY: the flight's last frame is done, so nothing waits for its semaphore or signals it.
+        unsafe { swapchain.acquire(acquired) }
+    }
+
+    /// Waits for the frames, and returns the pixels of the last one. `None` for a window.
+    pub fn pixels(&mut self) -> Result<Option<Vec<u8>>> {
+        let commands = self.pace()?.commands;
+        let Self { gpu, field, canvas: Canvas::Picture(picture), flights, .. } = self else {
+            return Ok(None);
+        };
+        gpu.begin(commands)?;
+        // SAFETY: recording.
+        unsafe { picture.record(gpu, commands) };
+        gpu.end(commands)?;
+        // SAFETY: recorded above. The picture lives until the commands are done.
+        unsafe { gpu.submit(commands, &[], &[flights.signal()]) }?;
+        flights.submitted += 1;
+        flights.wait_for(flights.submitted, field)?;
+        Ok(Some(picture.pixels()?.to_vec()))
+    }
+
+    /// Waits until Vulkan has drawn everything so far.
+    pub fn wait_all(&self) -> Result<()> {
+        self.flights.wait_for(self.flights.submitted, &self.field)
+    }
+
+    /// Ends: waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
+    pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
+        // After an error, the GPU may never be done.
+        let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
+        // This waits for both sides. After a fault it lets Vulkan's queue end.
+        let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
+        let wait = || self.gpu.wait(self.flights.done, self.flights.submitted, limit);
+        // A lost device does nothing more. Other errors may pass.
+        let is_stuck = matches!(wait().or_else(|_| wait()), Ok(false));
+        let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
+        if is_stuck {
+            // The GPU may use its memory for ever, so nothing may be freed.
+            let stuck = || anyhow!("{} did not finish in {PATIENCE:?}", self.gpu.name);
+            crate::fail(&outcome.err().unwrap_or_else(stuck));
+        }
+        outcome
+    }
+}
+
+/// The command buffer of a frame in flight, and the semaphore with which it acquires its image.
+#[derive(Clone, Copy)]
+struct Flight {
+    commands: vk::CommandBuffer,
+    acquired: vk::Semaphore,
+}
+
+/// The frames in flight.
+struct Flights {
+    all: Vec<Flight>,
+    pool: vk::CommandPool,
+    /// Vulkan's count of the frames that it has drawn.
+    done: vk::Semaphore,
+    submitted: u64,
+    gpu: Arc<Gpu>,
+}
+
+impl Flights {
+    fn new(gpu: &Arc<Gpu>, count: usize) -> Result<Self> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: (and below) a live device, and objects of it.
+        let done = gpu.check("vkCreateSemaphore", unsafe { gpu.device.create_semaphore(&info, None) })?;
+        // From here on, Drop cleans up; destroying a null pool does nothing.
+        let pool = vk::CommandPool::null();
+        let mut flights = Self { all: Vec::new(), pool, done, submitted: 0, gpu: gpu.clone() };
+        let info = vk::CommandPoolCreateInfo::default()
+            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
+            .queue_family_index(gpu.family);
+        // SAFETY: as above.
+        let pool = unsafe { gpu.device.create_command_pool(&info, None) };
+        flights.pool = gpu.check("vkCreateCommandPool", pool)?;
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(flights.pool)
+            .command_buffer_count(count as u32);
+        // SAFETY: as above.
+        let commands = unsafe { gpu.device.allocate_command_buffers(&info) };
+        for commands in gpu.check("vkAllocateCommandBuffers", commands)? {
+            // SAFETY: as above.
+            let acquired = unsafe { gpu.device.create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+            let acquired = gpu.check("vkCreateSemaphore", acquired)?;
+            flights.all.push(Flight { commands, acquired });
+        }
+        Ok(flights)
+    }
+
+    /// Waits until Vulkan has drawn the first `frames` frames.
+    fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
+        let began = Instant::now();
+        while !self.gpu.wait(self.done, frames, LOOK)? {
+            let ring = field.as_ref().map(|field| &field.ring);
+            // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
+            ring.map_or(Ok(()), |ring| ring.check())?;
+            if began.elapsed() > PATIENCE {
+                let progress = ring.map(|ring| ring.progress()).transpose()?;
+                let progress = progress.map_or(String::new(), |progress| format!(": {progress}"));
+                bail!("{} did not finish a frame in {PATIENCE:?}{progress}", self.gpu.name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The signal of the next frame.
+    fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
+        signal(self.done, self.submitted + 1)
+    }
+}
+
+impl Drop for Flights {
+    fn drop(&mut self) {
+        // SAFETY: no frame is in flight: `Frames` has waited.
+        unsafe {
+            for flight in &self.all {
+                self.gpu.device.destroy_semaphore(flight.acquired, None);
+            }
+            self.gpu.device.destroy_command_pool(self.pool, None);
+            self.gpu.device.destroy_semaphore(self.done, None);
+        }
+    }
+}

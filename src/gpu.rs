@@ -1,0 +1,278 @@
+//! The GPU: the choice of a device that CUDA shares, and the device itself.
+
+use std::ffi::CStr;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use ash::{khr, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use vulkan_cuda::{CudaInfo, Driver, Error, VkInfo, find_twin};
+
+use crate::instance::{DRIVERS, Instance, VERSION, failed};
+
+/// The longest wait for the GPU. A frame that takes longer is an error.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether a device's queue family can present to the window.
+pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
+
+/// What the program wants of a device.
+pub struct Wish<'a> {
+    /// Its number, or a part of its name.
+    pub device: Option<&'a str>,
+    /// `None` without a window.
+    pub presents: Option<Presents<'a>>,
+    /// Whether to look for CUDA.
+    pub cuda: bool,
+}
+
+/// A physical device, and what it can do.
+struct Candidate {
+    physical: vk::PhysicalDevice,
+    properties: vk::PhysicalDeviceProperties,
+    info: VkInfo,
+    /// A queue family that draws and computes, or why the device cannot draw.
+    family: Result<u32, String>,
+    /// The CUDA device that is the same GPU, or why there is none.
+    cuda: Result<CudaInfo, String>,
+}
+
+impl Candidate {
+    fn new(
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        wish: &Wish<'_>,
+        cuda: &Result<Vec<CudaInfo>, String>,
+    ) -> Result<Self> {
+        // SAFETY: (here and below) one of this instance's devices.
+        let properties = unsafe { instance.get_physical_device_properties(physical) };
+        // SAFETY: as above; the instance is of Vulkan 1.3.
+        let info = unsafe { VkInfo::query(instance, physical) }?;
+        let family = Self::family(instance, physical, properties.api_version, wish);
+        // The same GPU has the same UUID in both APIs. An index or a name would not tell.
+        let cuda = match cuda {
+            Ok(devices) => find_twin(&info, devices).cloned().map_err(|mismatch| mismatch.to_string()),
+            Err(reason) => Err(reason.clone()),
+        };
+        Ok(Self { physical, properties, info, family, cuda })
+    }
+
+    fn family(
+        instance: &ash::Instance,
+        physical: vk::PhysicalDevice,
+        version: u32,
+        wish: &Wish<'_>,
+    ) -> Result<u32, String> {
+        if version < VERSION {
+            return Err("it has no Vulkan 1.3".into());
+        }
+        // SAFETY: one of this instance's devices.
+        let extensions = unsafe { instance.enumerate_device_extension_properties(physical) };
+        let extensions = extensions.map_err(|result| format!("its extensions are unknown: {result}"))?;
+        let wanted = [Some(khr::push_descriptor::NAME), wish.presents.map(|_| khr::swapchain::NAME)];
+        for name in wanted.into_iter().flatten() {
+            if !extensions.iter().any(|found| found.extension_name_as_c_str() == Ok(name)) {
+                return Err(format!("it lacks {}", name.to_string_lossy()));
+            }
+        }
+        // SAFETY: as above.
+        let families = unsafe { instance.get_physical_device_queue_family_properties(physical) };
+        let both = vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE;
+        let family = families.iter().position(|family| family.queue_flags.contains(both));
+        let family = family.ok_or("it has no queue that draws and computes")? as u32;
+        match wish.presents {
+            Some(presents) if !presents(physical, family) => Err("it cannot present to this window".into()),
+            _ => Ok(family),
+        }
+    }
+}
+
+/// Chooses among the devices that `wish` allows.
+fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
+    let cuda = match wish.cuda {
+        true => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
+        false => Err("--compute was given".into()),
+    };
+    // SAFETY: a live instance.
+    let all =
+        unsafe { instance.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
+    let all = all.into_iter().map(|physical| Candidate::new(instance, physical, wish, &cuda));
+    let mut all = all.collect::<Result<Vec<_>>>()?;
+    let names: Vec<_> =
+        all.iter().enumerate().map(|(n, found)| format!("{n}: {}", found.info.name)).collect();
+    if let Some(wanted) = wish.device {
+        let number = wanted.parse::<usize>();
+        let mut place = 0..;
+        all.retain(|found| match (&number, place.next()) {
+            (Ok(number), at) => at == Some(*number),
+            (Err(_), _) => found.info.name.to_lowercase().contains(&wanted.to_lowercase()),
+        });
+        if all.is_empty() {
+            bail!("there is no device `{wanted}`; there is {}", names.join(", "));
+        }
+    }
+    all.retain(|Candidate { info, family, .. }| {
+        let refused = |reason| crate::say(format_args!("{} is not used: {reason}", info.name));
+        family.as_ref().map_err(refused).is_ok()
+    });
+    // Devices that share with CUDA first, then hardware before software.
+    let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
+        let kind = match properties.device_type {
+            vk::PhysicalDeviceType::DISCRETE_GPU => 0,
+            vk::PhysicalDeviceType::INTEGRATED_GPU => 1,
+            vk::PhysicalDeviceType::CPU => 3,
+            _ => 2,
+        };
+        (cuda.is_err(), kind)
+    });
+    best.ok_or_else(|| match names.is_empty() {
+        true => anyhow!("no Vulkan device: {DRIVERS}"),
+        false => anyhow!("no Vulkan device here can draw this: {}", names.join(", ")),
+    })
+}
+
+/// A Vulkan device with one queue. Every object made from it holds an `Arc` of it.
+pub struct Gpu {
+    // Dropped by hand: it frees its memory through the device.
+    allocator: ManuallyDrop<Mutex<Allocator>>,
+    pub device: ash::Device,
+    pub swapchain: khr::swapchain::Device,
+    pub push_descriptor: khr::push_descriptor::Device,
+    pub queue: vk::Queue,
+    pub family: u32,
+    pub physical: vk::PhysicalDevice,
+    pub limits: vk::PhysicalDeviceLimits,
+    pub name: String,
+    pub is_software: bool,
+    /// The CUDA device that is the same GPU, or why there is none.
+    pub cuda: Result<CudaInfo, String>,
+    pub instance: Arc<Instance>,
+}
+
+impl Gpu {
+    /// Chooses a device and makes it.
+    pub fn new(instance: Arc<Instance>, wish: &Wish<'_>) -> Result<Arc<Self>> {
+        let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, wish)?;
+        let family = family.map_err(anyhow::Error::msg)?;
+        let queues =
+            [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+        let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
+        extensions.extend(wish.presents.map(|_| khr::swapchain::NAME.as_ptr()));
+        if cuda.is_ok() {
+            // With these, Vulkan exports memory and semaphores, which CUDA then imports.
+            extensions.extend(info.extensions().map(CStr::as_ptr));
+        }
+        let mut of_1_2 = vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true);
+        let mut of_1_3 =
+            vk::PhysicalDeviceVulkan13Features::default().synchronization2(true).dynamic_rendering(true);
+        let create = vk::DeviceCreateInfo::default()
+            .queue_create_infos(&queues)
+            .enabled_extension_names(&extensions)
+            .push_next(&mut of_1_2)
+            .push_next(&mut of_1_3);
+        // SAFETY: `create` points to locals; every device of Vulkan 1.3 has the features, and this one the extensions.
+        let device = unsafe { instance.raw.create_device(physical, &create, None) }
+            .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.raw.clone(),
+            device: device.clone(),
+            physical_device: physical,
+            debug_settings: Default::default(),
+            buffer_device_address: false,
+            allocation_sizes: Default::default(),
+        });
+        let allocator = allocator.inspect_err(|_| {
+            // SAFETY: nothing has been made from the device yet.
+            unsafe { device.destroy_device(None) }
+        })?;
+        Ok(Arc::new(Self {
+            allocator: ManuallyDrop::new(Mutex::new(allocator)),
+            swapchain: khr::swapchain::Device::new(&instance.raw, &device),
+            push_descriptor: khr::push_descriptor::Device::new(&instance.raw, &device),
+            // SAFETY: the device was made with one queue of this family.
+            queue: unsafe { device.get_device_queue(family, 0) },
+            device,
+            family,
+            physical,
+            limits: properties.limits,
+            name: info.name,
+            is_software: properties.device_type == vk::PhysicalDeviceType::CPU,
+            cuda,
+            instance,
+        }))
+    }
+
+    /// The allocator of everything that is not shared with CUDA.
+    pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an error the name of the call and of this device.
+    pub fn check<T>(&self, call: &'static str, result: Result<T, vk::Result>) -> Result<T> {
+        result.map_err(|result| Error::Vulkan { call, device: self.name.clone(), result }.into())
+    }
+
+    /// Waits until a timeline has reached `value`, but at most `limit`. Returns whether it has.
+    pub fn wait(&self, timeline: vk::Semaphore, value: u64, limit: Duration) -> Result<bool> {
+        let (semaphores, values) = ([timeline], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline of this device.
+        match unsafe { self.device.wait_semaphores(&info, limit.as_nanos() as u64) } {
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            result => self.check("vkWaitSemaphores", result).map(|()| true),
+        }
+    }
+
+    /// Begins to record commands. The GPU must be done with them.
+    pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
+        let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+        // SAFETY: commands of this device, from a pool that allows this.
+        self.check("vkBeginCommandBuffer", unsafe { self.device.begin_command_buffer(commands, &info) })
+    }
+
+    /// Ends what [`Gpu::begin`] began.
+    pub fn end(&self, commands: vk::CommandBuffer) -> Result<()> {
+        // SAFETY: recording.
+        self.check("vkEndCommandBuffer", unsafe { self.device.end_command_buffer(commands) })
+    }
+
+    /// Submits one command buffer.
+    ///
+    /// # Safety
+    /// The rules of `vkQueueSubmit2`. Everything that is named lives until the GPU is done with it.
+    pub unsafe fn submit(
+        &self,
+        commands: vk::CommandBuffer,
+        waits: &[vk::SemaphoreSubmitInfo<'_>],
+        signals: &[vk::SemaphoreSubmitInfo<'_>],
+    ) -> Result<()> {
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits)
+            .command_buffer_infos(&commands)
+            .signal_semaphore_infos(signals);
+        // SAFETY: the caller's promise.
+        let done = unsafe { self.device.queue_submit2(self.queue, &[batch], vk::Fence::null()) };
+        self.check("vkQueueSubmit2", done)
+    }
+}
+
+/// A signal after all commands of a submission. Binary semaphores ignore the value.
+pub fn signal(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+    vk::SemaphoreSubmitInfo::default()
+        .semaphore(semaphore)
+        .value(value)
+        .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: every object made from the device holds an `Arc` of it, so none is left. The allocator is not used again.
+        unsafe {
+            ManuallyDrop::drop(&mut self.allocator);
+            self.device.destroy_device(None);
+        }
+    }
+}

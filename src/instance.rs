@@ -1,0 +1,125 @@
+//! Vulkan's loader, instance and validation layer.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, anyhow, bail};
+use ash::{ext::debug_utils, vk};
+use vulkan_cuda::Error;
+use winit::raw_window_handle::RawDisplayHandle;
+
+/// The first version with timeline semaphores, synchronization2 and dynamic rendering in core.
+pub const VERSION: u32 = vk::API_VERSION_1_3;
+pub const DRIVERS: &str = "install the GPU's driver, or mesa-vulkan-drivers for a software device";
+const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+/// Vulkan's instance.
+pub struct Instance {
+    messenger: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
+    pub raw: ash::Instance,
+    // Dropped last: it keeps the loader's library open.
+    pub entry: ash::Entry,
+}
+
+impl Instance {
+    /// `display`: that of the window to draw in. `validation`: with the validation layer, and its checks of synchronization.
+    pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
+        // SAFETY: this runs the initialisers of the system's own Vulkan loader.
+        let entry = unsafe { ash::Entry::load() }.with_context(|| {
+            format!("no Vulkan loader: install it (Debian and Ubuntu: libvulkan1), and {DRIVERS}")
+        })?;
+        let mut extensions: Vec<*const c_char> = match display {
+            Some(display) => ash_window::enumerate_required_extensions(display)
+                .map_err(failed("choosing the window's extension"))?
+                .to_vec(),
+            None => Vec::new(),
+        };
+        let mut layers = Vec::new();
+        if validation {
+            // SAFETY: no preconditions.
+            let found = unsafe { entry.enumerate_instance_layer_properties() }
+                .map_err(failed("vkEnumerateInstanceLayerProperties"))?;
+            if !found.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
+                bail!(
+                    "--validation needs the validation layer: install it (Debian and Ubuntu: vulkan-validationlayers)"
+                );
+            }
+            layers.push(VALIDATION.as_ptr());
+            extensions.push(debug_utils::NAME.as_ptr());
+        }
+        let app = vk::ApplicationInfo::default().application_name(c"wavefield-demo").api_version(VERSION);
+        let mut info = vk::InstanceCreateInfo::default()
+            .application_info(&app)
+            .enabled_layer_names(&layers)
+            .enabled_extension_names(&extensions);
+        let synchronization = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&synchronization);
+        let messages = vk::DebugUtilsMessengerCreateInfoEXT::default()
+            .message_severity(
+                vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+            )
+            .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
+            .pfn_user_callback(Some(on_message));
+        // In the chain it gets the messages of vkCreateInstance and vkDestroyInstance too.
+        let mut early = messages;
+        if validation {
+            info = info.push_next(&mut features).push_next(&mut early);
+        }
+        // SAFETY: `info` points to locals.
+        let raw = unsafe { entry.create_instance(&info, None) }.map_err(|result| match result {
+            vk::Result::ERROR_INCOMPATIBLE_DRIVER => anyhow!("no Vulkan driver of version 1.3: {DRIVERS}"),
+            vk::Result::ERROR_EXTENSION_NOT_PRESENT => {
+                anyhow!("no Vulkan driver here can draw on this display: use --headless")
+            }
+            result => failed("vkCreateInstance")(result),
+        })?;
+        let mut instance = Self { messenger: None, raw, entry };
+        if validation {
+            let ext = debug_utils::Instance::new(&instance.entry, &instance.raw);
+            // SAFETY: the instance has the extension; the callback needs no data.
+            let raw = unsafe { ext.create_debug_utils_messenger(&messages, None) }
+                .map_err(failed("vkCreateDebugUtilsMessengerEXT"))?;
+            instance.messenger = Some((ext, raw));
+        }
+        Ok(Arc::new(instance))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: the device and the surface each hold an `Arc` of the instance, so neither is left.
+        unsafe {
+            if let Some((ext, messenger)) = &self.messenger {
+                ext.destroy_debug_utils_messenger(*messenger, None);
+            }
+            self.raw.destroy_instance(None);
+        }
+    }
+}
+
+/// The error of a call that is not of a device.
+pub fn failed(call: &'static str) -> impl Fn(vk::Result) -> anyhow::Error {
+    move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result }.into()
+}
+
+static MESSAGES: AtomicU64 = AtomicU64::new(0);
+
+/// How many messages the validation layer has written.
+pub fn validation_messages() -> u64 {
+    MESSAGES.load(Ordering::Relaxed)
+}
+
+unsafe extern "system" fn on_message(
+    _: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    _: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: the layer passes a valid structure, whose text lives for the call.
+    let text = unsafe { data.as_ref().and_then(|data| data.message_as_c_str()) };
+    MESSAGES.fetch_add(1, Ordering::Relaxed);
+    crate::say(format_args!("validation: {}", text.unwrap_or_default().to_string_lossy()));
+    // The call that caused the message goes on.
+    vk::FALSE
+}

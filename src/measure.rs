@@ -1,0 +1,231 @@
+//! Frame times, and what a hand-off costs.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::draw::View;
+use crate::frame::{Canvas, Frames, HandOff};
+use crate::picture::Picture;
+
+/// The times between frames, in milliseconds.
+#[derive(Default)]
+pub struct Times {
+    last: Option<Instant>,
+    all: Vec<f64>,
+}
+
+/// So many frames are remembered.
+const MOST: usize = 1 << 20;
+
+impl Times {
+    /// A frame was drawn. Returns the seconds since the one before.
+    pub fn frame(&mut self) -> Option<f64> {
+        let now = Instant::now();
+        let seconds = (now - self.last.replace(now)?).as_secs_f64();
+        // The newest frames replace the oldest half.
+        if self.all.len() == MOST {
+            self.all.drain(..MOST / 2);
+        }
+        self.all.push(1e3 * seconds);
+        Some(seconds)
+    }
+
+    /// The time until the next frame does not count.
+    pub fn pause(&mut self) {
+        self.last = None;
+    }
+
+    /// The last `count` frames. `None` if there are fewer than two.
+    pub fn newest(&self, count: usize) -> Option<Summary> {
+        Summary::of(&self.all[self.all.len().saturating_sub(count)..])
+    }
+}
+
+/// Frame times in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    pub frames: usize,
+    pub mean: f64,
+    /// Half of the frames, 95 % and 99 % took at most this long.
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+}
+
+impl Summary {
+    pub fn of(times: &[f64]) -> Option<Self> {
+        if times.len() < 2 {
+            return None;
+        }
+        let mut sorted = times.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        Some(Self { frames: times.len(), mean, p50: at(50), p95: at(95), p99: at(99) })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { frames, mean, p50, p95, p99 } = self;
+        write!(f, "{frames} frames: mean {mean:.3} ms, p50 {p50:.3}, p95 {p95:.3}, p99 {p99:.3}")
+    }
+}
+
+/// What the two halves of a frame take by themselves, in milliseconds. In a frame, the GPU switches between CUDA and Vulkan
+/// in the middle of either, so their times cannot be told from the switches there.
+#[derive(Clone, Copy)]
+pub struct Alone {
+    /// 0 without CUDA.
+    pub kernel: f64,
+    pub draw: f64,
+}
+
+impl Alone {
+    /// Draws for a short time on an image of its own. Waits for the GPU. `None` in the middle of a batch: ask again.
+    pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
+        frames.wait_all()?;
+        let kernel = match &mut frames.field {
+            Some(field) => field.kernel_time()?,
+            None => Some(Duration::ZERO),
+        };
+        let Some(kernel) = kernel else { return Ok(None) };
+        let picture = Picture::new(&frames.gpu, frames.draw.extent, frames.draw.format)?;
+        let canvas = std::mem::replace(&mut frames.canvas, Canvas::Picture(picture));
+        let hand_off = std::mem::replace(&mut frames.hand_off, HandOff::Skipped);
+        let draw = Self::draw(frames, &View { bar: None, ..*view });
+        let idle = frames.wait_all();
+        frames.hand_off = hand_off;
+        let picture = std::mem::replace(&mut frames.canvas, canvas);
+        if let Err(error) = idle {
+            // The GPU may still use it.
+            std::mem::forget(picture);
+            return Err(error);
+        }
+        Ok(Some(Self { kernel: 1e3 * kernel.as_secs_f64(), draw: draw? }))
+    }
+
+    fn draw(frames: &mut Frames, view: &View) -> Result<f64> {
+        // The first frame writes the vertices.
+        frames.draw(view)?;
+        frames.wait_all()?;
+        let (began, mut count) = (Instant::now(), 0);
+        while count < 2 || began.elapsed() < Duration::from_millis(60) {
+            frames.draw(view)?;
+            count += 1;
+        }
+        frames.wait_all()?;
+        Ok(1e3 * began.elapsed().as_secs_f64() / f64::from(count))
+    }
+}
+
+/// What `--bench` has measured, in milliseconds.
+pub struct Bench {
+    ways: [(&'static str, Summary); 3],
+    kernel: f64,
+    /// What was drawn, and where: members of a JSON object.
+    setting: String,
+}
+
+/// The three ways are measured in turns, so that a GPU that gets warmer does not favour one.
+const ROUNDS: u64 = 5;
+
+impl Bench {
+    /// Draws `count` frames each way, with CUDA, on a picture.
+    pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
+        let field = frames.field.as_ref().context("--bench measures what a hand-off from CUDA costs")?;
+        let [cols, rows] = field.grid;
+        // The first frames fill the queues. Only whole batches are drawn.
+        let first = 2 * frames.ring() as u64;
+        let last = (first + 1 + count.div_ceil(ROUNDS)).next_multiple_of(frames.batch as u64);
+        let mut times = [(); 3].map(|()| Times::default());
+        let mut view = *view;
+        for _ in 0..ROUNDS {
+            for (hand_off, times) in
+                [HandOff::Gpu, HandOff::Cpu, HandOff::Skipped].into_iter().zip(&mut times)
+            {
+                frames.hand_off = hand_off;
+                times.pause();
+                for number in 0..last {
+                    ensure!(!crate::must_stop(), "stopped before everything was measured");
+                    frames.draw(&view)?;
+                    view.time += view.step;
+                    if number >= first {
+                        times.frame();
+                    }
+                }
+                frames.wait_all()?;
+            }
+        }
+        let [Some(gpu), Some(cpu), Some(again)] = times.map(|times| times.newest(usize::MAX)) else {
+            bail!("too few frames to measure");
+        };
+        let kernel = frames.field.as_mut().map(|field| field.kernel_time()).transpose()?.flatten();
+        let kernel = 1e3 * kernel.context("every frame was drawn")?.as_secs_f64();
+        let name = frames.gpu.name.replace(['"', '\\'], "'");
+        let (ring, batch, samples) = (frames.ring(), frames.batch, frames.draw.samples.as_raw());
+        let setting = format!(
+            r#""device": "{name}", "grid": [{cols}, {rows}], "samples": {samples}, "ring": {ring}, "batch": {batch}"#
+        );
+        Ok(Self { ways: [("gpu", gpu), ("cpu_sync", cpu), ("drawn_again", again)], kernel, setting })
+    }
+
+    /// What a hand-off adds to a frame: the frame less the kernel less the draw.
+    fn costs(&self) -> [f64; 2] {
+        let [gpu, cpu, again] = self.ways.map(|(_, way)| way.mean);
+        [gpu, cpu].map(|frame| frame - self.kernel - again)
+    }
+
+    pub fn json(&self) -> String {
+        let way = |(name, Summary { frames, mean, p50, p95, p99 })| {
+            format!(
+                r#"  "{name}": {{ "frames": {frames}, "mean_ms": {mean:.4}, "p50_ms": {p50:.4}, "p95_ms": {p95:.4}, "p99_ms": {p99:.4} }}"#
+            )
+        };
+        let (ways, [gpu, cpu]) = (self.ways.map(way).join(",\n"), self.costs());
+        format!(
+            "{{\n  {},\n{ways},\n  \"kernel_ms\": {:.4},\n  \"handoff_ms\": {gpu:.4},\n  \"cpu_sync_handoff_ms\": {cpu:.4}\n}}\n",
+            self.setting, self.kernel
+        )
+    }
+}
+
+impl fmt::Display for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const WAYS: [&str; 3] =
+            ["the GPU hands over", "the CPU waits (--cpu-sync)", "drawn again, no hand-off"];
+        writeln!(f, "{:28} {:>8} {:>8} {:>8} {:>8}", "ms a frame", "mean", "p50", "p95", "p99")?;
+        for (name, (_, Summary { mean, p50, p95, p99, .. })) in WAYS.iter().zip(&self.ways) {
+            writeln!(f, "{name:28} {mean:8.3} {p50:8.3} {p95:8.3} {p99:8.3}")?;
+        }
+        let (kernel, [gpu, cpu]) = (self.kernel, self.costs());
+        writeln!(f, "{:28} {kernel:8.3}", "the kernel alone")?;
+        write!(f, "A hand-off costs {gpu:.3} ms by the GPU, and {cpu:.3} ms if the CPU waits.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times: Vec<_> = (1..=200).rev().map(f64::from).collect();
+        let wanted = Summary { frames: 200, mean: 100.5, p50: 100.0, p95: 190.0, p99: 198.0 };
+        assert_eq!(Summary::of(&times), Some(wanted));
+        assert_eq!(Summary::of(&[1.0, 3.0]).map(|summary| (summary.p50, summary.p99)), Some((1.0, 3.0)));
+        assert_eq!(Summary::of(&[1.0]), None);
+    }
+
+    #[test]
+    fn the_time_after_a_pause_does_not_count() {
+        let mut times = Times::default();
+        assert_eq!(times.frame(), None);
+        assert!(times.frame().is_some());
+        times.pause();
+        assert_eq!(times.frame(), None);
+        assert_eq!(times.all.len(), 1);
+    }
+}

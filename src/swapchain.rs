@@ -1,0 +1,313 @@
+//! The window's surface and its images, made again whenever the window changes.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use ash::{khr, vk};
+use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
+use winit::window::Window;
+
+use crate::draw::Target;
+use crate::gpu::{Gpu, signal};
+use crate::instance::{Instance, failed};
+use crate::objects::{Image, view};
+
+/// How long to wait for an image. A hidden window may never get one, and the events must go on.
+const LIMIT_NS: u64 = 100_000_000;
+/// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
+const MOST_LOSSES: u32 = 4;
+
+/// A window as Vulkan sees it.
+pub struct Surface {
+    raw: vk::SurfaceKHR,
+    ext: khr::surface::Instance,
+    instance: Arc<Instance>,
+    pub window: Arc<Window>,
+}
+
+impl Surface {
+    pub fn new(instance: &Arc<Instance>, window: &Arc<Window>) -> Result<Self> {
+        let display = window.display_handle().context("the display has no handle")?.as_raw();
+        let handle = window.window_handle().context("the window has no handle")?.as_raw();
+        // SAFETY: the instance has the display's extension; the surface keeps the window alive.
+        let raw =
+            unsafe { ash_window::create_surface(&instance.entry, &instance.raw, display, handle, None) }
+                .map_err(failed("making the window's surface"))?;
+        let ext = khr::surface::Instance::new(&instance.entry, &instance.raw);
+        Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
+    }
+
+    /// Whether a queue of this family can present to it.
+    pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
+        // SAFETY: a device of this instance, and one of its families.
+        unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
+    }
+}
+
+impl Drop for Surface {
+    fn drop(&mut self) {
+        // SAFETY: its swapchain was destroyed before; the window is still alive.
+        unsafe { self.ext.destroy_surface(self.raw, None) };
+    }
+}
+
+/// An image to draw on.
+pub struct Acquired {
+    pub target: Target,
+    index: u32,
+    /// The submission waits for this, and then may draw.
+    pub acquired: Option<vk::SemaphoreSubmitInfo<'static>>,
+    /// The submission signals this, and then the image may be shown.
+    pub rendered: Option<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+impl Acquired {
+    /// An image that needs no semaphores, because only this queue uses it.
+    pub fn picture(image: &Image) -> Self {
+        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let target = Target { image: image.raw, view: image.view, extent: image.extent, layout };
+        Self { target, index: 0, acquired: None, rendered: None }
+    }
+}
+
+/// The images of a window.
+pub struct Swapchain {
+    raw: vk::SwapchainKHR,
+    images: Vec<Shown>,
+    pub extent: vk::Extent2D,
+    pub format: vk::SurfaceFormatKHR,
+    mode: vk::PresentModeKHR,
+    /// The window has changed: the images must be made again.
+    pub is_stale: bool,
+    is_lost: bool,
+    losses: u32,
+    surface: Surface,
+    gpu: Arc<Gpu>,
+}
+
+struct Shown {
+    image: vk::Image,
+    view: vk::ImageView,
+    // One for each image: after a present waits for it, it is free only when the same image is acquired again.
+    rendered: vk::Semaphore,
+}
+
+impl Swapchain {
+    /// Chooses the format, and the mode if the window has it. [`Swapchain::rebuild`] makes the images.
+    pub fn new(gpu: &Arc<Gpu>, surface: Surface, wish: vk::PresentModeKHR) -> Result<Self> {
+        // SAFETY: surface and device are of the same instance.
+        let modes =
+            unsafe { surface.ext.get_physical_device_surface_present_modes(gpu.physical, surface.raw) };
+        let modes = gpu.check("vkGetPhysicalDeviceSurfacePresentModesKHR", modes)?;
+        let mode = if modes.contains(&wish) { wish } else { vk::PresentModeKHR::FIFO };
+        if mode != wish {
+            crate::say(format_args!("note: this window cannot present as {wish:?}; using {mode:?}"));
+        }
+        Ok(Self {
+            raw: vk::SwapchainKHR::null(),
+            images: Vec::new(),
+            extent: vk::Extent2D::default(),
+            format: format_of(gpu, &surface)?,
+            mode,
+            is_stale: true,
+            is_lost: false,
+            losses: 0,
+            surface,
+            gpu: gpu.clone(),
+        })
+    }
+
+    /// Acquires the next image. `None`: skip this frame.
+    ///
+    /// # Safety
+    /// `acquired` is not signalled, and nothing waits for it or signals it. It lives until a submission has waited for it.
+    pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
+        let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
+        // SAFETY: a live swapchain, and the caller's promise.
+        match unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, acquired, fence) } {
+            Ok((index, suboptimal)) => {
+                // A suboptimal image must still be drawn on: its semaphore will be signalled.
+                self.is_stale = suboptimal;
+                let Shown { image, view, rendered } = self.images[index as usize];
+                let layout = vk::ImageLayout::PRESENT_SRC_KHR;
+                let stage = vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT;
+                Ok(Some(Acquired {
+                    target: Target { image, view, extent: self.extent, layout },
+                    index,
+                    acquired: Some(signal(acquired, 0).stage_mask(stage)),
+                    rendered: Some(signal(rendered, 0)),
+                }))
+            }
+            Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(None),
+            Err(result) => self.unless_changed("vkAcquireNextImageKHR", result).map(|()| None),
+        }
+    }
+
+    /// Shows an image once its `rendered` is signalled.
+    pub fn present(&mut self, image: &Acquired) -> Result<()> {
+        let (swapchains, indices) = ([self.raw], [image.index]);
+        let waits = [self.images[image.index as usize].rendered];
+        let info = vk::PresentInfoKHR::default()
+            .swapchains(&swapchains)
+            .image_indices(&indices)
+            .wait_semaphores(&waits);
+        self.surface.window.pre_present_notify();
+        // SAFETY: the image was acquired from this swapchain, and a submission signals its semaphore.
+        match unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) } {
+            Ok(suboptimal) => {
+                self.is_stale |= suboptimal;
+                self.losses = 0;
+                Ok(())
+            }
+            // The wait for the semaphore still happens. Only the picture is lost.
+            Err(result) => self.unless_changed("vkQueuePresentKHR", result),
+        }
+    }
+
+    /// Accepts that the window has changed, or that its surface was lost: the images are then made again.
+    fn unless_changed(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
+        match result {
+            vk::Result::ERROR_OUT_OF_DATE_KHR => {}
+            vk::Result::ERROR_SURFACE_LOST_KHR if self.losses < MOST_LOSSES => {
+                self.losses += 1;
+                self.is_lost = true;
+            }
+            result => return self.gpu.check(call, Err(result)),
+        }
+        self.is_stale = true;
+        Ok(())
+    }
+
+    /// Makes the images for the window's size. Returns `false` if the window has none. No frame may be in flight.
+    pub fn rebuild(&mut self) -> Result<bool> {
+        let gpu = self.gpu.clone();
+        // No semaphore says when a present is done, so wait for the queue. All submissions are done already.
+        // SAFETY: only this thread uses the queue.
+        gpu.check("vkQueueWaitIdle", unsafe { gpu.device.queue_wait_idle(gpu.queue) })?;
+        if self.is_lost {
+            self.destroy();
+            let surface = Surface::new(&self.surface.instance, &self.surface.window)?;
+            if !surface.is_reached_by(gpu.physical, gpu.family) || format_of(&gpu, &surface)? != self.format {
+                bail!("the window's surface was lost, and the new one differs");
+            }
+            (self.surface, self.is_lost) = (surface, false);
+        }
+        let (ext, surface) = (&self.surface.ext, self.surface.raw);
+        // SAFETY: surface and device are of the same instance.
+        let caps = match unsafe { ext.get_physical_device_surface_capabilities(gpu.physical, surface) } {
+            Ok(caps) => caps,
+            Err(result) => {
+                return self
+                    .unless_changed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", result)
+                    .map(|()| false);
+            }
+        };
+        let extent = extent_of(&caps, self.surface.window.inner_size().into());
+        if extent.width == 0 || extent.height == 0 {
+            return Ok(false);
+        }
+        let alpha = [vk::CompositeAlphaFlagsKHR::OPAQUE, vk::CompositeAlphaFlagsKHR::INHERIT];
+        let alpha = alpha.into_iter().find(|&alpha| caps.supported_composite_alpha.contains(alpha));
+        // One more than the minimum, so that the CPU does not wait for the compositor. A maximum of 0 means that there is none.
+        let most = if caps.max_image_count == 0 { u32::MAX } else { caps.max_image_count };
+        let info = vk::SwapchainCreateInfoKHR::default()
+            .surface(surface)
+            .min_image_count((caps.min_image_count + 1).min(most))
+            .image_format(self.format.format)
+            .image_color_space(self.format.color_space)
+            .image_extent(extent)
+            .image_array_layers(1)
+            .image_usage(vk::ImageUsageFlags::COLOR_ATTACHMENT)
+            .pre_transform(caps.current_transform)
+            .composite_alpha(alpha.unwrap_or(vk::CompositeAlphaFlagsKHR::PRE_MULTIPLIED))
+            .present_mode(self.mode)
+            .clipped(true)
+            .old_swapchain(self.raw);
+        // SAFETY: the device can present to the surface; this retires the old swapchain.
+        let made = unsafe { gpu.swapchain.create_swapchain(&info, None) };
+        self.destroy();
+        self.raw = match made {
+            Ok(made) => made,
+            Err(result) => return self.unless_changed("vkCreateSwapchainKHR", result).map(|()| false),
+        };
+        self.extent = extent;
+        // SAFETY: made above.
+        let images = unsafe { gpu.swapchain.get_swapchain_images(self.raw) };
+        for image in gpu.check("vkGetSwapchainImagesKHR", images)? {
+            let view = view(&gpu, image, self.format.format, vk::ImageAspectFlags::COLOR)?;
+            self.images.push(Shown { image, view, rendered: vk::Semaphore::null() });
+            // SAFETY: a live device.
+            let rendered = unsafe { gpu.device.create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+            let rendered = gpu.check("vkCreateSemaphore", rendered)?;
+            self.images.last_mut().into_iter().for_each(|shown| shown.rendered = rendered);
+        }
+        self.is_stale = false;
+        Ok(true)
+    }
+
+    /// The queue must be idle.
+    fn destroy(&mut self) {
+        // SAFETY: the queue is idle, so nothing uses them; destroying null objects does nothing.
+        unsafe {
+            for shown in self.images.drain(..) {
+                self.gpu.device.destroy_image_view(shown.view, None);
+                self.gpu.device.destroy_semaphore(shown.rendered, None);
+            }
+            self.gpu.swapchain.destroy_swapchain(self.raw, None);
+        }
+        self.raw = vk::SwapchainKHR::null();
+    }
+}
+
+impl Drop for Swapchain {
+    fn drop(&mut self) {
+        // SAFETY: `Frames` has waited for all submissions; this waits for the presents.
+        let _ = unsafe { self.gpu.device.queue_wait_idle(self.gpu.queue) };
+        self.destroy();
+    }
+}
+
+/// An sRGB format if there is one, because the shaders write linear light.
+fn format_of(gpu: &Gpu, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
+    // SAFETY: surface and device are of the same instance.
+    let formats = unsafe { surface.ext.get_physical_device_surface_formats(gpu.physical, surface.raw) };
+    let formats = gpu.check("vkGetPhysicalDeviceSurfaceFormatsKHR", formats)?;
+    let srgb = [vk::Format::B8G8R8A8_SRGB, vk::Format::R8G8B8A8_SRGB];
+    let best = formats.iter().find(|format| srgb.contains(&format.format)).or(formats.first());
+    best.copied().context("the window has no format")
+}
+
+/// The surface's own size, or the window's if the surface leaves the choice to the program (Wayland).
+fn extent_of(caps: &vk::SurfaceCapabilitiesKHR, window: [u32; 2]) -> vk::Extent2D {
+    if caps.current_extent.width != u32::MAX {
+        return caps.current_extent;
+    }
+    if window.contains(&0) {
+        return vk::Extent2D::default();
+    }
+    let (min, max) = (caps.min_image_extent, caps.max_image_extent);
+    vk::Extent2D {
+        width: window[0].max(min.width).min(max.width),
+        height: window[1].max(min.height).min(max.height),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_surface_decides_the_size_if_it_can() {
+        let side = |side| vk::Extent2D { width: side, height: side };
+        let caps = |current| vk::SurfaceCapabilitiesKHR {
+            current_extent: side(current),
+            min_image_extent: side(1),
+            max_image_extent: side(4096),
+            ..Default::default()
+        };
+        assert_eq!(extent_of(&caps(300), [640, 480]), side(300));
+        let wanted = vk::Extent2D { width: 640, height: 4096 };
+        assert_eq!(extent_of(&caps(u32::MAX), [640, 5000]), wanted);
+        assert_eq!(extent_of(&caps(u32::MAX), [640, 0]), side(0), "minimised");
+    }
+}

@@ -1,0 +1,288 @@
+//! The window: opens it, draws in it, and does what the user asks for.
+
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use winit::application::ApplicationHandler;
+use winit::dpi::PhysicalSize;
+use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
+use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop};
+use winit::keyboard::{Key, NamedKey};
+use winit::raw_window_handle::HasDisplayHandle;
+use winit::window::{Window, WindowId};
+
+use crate::Options;
+use crate::draw::{Bar, Camera, View};
+use crate::frame::{Canvas, Frames, HandOff};
+use crate::gpu::Gpu;
+use crate::instance::Instance;
+use crate::measure::{Alone, Summary, Times};
+use crate::swapchain::{Surface, Swapchain};
+
+pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
+                        C lets the CPU wait, B hides the bar, space pauses, escape ends.";
+
+/// How often to look whether there is an image again.
+const RETRY: Duration = Duration::from_millis(20);
+/// How often to look whether Ctrl-C was pressed, if nothing is drawn.
+const HIDDEN: Duration = Duration::from_millis(100);
+/// How often the title changes.
+const TITLE: Duration = Duration::from_millis(500);
+/// How long the window must have had its size before the draw is measured again.
+const STILL: Duration = Duration::from_millis(500);
+
+/// Connects to the display. An error if there is none.
+pub fn connect() -> Result<EventLoop<()>> {
+    // winit panics if one of the X11 libraries that it opens at run time is missing.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let made = catch_unwind(|| EventLoop::builder().build());
+    std::panic::set_hook(hook);
+    match made {
+        Ok(Ok(event_loop)) => Ok(event_loop),
+        // The text begins with a place in winit's source.
+        Ok(Err(error)) => Err(anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default())),
+        Err(panic) => Err(match panic.downcast_ref::<String>() {
+            Some(text) => anyhow!("{text}"),
+            None => anyhow!("the window system's libraries are incomplete"),
+        }),
+    }
+}
+
+/// Draws in a window until it is closed. Returns the frame times.
+pub fn run(event_loop: EventLoop<()>, options: &Options) -> Result<Option<Summary>> {
+    let mut app = App { options, state: None, outcome: Ok(()) };
+    let ended = event_loop.run_app(&mut app).context("the window system ended");
+    let outcome = app.outcome.and(ended);
+    match app.state {
+        None => outcome.map(|()| None),
+        Some(State { frames, times, .. }) => frames.close(outcome).map(|()| times.newest(usize::MAX)),
+    }
+}
+
+struct App<'a> {
+    options: &'a Options,
+    /// `None` until the window is open.
+    state: Option<State>,
+    outcome: Result<()>,
+}
+
+impl App<'_> {
+    /// Ends after an error, and if there is nothing more to do (`false`).
+    fn go_on(&mut self, event_loop: &ActiveEventLoop, outcome: Result<bool>) {
+        if !matches!(outcome, Ok(true)) {
+            event_loop.exit();
+        }
+        if let Err(error) = outcome {
+            self.outcome = Err(error);
+        }
+    }
+}
+
+impl ApplicationHandler for App<'_> {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.state.is_none() {
+            let opened = State::open(event_loop, self.options).map(|state| self.state = Some(state));
+            self.go_on(event_loop, opened.map(|()| true));
+        }
+    }
+
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        if let (Some(state), Ok(())) = (&mut self.state, &self.outcome) {
+            let outcome = match event {
+                WindowEvent::CloseRequested => Ok(false),
+                WindowEvent::RedrawRequested => {
+                    state.redraw().map(|()| self.options.frames.is_none_or(|frames| state.drawn < frames))
+                }
+                WindowEvent::KeyboardInput { event, is_synthetic: false, .. }
+                    if event.state == ElementState::Pressed =>
+                {
+                    state.press(&event.logical_key)
+                }
+                event => {
+                    state.heed(&event);
+                    Ok(true)
+                }
+            };
+            self.go_on(event_loop, outcome);
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        if crate::must_stop() {
+            event_loop.exit();
+        }
+        let Some(state) = &mut self.state else { return };
+        let now = Instant::now();
+        // A redraw wakes the loop, but Ctrl-C does not: so it wakes from time to time.
+        let retry = state.retry.filter(|&retry| retry > now);
+        event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + HIDDEN)));
+        if retry.is_none() && !state.is_hidden {
+            state.window.request_redraw();
+        }
+    }
+}
+
+/// An open window.
+struct State {
+    frames: Frames,
+    window: Arc<Window>,
+    view: View,
+    times: Times,
+    drawn: u64,
+    /// `None` until the window had its size for a while.
+    alone: Option<Alone>,
+    resized: Instant,
+    titled: Instant,
+    since_title: usize,
+    pointer: Option<(f64, f64)>,
+    is_dragged: bool,
+    is_paused: bool,
+    is_hidden: bool,
+    shows_bar: bool,
+    /// When to try again to get an image.
+    retry: Option<Instant>,
+}
+
+impl State {
+    fn open(event_loop: &ActiveEventLoop, options: &Options) -> Result<Self> {
+        let display = event_loop.display_handle().context("the display has no handle")?.as_raw();
+        let instance = Instance::new(Some(display), options.validation)?;
+        let [width, height] = options.size;
+        let attributes = Window::default_attributes()
+            .with_title("wavefield")
+            .with_inner_size(PhysicalSize::new(width, height));
+        let window = Arc::new(event_loop.create_window(attributes).context("the window cannot be opened")?);
+        let surface = Surface::new(&instance, &window)?;
+        let presents = |physical, family| surface.is_reached_by(physical, family);
+        let gpu = Gpu::new(instance, &options.wish(Some(&presents)))?;
+        let swapchain = Swapchain::new(&gpu, surface, options.present)?;
+        let frames = options.frames(&gpu, Canvas::Window(swapchain))?;
+        crate::say(KEYS);
+        let now = Instant::now();
+        Ok(Self {
+            frames,
+            window,
+            view: View { camera: Camera::default(), time: 0.0, step: 1.0 / 60.0, bar: None },
+            times: Times::default(),
+            drawn: 0,
+            alone: None,
+            resized: now,
+            titled: now,
+            since_title: 0,
+            pointer: None,
+            is_dragged: false,
+            is_paused: false,
+            is_hidden: false,
+            shows_bar: true,
+            retry: None,
+        })
+    }
+
+    fn redraw(&mut self) -> Result<()> {
+        if self.is_hidden {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.alone.is_none() && self.drawn > 0 && now - self.resized > STILL {
+            self.alone = Alone::measure(&mut self.frames, &self.view)?;
+            self.times.pause();
+        }
+        let step = if self.is_paused { 0.0 } else { self.view.step };
+        if !self.frames.draw(&View { step, ..self.view })? {
+            // Minimised, or being resized.
+            self.retry = Some(now + RETRY);
+            self.times.pause();
+            return Ok(());
+        }
+        self.retry = None;
+        self.drawn += 1;
+        self.since_title += 1;
+        if let Some(seconds) = self.times.frame() {
+            // A smooth step, because the frames of a batch are that far apart.
+            self.view.step += 0.1 * (seconds.min(0.25) - self.view.step);
+            if !self.is_paused {
+                self.view.time += seconds.min(0.25);
+            }
+        }
+        if now - self.titled > TITLE {
+            self.retitle();
+            (self.titled, self.since_title) = (now, 0);
+        }
+        Ok(())
+    }
+
+    /// Brings the title and the bar up to date.
+    fn retitle(&mut self) {
+        let Some(Summary { mean, p99, .. }) = self.times.newest(self.since_title) else { return };
+        let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
+        let who = match field {
+            Some(_) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
+            None => "compute shader, no CUDA".to_owned(),
+        };
+        let waits = if *hand_off == HandOff::Cpu { ", the CPU waits" } else { "" };
+        let mut title = format!("wavefield: {}, {who}{waits}: {mean:.2} ms a frame, p99 {p99:.2}", gpu.name);
+        self.view.bar = None;
+        if let (Some(Alone { kernel, draw }), true) = (self.alone, self.shows_bar) {
+            let rest = (mean - kernel - draw).max(0.0);
+            title +=
+                &format!(" = kernel {kernel:.2} (orange) + draw {draw:.2} (blue) + rest {rest:.2} (grey)");
+            self.view.bar = Some(Bar([kernel, draw, rest]));
+        }
+        self.window.set_title(&title);
+    }
+
+    /// Does what a key stands for. Returns `false` to end.
+    fn press(&mut self, key: &Key) -> Result<bool> {
+        let ring = self.frames.ring();
+        let Frames { batch, hand_off, .. } = &mut self.frames;
+        match key.as_ref() {
+            Key::Named(NamedKey::Escape) => return Ok(false),
+            Key::Named(NamedKey::ArrowUp) => self.frames.change_ring(1)?,
+            Key::Named(NamedKey::ArrowDown) => self.frames.change_ring(-1)?,
+            Key::Named(NamedKey::ArrowRight) => *batch = (*batch + 1).min(ring),
+            Key::Named(NamedKey::ArrowLeft) => *batch = (*batch - 1).max(1),
+            Key::Named(NamedKey::Space) => self.is_paused ^= true,
+            Key::Character("c") => {
+                *hand_off = if *hand_off == HandOff::Cpu { HandOff::Gpu } else { HandOff::Cpu }
+            }
+            Key::Character("b") => self.shows_bar ^= true,
+            _ => return Ok(true),
+        }
+        // What was measured before the change does not count.
+        (self.since_title, self.titled) = (0, Instant::now());
+        Ok(true)
+    }
+
+    /// What the window system tells.
+    fn heed(&mut self, event: &WindowEvent) {
+        match *event {
+            WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {
+                if let Canvas::Window(swapchain) = &mut self.frames.canvas {
+                    swapchain.is_stale = true;
+                }
+                (self.resized, self.alone, self.view.bar, self.retry) = (Instant::now(), None, None, None);
+            }
+            WindowEvent::Occluded(is_hidden) => {
+                self.is_hidden = is_hidden;
+                self.times.pause();
+            }
+            WindowEvent::MouseInput { state, button: MouseButton::Left, .. } => {
+                self.is_dragged = state == ElementState::Pressed;
+            }
+            WindowEvent::CursorMoved { position, .. } => {
+                let (x, y) = self.pointer.replace((position.x, position.y)).unwrap_or(position.into());
+                if self.is_dragged {
+                    self.view.camera.orbit((position.x - x) as f32, (position.y - y) as f32);
+                }
+            }
+            WindowEvent::MouseWheel { delta, .. } => self.view.camera.zoom(match delta {
+                MouseScrollDelta::LineDelta(_, lines) => lines,
+                MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
+            }),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Every call of CUDA and Vulkan is made to fail in turn, the first time and the last time: the program ends with an error,
+//! without a crash, and without waiting for ever.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{Display, StandIn, text};
+
+/// Little work, but every slot is used more than once.
+const SMALL: [&str; 4] = ["--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];
+
+/// Vulkan's errors: host and device memory, initialization, a lost device.
+const VULKAN: [i32; 4] = [-1, -2, -3, -4];
+/// CUDA's: memory, an illegal address (which nothing survives), unknown.
+const CUDA: [i32; 3] = [2, 700, 999];
+
+/// What the program may survive.
+const SURVIVED: [&str; 14] = [
+    // Without CUDA, it says why, and a compute shader writes the field.
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
+    "cuDeviceGetAttribute",
+    // At the end everything is drawn already, and a wait is tried again.
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuStreamQuery",
+    "vkQueueWaitIdle",
+    "vkWaitSemaphores",
+    // There may be other memory.
+    "vkAllocateMemory",
+    "vkMapMemory",
+];
+
+/// Parts of the names of calls that give something back. At the end everything is drawn already.
+const GIVES_BACK: [&str; 5] = ["Destroy", "Free", "Release", "SetCurrent", "Unload"];
+
+/// Nothing can be given back to a device that is lost, or to a context in which a kernel has faulted.
+const LOST: [i32; 2] = [-4, 700];
+
+fn can_fail(call: &str) -> bool {
+    let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap", "cuGetError"];
+    !silent.iter().any(|start| call.starts_with(start))
+}
+
+/// Runs all cases on all processors, and returns their problems.
+fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
+    let next = AtomicUsize::new(0);
+    let worker = || -> Vec<String> {
+        std::iter::from_fn(|| cases.get(next.fetch_add(1, Ordering::Relaxed))).filter_map(&work).collect()
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    })
+}
+
+/// The window has changed, or its surface is lost: the program makes another swapchain.
+const CHANGED: [(&str, i32); 6] = [
+    ("vkAcquireNextImageKHR", SURFACE_LOST),
+    ("vkAcquireNextImageKHR", OUT_OF_DATE),
+    ("vkQueuePresentKHR", SURFACE_LOST),
+    ("vkQueuePresentKHR", OUT_OF_DATE),
+    ("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", SURFACE_LOST),
+    ("vkCreateSwapchainKHR", SURFACE_LOST),
+];
+const SURFACE_LOST: i32 = -1_000_000_000;
+const OUT_OF_DATE: i32 = -1_000_001_004;
+
+fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
+    let Some(stand_in) = StandIn::new() else { return };
+    let arguments = [&SMALL[..], more].concat();
+    let run = |fail: &str| {
+        let mut command = stand_in.demo(&arguments);
+        if let Some(display) = display {
+            display.show(&mut command);
+        }
+        StandIn::finish(command.env("STAND_IN_FAIL", fail))
+    };
+    let sound = run("").unwrap();
+    assert_eq!(sound.problem(&[0]), None);
+    assert!(sound.left().is_empty(), "{:?}", sound.left());
+    let calls: BTreeMap<_, _> = sound.calls().into_iter().filter(|(call, _)| can_fail(call)).collect();
+    assert!(calls.len() > 30, "{calls:?}");
+    let mut cases = Vec::new();
+    for (call, &count) in &calls {
+        let codes = if call.starts_with("vk") { &VULKAN[..] } else { &CUDA[..] };
+        for &code in codes {
+            cases.push((call, code, 1));
+            if count > 1 {
+                cases.push((call, code, count));
+            }
+        }
+    }
+    let changed = CHANGED.iter().filter(|(call, _)| calls.contains_key(*call));
+    let changed: Vec<_> = changed.map(|(call, code)| ((*call).to_owned(), *code)).collect();
+    cases.extend(changed.iter().map(|(call, code)| (call, *code, 1)));
+    let problems = each(&cases, |&(call, code, nth)| {
+        let fail = format!("{call}:{code}:{nth}");
+        let run = match run(&fail) {
+            Ok(run) => run,
+            Err(problem) => return Some(format!("{fail}: {problem}")),
+        };
+        if run.calls().get(call.as_str()).is_none_or(|&count| count < nth) {
+            // How often the CPU looks depends on the machine's load.
+            return run.problem(&[0, 1]).map(|problem| format!("{fail}, not reached: {problem}"));
+        }
+        let gives_back = GIVES_BACK.iter().any(|part| call.contains(part));
+        let codes = match code {
+            SURFACE_LOST | OUT_OF_DATE => &[0][..],
+            _ if gives_back || SURVIVED.contains(&call.as_str()) => &[0, 1],
+            _ => &[1],
+        };
+        let said = text(&run.output.stderr);
+        let is_explained = run.output.status.code() == Some(0) || said.contains("error: ");
+        let left = run.left();
+        run.problem(codes)
+            .or_else(|| (!is_explained).then(|| format!("no error: {said}")))
+            .or_else(|| {
+                (!gives_back && !LOST.contains(&code) && !left.is_empty())
+                    .then(|| format!("{left:?}: {said}"))
+            })
+            .map(|problem| format!("{fail}: {problem}"))
+    });
+    assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
+}
+
+#[test]
+fn every_call_fails_in_turn_with_the_gpus_hand_off() {
+    every_call_fails_in_turn(&["--headless", "--batch=2"], None);
+}
+
+#[test]
+fn every_call_fails_in_turn_while_the_cpu_waits() {
+    every_call_fails_in_turn(&["--headless", "--cpu-sync"], None);
+}
+
+#[test]
+fn every_call_fails_in_turn_in_a_window() {
+    let Some(display) = Display::start() else { return };
+    every_call_fails_in_turn(&["--compute"], Some(&display));
+}

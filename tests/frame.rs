@@ -1,0 +1,56 @@
+//! What the source promises: one function that can be read from top to bottom, in a small program.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+fn source(name: &str) -> String {
+    read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name)).unwrap()
+}
+
+/// The lines of a file without its tests.
+fn lines(text: &str) -> usize {
+    text.lines().take_while(|line| *line != "#[cfg(test)]").count()
+}
+
+#[test]
+fn one_frame_is_one_function_of_at_most_100_lines() {
+    let text = source("frame.rs");
+    let (_, function) = text.split_once("    pub fn draw(&mut self, view: &View)").expect("the function");
+    let length = 1 + function.lines().position(|line| line == "    }").expect("its end");
+    assert!(length <= 100, "{length} lines");
+    // The steps, in the order in which a frame takes them.
+    let steps = ["PACE", "ACQUIRE", "BEGIN TO WRITE", "LAUNCH", "HAND OVER", "RECORD", "SUBMIT", "PRESENT"];
+    let places: Vec<_> = steps.iter().map(|step| function.find(&format!("// {step}"))).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}");
+}
+
+#[test]
+fn the_frame_imports_at_most_6_files() {
+    let text = source("frame.rs");
+    let mut files: Vec<_> =
+        text.split("crate::").skip(1).map(|rest| rest.split("::").next().unwrap()).collect();
+    // Functions of main.
+    files.retain(|name| name.chars().all(|letter| letter.is_ascii_lowercase()));
+    files.sort_unstable();
+    files.dedup();
+    assert!((1..=6).contains(&files.len()), "{files:?}");
+}
+
+#[test]
+fn the_program_stays_small() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let files: Vec<_> = names.map(|name| (lines(&source(name.to_str().unwrap())), name)).collect();
+    assert!(files.len() <= 12, "{files:?}");
+    assert!(files.iter().all(|(lines, _)| *lines <= 400), "{files:?}");
+    assert!(files.iter().map(|(lines, _)| lines).sum::<usize>() <= 2850, "{files:?}");
+}
+
+/// The bar that shows a frame's parts needs no pipeline, and few lines.
+#[test]
+fn the_bar_is_at_most_60_lines() {
+    let text = source("draw.rs");
+    let (_, bar) = text.split_once("pub struct Bar(").expect("the bar");
+    let (bar, _) = bar.split_once("/// Looks at the middle").expect("its end");
+    assert!(bar.lines().count() <= 60, "{}", bar.lines().count());
+}

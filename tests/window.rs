@@ -1,0 +1,109 @@
+//! The window: keys, sizes, and its end.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::process::Child;
+
+use common::{Display, StandIn, demo, poll, text};
+
+const SMALL: [&str; 2] = ["--grid=16x16", "--size=320x200"];
+
+/// An open window.
+struct Open {
+    display: Display,
+    program: Child,
+    window: String,
+}
+
+impl Open {
+    fn new(display: Display, mut command: std::process::Command) -> Self {
+        let command = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let program = display.show(command).spawn().unwrap();
+        let id = program.id().to_string();
+        let search = ["search", "--onlyvisible", "--pid", &id, "--name", "wavefield"];
+        let window = poll("a window opens", || {
+            let found = display.xdotool(&search);
+            found.lines().next().map(str::to_owned)
+        });
+        // A key that is held while the focus comes is not meant for the window, so the focus comes early.
+        display.xdotool(&["windowfocus", &window]);
+        Self { display, program, window }
+    }
+
+    fn title(&self) -> String {
+        self.display.xdotool(&["getwindowname", &self.window])
+    }
+
+    /// Waits until the title has these words.
+    fn shows(&self, words: &str) {
+        poll(&format!("the title has `{words}`: {}", self.title()), || {
+            self.title().contains(words).then_some(())
+        });
+    }
+
+    fn press(&self, key: &str) {
+        self.display.xdotool(&["key", key]);
+    }
+
+    /// Waits for the end, which must be a good one. Returns both outputs.
+    fn ends(self) -> String {
+        let output = self.program.wait_with_output().unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        said
+    }
+}
+
+#[test]
+fn keys_change_the_ring_and_the_batch_while_it_runs() {
+    let (Some(stand_in), Some(display)) = (StandIn::new(), Display::start()) else { return };
+    let open = Open::new(display, stand_in.demo(&[&SMALL[..], &["--validation"]].concat()));
+    open.shows("CUDA, ring 3, batch 1:");
+    // The bar's parts, once the window had its size for a while.
+    open.shows("(orange) + draw ");
+    open.press("Up");
+    open.shows("CUDA, ring 4, batch 1:");
+    open.press("Right");
+    open.shows("CUDA, ring 4, batch 2:");
+    open.press("c");
+    open.shows("CUDA, ring 4, batch 2, the CPU waits:");
+    for _ in 0..4 {
+        open.press("Down");
+    }
+    open.shows("CUDA, ring 1, batch 1, the CPU waits:");
+    open.press("Escape");
+    let said = open.ends();
+    assert!(said.contains("frames: mean ") && !said.contains("validation:"), "{said}");
+}
+
+/// The window changes all the time: larger, smaller, hidden, shown.
+#[test]
+fn a_window_that_changes_all_the_time_is_drawn() {
+    let Some(display) = Display::start() else { return };
+    let arguments = ["--validation", "--present=mailbox", "--frames=400"];
+    let mut open = Open::new(display, demo(&[&SMALL[..], &arguments].concat()));
+    let mut step = 0;
+    while open.program.try_wait().unwrap().is_none() {
+        step += 1;
+        let (width, height) = ((1 + step * 97 % 700).to_string(), (1 + step * 61 % 500).to_string());
+        match step % 10 {
+            8 => open.display.xdotool(&["windowunmap", &open.window]),
+            9 => open.display.xdotool(&["windowmap", &open.window]),
+            _ => open.display.xdotool(&["windowsize", &open.window, &width, &height]),
+        };
+    }
+    let said = open.ends();
+    assert!(step > 10 && !said.contains("validation:"), "{step} changes: {said}");
+}
+
+#[test]
+fn ctrl_c_ends_it_well() {
+    let Some(display) = Display::start() else { return };
+    let open = Open::new(display, demo(&SMALL));
+    open.shows("ms a frame");
+    let kill = format!("kill -INT {}", open.program.id());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    assert!(open.ends().contains("frames: mean "));
+}
