@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up what is missing, and runs the program with the given arguments. Without
+# Sets up what is missing, and runs the demo with the given arguments. Without
 # arguments it opens a window. If there is no display, it writes wavefield.png into
 # the current directory.
 set -euo pipefail
@@ -11,12 +11,7 @@ tables=(essentials)
 [[ -z ${WAYLAND_DISPLAY:-} ]] || tables+=(wayland_window)
 setup "${tables[@]}"
 
-is_built release/wavefield || announce 'the first build' 8 '0.7 GB'
-aloud 'the build' cargo build --release --locked --manifest-path "$root/Cargo.toml"
-run=(cargo run --quiet --release --locked --manifest-path "$root/Cargo.toml" --)
-# A software device needs about a second for a frame of the default field.
-if (($# == 0)) && "${run[@]}" devices | grep -q '^>.*(software)'; then
-    say 'the device draws in software, so the field is small: --grid 256x256'
-    set -- --grid 256x256
-fi
-exec "${run[@]}" "$@"
+is_built release/wavefield-demo || announce 'the first build' 5 '0.6 GB'
+cargo=(--release --locked --manifest-path "$root/Cargo.toml" --package wavefield-demo)
+aloud 'the build' cargo build "${cargo[@]}"
+exec cargo run --quiet "${cargo[@]}" -- "$@"

@@ -254,6 +254,9 @@ impl Options {
             }
         }
         let [cols, rows] = self.grid.unwrap_or(if gpu.is_software { [128; 2] } else { [1024; 2] });
+        if gpu.is_software && self.grid.is_none() {
+            say(format_args!("A software device is slow, so the field is small: --grid {cols}x{rows}"));
+        }
         let (bytes, most) = (16 * u64::from(cols) * u64::from(rows), gpu.limits.max_storage_buffer_range);
         if bytes > u64::from(most) {
             bail!("--grid {cols}x{rows} needs {bytes} bytes, and {} binds at most {most}", gpu.name);

@@ -138,6 +138,15 @@ fn missing_libraries_are_named() {
     }
 }
 
+/// The tests run on a software device.
+#[test]
+fn a_software_device_gets_a_small_field_unless_told_otherwise() {
+    let (_, said) = ends(0, &["--headless", "--frames=2", "--size=16x16"]);
+    assert!(said.contains("small: --grid 128x128"), "{said}");
+    let (_, said) = ends(0, &["--headless", "--frames=2", "--size=16x16", "--grid=8x8"]);
+    assert!(!said.contains("--grid"), "{said}");
+}
+
 #[test]
 fn frame_times_are_printed_at_the_end() {
     let (out, _) = ends(0, &["--headless", "--frames=20", "--grid=8x8", "--size=16x16"]);

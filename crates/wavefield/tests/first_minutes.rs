@@ -195,31 +195,6 @@ fn a_long_build_says_that_it_still_runs() {
 }
 
 #[test]
-fn the_demo_takes_a_small_field_on_a_software_device_unless_told_otherwise() {
-    let machine = Machine::new();
-    for (kind, small) in [("(software)", true), ("(discrete)", false)] {
-        machine.program(
-            "cargo",
-            &format!(
-                "echo \"cargo $*\" >>\"$TMPDIR/log\"; case $* in *devices) echo '   #  device'; echo '>  0  Some GPU {kind}  x'; \
-                 echo '   1  Another (software)  x'; esac"
-            ),
-        );
-        let _ = fs::remove_file(machine.path("tmp/log"));
-        assert_exit(&machine.run("demo.sh", &[]), 0);
-        let log = machine.log();
-        assert_eq!(log.lines().last().unwrap().ends_with("--grid 256x256"), small, "{log}");
-    }
-    // The program prints the kinds of devices in the same words.
-    let output = common::run(&["devices"]);
-    let text = stdout(&output);
-    match text.lines().find(|line| line.starts_with('>')) {
-        Some(line) => assert_eq!(line.contains("(software)"), line.contains("llvmpipe"), "{text}"),
-        None => common::skip_without_tools("no Vulkan device"),
-    }
-}
-
-#[test]
 fn what_a_script_needs_is_looked_for_first() {
     let machine = Machine::new();
     let output = machine
