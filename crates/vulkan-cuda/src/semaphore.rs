@@ -146,8 +146,11 @@ impl Drop for ExportedSemaphore {
 ///
 /// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another stream of
 /// the context executes many small memsets, it does not wait for a small memset of its own stream, and Vulkan reads old
-/// bytes. Kernels, copies and larger memsets were never overtaken, and a *wait* never was. A guard between the memset
-/// and the signal helps. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that
+/// bytes. Only small memsets were seen overtaken: no kernel, no copy, no larger memset, and no *wait*.
+///
+/// So [`signal`](ImportedSemaphore::signal) enqueues a guard first, and promises the order for everything.
+/// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none, and is for what only kernels wrote. The
+/// same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that
 /// shows it.
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
@@ -224,8 +227,7 @@ impl ImportedSemaphore {
 
     /// Makes `stream` signal once everything enqueued on it so far is done (`cuSignalExternalSemaphoresAsync`).
     ///
-    /// On its own, that call [may overtake a small memset](#a-signal-may-overtake-a-memset). So this function enqueues
-    /// a guard before it, with `cuStreamWriteValue32`.
+    /// A [guard](#a-signal-may-overtake-a-memset) comes before it, with `cuStreamWriteValue32`.
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values
@@ -237,9 +239,8 @@ impl ImportedSemaphore {
         unsafe { self.enqueue_signal(stream, operand, true) }
     }
 
-    /// As [`ImportedSemaphore::signal`], without the guard. Use it if nothing but kernels has written what you hand
-    /// over: [no signal was seen to overtake them](#a-signal-may-overtake-a-memset). If the signal does overtake
-    /// something, the other side reads old data; nothing worse can happen.
+    /// As [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for what only kernels
+    /// wrote. If the signal overtakes something, the other side reads old data; nothing worse can happen.
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::signal`].

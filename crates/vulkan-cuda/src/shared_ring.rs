@@ -3,26 +3,18 @@
 //!
 //! # Examples
 //!
+//! One frame. [The crate's page](crate) makes the ring.
+//!
 //! ```no_run
-//! # use std::sync::Arc;
-//! # use vulkan_cuda::{Pair, SharedBuffer, SharedRing, shared_ring::Reader};
+//! # use vulkan_cuda::{SharedBuffer, SharedRing};
 //! # use ash::vk;
-//! # use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+//! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
-//! #     pair: Pair, stream: Arc<CudaStream>, kernel: CudaFunction,
-//! #     (device, queue, family): (ash::Device, vk::Queue, u32), commands: vk::CommandBuffer,
+//! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
+//! #     commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let reader = Reader {
-//!     family,
-//!     stage: vk::PipelineStageFlags::VERTEX_SHADER,
-//!     access: vk::AccessFlags::SHADER_READ,
-//! };
-//! let slot = |_| SharedBuffer::new(&pair, 1 << 20, vk::BufferUsageFlags::STORAGE_BUFFER);
-//! let slots = (0..3).map(slot).collect::<Result<_, _>>()?;
-//! let mut ring = SharedRing::new(&pair, stream, slots, reader)?;
-//!
-//! // Each frame. CUDA's stream waits for the slot, on the GPU:
+//! // CUDA's stream waits for the slot, on the GPU:
 //! let Some(write) = ring.write()? else { return Ok(()) }; // not yet: earlier frames are not submitted
 //! let mut out = write.view::<f32>()?;
 //! let count = out.len() as u32;
@@ -32,7 +24,7 @@
 //! unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
 //! let read = write.finish_after_kernels()?; // CUDA signals
 //!
-//! // SAFETY: `commands` is being recorded for a queue of `family`.
+//! // SAFETY: `commands` is being recorded for a queue of the ring's family.
 //! unsafe { read.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
 //! let submit = |wait, signal| {
@@ -160,7 +152,25 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If `write` fails,
-    /// the frames before are kept, and the failed one never began.
+    /// the frames before are kept, and the failed one never began. If it returns another turn than its frame's own, that
+    /// turn is dropped.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use vulkan_cuda::{CudaTurn, Error, SharedBuffer, SharedRing, VulkanTurn};
+    /// # fn launch(_: &CudaTurn<'_, SharedBuffer>) -> Result<(), Error> { Ok(()) }
+    /// # fn draw(_: VulkanTurn<SharedBuffer>) {}
+    /// # fn example(ring: &mut SharedRing<SharedBuffer>) -> Result<(), Error> {
+    /// ring.write_batch(2, |write| {
+    ///     launch(&write)?; // your kernel writes write.slot(), on write.stream()
+    ///     write.finish_after_kernels()
+    /// })?;
+    /// while let Some(read) = ring.next_read() {
+    ///     draw(read); // record and submit it, now or in a later frame
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn write_batch<E: From<Error>>(
         &mut self,
         count: usize,
@@ -177,7 +187,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         for _ in 0..count {
             // The frame before was handed over, so until now the stream had nothing after its last signal.
             self.parts.ledger().begins();
+            let frame = self.parts.ledger().frame;
             let written = write(CudaTurn { ring: self })?;
+            if !written.is(&self.parts, frame) {
+                let text = format!(
+                    "frame {frame} of a batch returned another turn than its own: return what `finish` returned"
+                );
+                return Err(Error::Rule(text).into());
+            }
             self.unread.push_back(written);
         }
         Ok(true)
@@ -188,8 +205,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.unread.pop_front()
     }
 
-    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. A longer batch counts with its own length. Without
-    /// this call it is the number of slots. A smaller number makes frames newer when they are drawn, but the GPU
+    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. 0 means 1, and more than the number of slots means
+    /// that number, as without this call. A longer batch counts with its own length. A smaller number makes frames newer when they are drawn, but the GPU
     /// switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
@@ -269,6 +286,21 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel
     /// has faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that
     /// Vulkan's queue ends. The frames that it still draws may be incomplete.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # use ash::vk;
+    /// # use vulkan_cuda::{SharedBuffer, SharedRing};
+    /// # type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+    /// # fn example(ring: &SharedRing<SharedBuffer>, device: &ash::Device, fence: [vk::Fence; 1]) -> Result {
+    /// // SAFETY: your own fence. Each wait ends after 100 ms.
+    /// while let Err(result) = unsafe { device.wait_for_fences(&fence, true, 100_000_000) } {
+    ///     ring.check()?;
+    ///     if result != vk::Result::TIMEOUT { return Err(result.into()) }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
@@ -295,8 +327,10 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. Frames that
-    /// were not taken from [`SharedRing::next_read`] are given up.
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. That
+    /// ring counts frames from 0, and may have the same stream. Images must be
+    /// [released](SharedRing::record_first_release) again. Frames that were not taken from [`SharedRing::next_read`] are
+    /// given up.
     ///
     /// # Errors
     /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
@@ -353,7 +387,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         ledger.slot(ledger.frame)
     }
 
-    /// Returns the frame's number, which counts from 0 without gaps.
+    /// Returns the frame's number. Each ring counts from 0, without gaps.
     pub fn frame(&self) -> u64 {
         self.ring.parts.ledger().frame
     }
@@ -377,9 +411,9 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         SlotView::new(self.slot().resource(), self.stream())
     }
 
-    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done, after a
-    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you can submit the Vulkan
-    /// work that waits for the signal.
+    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done: kernels, copies
+    /// and memsets, thanks to a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you
+    /// can submit the Vulkan work that waits for the signal.
     ///
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.
@@ -387,8 +421,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.hand_over(true)
     }
 
-    /// As [`CudaTurn::finish`], without the guard. You promise that only kernels have written the slot. If that is
-    /// wrong, Vulkan may read old data; nothing worse can happen.
+    /// As [`CudaTurn::finish`], without the guard, for frames that only kernels wrote. If something else wrote the slot,
+    /// Vulkan may read old data; nothing worse can happen.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

@@ -12,6 +12,9 @@ use crate::{Error, Result};
 
 /// The elements of a slot while CUDA has it. With a ring on cudarc's stream, it is an argument of a launch
 /// (`launch.arg(&mut view)`), and the target of a copy or a memset (`stream.memcpy_htod(&words, &mut view)`).
+///
+/// Use it on the ring's stream. On another one, cudarc's copy or memset begins after the ring's stream, and the CPU waits
+/// until it is done; a launch there is not ordered at all. A copy's source may be shorter. cudarc panics if it is longer.
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,

@@ -23,10 +23,11 @@ use crate::{Error, Result};
 /// use ash::vk;
 /// use vulkan_cuda::{Result, Vk};
 ///
-/// /// Destroys the device, then the instance.
+/// /// Destroys the device, then the instance, then unloads libvulkan.
 /// struct Owner {
 ///     device: ash::Device,
 ///     instance: ash::Instance,
+///     _entry: ash::Entry,
 /// }
 ///
 /// impl Drop for Owner {
@@ -88,8 +89,8 @@ impl Vk {
     /// extension is still adopted. Functions that need the extension then fail, and name it.
     ///
     /// # Safety
-    /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three must
-    ///   live until `keep` is dropped.
+    /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three, and
+    ///   the loader's library (`ash::Entry`), must live until `keep` is dropped.
     /// - The device must have been created with the feature `timelineSemaphore`, even if you share only memory.
     ///   Vulkan cannot tell whether it was, so this crate relies on your promise everywhere.
     pub unsafe fn from_raw(

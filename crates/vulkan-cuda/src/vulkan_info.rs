@@ -39,10 +39,13 @@ pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION]
 ///     let info = unsafe { VkInfo::query(instance, physical) }?;
 ///     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
 ///     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+///     // Only for vkQueueSubmit2. Below Vulkan 1.3 it also needs VK_KHR_synchronization2.
+///     let mut submit2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
 ///     let create = vk::DeviceCreateInfo::default()
 ///         .queue_create_infos(queues)
 ///         .enabled_extension_names(&extensions)
-///         .push_next(&mut timeline);
+///         .push_next(&mut timeline)
+///         .push_next(&mut submit2);
 ///     // SAFETY: `create` points to live values; the device lists the extensions.
 ///     unsafe { instance.create_device(physical, &create, None) }
 ///         .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name, result })

@@ -15,7 +15,8 @@ use crate::{Error, Result};
 /// alive, even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
-/// slot back at once. All turns of a ring go to one queue, in the order of their frames.
+/// slot back at once. It keeps its number, and the next frame has the next one. All turns of a ring go to one queue, in
+/// the order of their frames.
 ///
 /// # Several submissions
 ///
@@ -39,7 +40,12 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         Self { frame, ready, submitted: false, parts: parts.clone() }
     }
 
-    /// Returns the frame's number, which counts from 0.
+    /// Whether it is this ring's turn of this frame.
+    pub(crate) fn is(&self, parts: &Arc<Parts<S, C>>, frame: u64) -> bool {
+        Arc::ptr_eq(&self.parts, parts) && self.frame == frame
+    }
+
+    /// Returns the frame's number: see [`CudaTurn::frame`](crate::CudaTurn::frame).
     pub fn frame(&self) -> u64 {
         self.frame
     }
@@ -55,7 +61,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
-    /// gives the slot back ([`crate::ownership`]).
+    /// gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's

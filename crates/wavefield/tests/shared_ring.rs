@@ -447,6 +447,31 @@ fn a_batch_may_fail() {
     bench.check(&[5, 6]);
 }
 
+/// Another frame's turn and another ring's are refused, and given up.
+#[test]
+fn a_batch_takes_only_its_own_turns() {
+    let Some(mut bench) = Bench::new(3) else { return };
+    let (stream, family) = (bench.stream.clone(), bench.gpu.family);
+    let mut other = SharedRing::new(&bench.gpu.pair, stream, slots(&bench.gpu, 2), reader(family)).unwrap();
+    let mut foreign = || other.write().unwrap().unwrap().finish().unwrap();
+    drop(foreign());
+    // Frame 0 of this ring, and frame 1 of the other one.
+    for wrong in [bench.write(1), foreign()] {
+        let mut wrong = Some(wrong);
+        let written = bench.ring.write_batch(2, |_| -> Result<_, Error> { Ok(wrong.take().unwrap()) });
+        let text = written.err().expect("refused").to_string();
+        assert!(text.contains("frame 1 of a batch") && text.contains("another turn"), "{text}");
+        assert!(bench.ring.next_read().is_none());
+    }
+    for ring in [&bench.ring, &other] {
+        assert_eq!(ring.progress().unwrap().held, [0_u64; 0]);
+    }
+    let read = bench.write(2);
+    assert_eq!(read.frame(), 1);
+    bench.read(read, 0);
+    bench.check(&[2]);
+}
+
 /// What the wait is for: without it CUDA overwrites a slot before Vulkan has read it.
 #[test]
 fn without_free_a_frame_is_overwritten() {
@@ -689,6 +714,7 @@ fn all_of_them_on_the_stand_in() {
         ("a_slot_may_be_drawn_again", ""),
         ("a_batch_waits_once", ""),
         ("a_batch_may_fail", ""),
+        ("a_batch_takes_only_its_own_turns", ""),
         ("a_captured_stream_is_refused", ""),
         ("without_free_a_frame_is_overwritten", ""),
         ("a_slot_is_viewed_as_elements", ""),
