@@ -150,8 +150,8 @@ impl Drop for ExportedSemaphore {
 ///
 /// So [`signal`](ImportedSemaphore::signal) enqueues a guard first, and promises the order for everything.
 /// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none, and is for what only kernels wrote. The
-/// same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`. `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that
-/// shows it.
+/// same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
+/// `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that shows it.
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,

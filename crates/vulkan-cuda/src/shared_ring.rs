@@ -152,8 +152,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If `write` fails,
-    /// the frames before are kept, and the failed one never began. If it returns another turn than its frame's own, that
-    /// turn is dropped.
+    /// the frames before are kept, and the failed one never began. Also fails if `write` returns another turn than its
+    /// frame's own, and drops that turn.
     ///
     /// # Examples
     /// ```no_run
@@ -206,8 +206,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. 0 means 1, and more than the number of slots means
-    /// that number, as without this call. A longer batch counts with its own length. A smaller number makes frames newer when they are drawn, but the GPU
-    /// switches more often: see [`crate::ring`].
+    /// that number, as without this call. A longer batch counts with its own length. A smaller number makes frames
+    /// newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
     }
@@ -327,10 +327,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. That
-    /// ring counts frames from 0, and may have the same stream. Images must be
-    /// [released](SharedRing::record_first_release) again. Frames that were not taken from [`SharedRing::next_read`] are
-    /// given up.
+    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. The
+    /// new ring counts frames from 0, and may have the same stream. A ring of images needs
+    /// [`SharedRing::record_first_release`] again. Frames that were not taken from [`SharedRing::next_read`] are given up.
     ///
     /// # Errors
     /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.

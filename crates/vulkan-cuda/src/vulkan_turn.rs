@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// alive, even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
-/// slot back at once. It keeps its number, and the next frame has the next one. All turns of a ring go to one queue, in
+/// slot back at once. The frame keeps its number; the next one has the next number. All turns of a ring go to one queue, in
 /// the order of their frames.
 ///
 /// # Several submissions

@@ -459,7 +459,7 @@ fn a_batch_takes_only_its_own_turns() {
     for wrong in [bench.write(1), foreign()] {
         let mut wrong = Some(wrong);
         let written = bench.ring.write_batch(2, |_| -> Result<_, Error> { Ok(wrong.take().unwrap()) });
-        let text = written.err().expect("refused").to_string();
+        let text = written.expect_err("it is not its own").to_string();
         assert!(text.contains("frame 1 of a batch") && text.contains("another turn"), "{text}");
         assert!(bench.ring.next_read().is_none());
     }
