@@ -34,7 +34,7 @@ pub struct View {
     pub bar: Option<Bar>,
 }
 
-/// The times of a frame's parts: the kernel, the draw, and the rest, which is mostly the hand-off.
+/// The times of a frame's parts: the kernel, the draw, and the rest: the GPU's switches, and the wait for the screen.
 #[derive(Clone, Copy)]
 pub struct Bar(pub [f64; 3]);
 

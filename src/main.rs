@@ -104,9 +104,9 @@ fn pair(text: &str) -> Result<[u32; 2], String> {
 
 fn grid(text: &str) -> Result<[u32; 2], String> {
     let [cols, rows] = pair(text)?;
-    match cols >= 2 && rows >= 2 && u64::from(cols) * u64::from(rows) <= 1 << 28 {
+    match cols >= 2 && rows >= 2 && u64::from(cols) * u64::from(rows) < 1 << 28 {
         true => Ok([cols, rows]),
-        false => Err("each side must be at least 2, and the product at most 2^28".into()),
+        false => Err("each side must be at least 2, and the product less than 2^28".into()),
     }
 }
 
@@ -214,8 +214,8 @@ fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
     if options.bench {
         let measured = Bench::measure(&mut frames, &view, options.frames.unwrap_or(1000));
         let bench = frames.close(measured)?;
-        print(&bench)?;
-        return file.map_or(Ok(()), |file| file.write(bench.json().as_bytes()));
+        file.map_or(Ok(()), |file| file.write(bench.json().as_bytes()))?;
+        return print(&bench);
     }
     let drawn = (|| {
         let mut times = Times::default();

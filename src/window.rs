@@ -245,10 +245,10 @@ impl State {
             Key::Named(NamedKey::ArrowRight) => *batch = (*batch + 1).min(ring),
             Key::Named(NamedKey::ArrowLeft) => *batch = (*batch - 1).max(1),
             Key::Named(NamedKey::Space) => self.is_paused ^= true,
-            Key::Character("c") => {
+            Key::Character("c" | "C") => {
                 *hand_off = if *hand_off == HandOff::Cpu { HandOff::Gpu } else { HandOff::Cpu }
             }
-            Key::Character("b") => self.shows_bar ^= true,
+            Key::Character("b" | "B") => self.shows_bar ^= true,
             _ => return Ok(true),
         }
         // What was measured before the change does not count.
