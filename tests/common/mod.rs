@@ -22,6 +22,12 @@ pub fn skip(reason: &str) {
 
 /// The program, without a display.
 pub fn demo(arguments: &[&str]) -> Command {
+    // A shell starts background jobs with SIGINT ignored, and the program would inherit that.
+    #[cfg(unix)]
+    // SAFETY: the signal is valid, and its default action runs no code of this process.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_DFL)
+    };
     let mut command = Command::new(env!("CARGO_BIN_EXE_wavefield-demo"));
     command.args(arguments);
     for variable in ["DISPLAY", "WAYLAND_DISPLAY", "WAYLAND_SOCKET"] {

@@ -91,17 +91,20 @@ impl<S, C: Stream> Parts<S, C> {
             });
         if cuda.has_faulted() {
             // SAFETY: after a fault a context executes nothing more.
-            unsafe { self.abort() }?;
+            let ended = unsafe { self.abort() };
+            return answer.and(ended);
         }
         answer
     }
 
-    /// Whether the error is the loss of the device while CUDA's stream has nothing left to do. Then nobody uses the ring.
+    /// Whether the error is the loss of the device while CUDA's stream has nothing left to do, or CUDA has faulted too.
+    /// Then nobody uses the ring.
     fn is_dead(&self, error: &Error) -> bool {
         let lost = matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. });
         // SAFETY: a live stream of this context.
         let done = || unsafe { api::cuStreamQuery(self.owned.stream.raw()) } == api::Code::SUCCESS;
-        lost && self.owned.pair.cuda().bind().is_ok() && done()
+        let cuda = self.owned.pair.cuda();
+        lost && (cuda.has_faulted() || cuda.bind().is_ok() && done())
     }
 
     /// Signals from the CPU the values that CUDA has promised to signal.

@@ -92,11 +92,11 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
-    ///   error or panics, it must have made none.
+    ///   error or panics, it must have made none, unless the device is lost.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
     ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one
     ///   after the other: no two threads may submit at once.
-    /// - If the turn is dropped instead, no submission may read the slot any more.
+    /// - If the turn is dropped instead, or `submit` fails, no submission may read the slot any more: wait for earlier ones.
     ///
     /// [`crate::shared_ring`](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:
     ///

@@ -123,6 +123,8 @@ impl<W: Work> Producer for TimelineHandoff<W> {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        // A frame that was never submitted is given up, before its slot is needed.
+        self.turn = None;
         let turn = self.next(frame).map_err(|error| self.fill.blame(error))?;
         let source = self.profile.slots[turn.index()];
         self.turn = Some(turn);
