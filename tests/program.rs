@@ -1,5 +1,7 @@
 //! The program without a window: its pictures, its options, its files.
 
+#![cfg(target_os = "linux")]
+
 mod common;
 
 use std::path::Path;
