@@ -232,7 +232,7 @@ fn a_kernel_that_fails_is_an_error_in_words() {
 /// The references are Vulkan's pictures: `crates/wavefield/tests/pictures.rs` draws them.
 #[test]
 fn opengl_draws_what_vulkan_draws() {
-    let references = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/references");
+    let references = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/wavefield/tests/references");
     let own = folder("references").join("own.png");
     for (name, frames, kind) in [
         ("start.png", "1", &["--size", "1048576"][..]),
