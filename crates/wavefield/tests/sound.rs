@@ -278,6 +278,18 @@ fn a_copy_between_two_contexts_is_refused() {
     }
 }
 
+/// CUDA would map the buffer's size, and so more than the memory has. Only the stand-in says such a thing.
+#[test]
+fn memory_that_is_smaller_than_its_buffer_is_refused() {
+    if std::env::var_os("STAND_IN_SMALL_BUFFERS").is_none() {
+        return;
+    }
+    let gpu = open().unwrap();
+    let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
+    let text = SharedBuffer::new(&gpu.pair, 4096, usage).err().expect("it is refused").to_string();
+    assert!(text.contains("4096 bytes only 2048 bytes"), "{text}");
+}
+
 /// Runs the tests above on the stand-in. They give everything back.
 #[test]
 fn all_of_them_on_the_stand_in() {
@@ -288,10 +300,14 @@ fn all_of_them_on_the_stand_in() {
         "a_forged_description_is_refused",
         "usages_that_need_a_feature_are_promised",
         "a_copy_between_two_contexts_is_refused",
+        "memory_that_is_smaller_than_its_buffer_is_refused",
     ];
     for name in names {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        if name == "memory_that_is_smaller_than_its_buffer_is_refused" {
+            test.env("STAND_IN_SMALL_BUFFERS", "1");
+        }
         let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(common::stdout(&done.output).contains("1 passed"), "{name}");

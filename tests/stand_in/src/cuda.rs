@@ -824,6 +824,10 @@ exports! {
     fn cuMemGetAllocationPropertiesFromHandle(prop: *mut CUmemAllocationProp, handle: u64) {
         let physical = look::<Physical>(handle as *mut c_void)?;
         (*prop).location.id = shared::is_named(physical.fd, "another-gpu").into();
+        if shared::is_named(physical.fd, "another-kind") {
+            // A number of a newer driver, which the enum lacks.
+            (&raw mut (*prop).location.type_).cast::<u32>().write(77);
+        }
         (*prop).allocFlags.compressionType = shared::is_named(physical.fd, "compressed").into();
         Ok(())
     }
