@@ -6,9 +6,9 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{Display, StandIn, text};
+use common::display::Display;
+use common::{Run, StandIn, each};
 
 /// Little work, but every slot is used more than once.
 const SMALL: [&str; 4] = ["--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];
@@ -50,20 +50,6 @@ fn can_fail(call: &str) -> bool {
     !silent.iter().any(|start| call.starts_with(start))
 }
 
-/// Runs all cases on all processors, and returns their problems.
-fn each<T: Sync>(cases: &[T], work: impl Fn(&T) -> Option<String> + Sync) -> Vec<String> {
-    let next = AtomicUsize::new(0);
-    let worker = || -> Vec<String> {
-        std::iter::from_fn(|| cases.get(next.fetch_add(1, Ordering::Relaxed))).filter_map(&work).collect()
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..std::thread::available_parallelism().map_or(2, usize::from))
-            .map(|_| scope.spawn(worker))
-            .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    })
-}
-
 /// The window has changed, or its surface is lost: the program makes another swapchain.
 const CHANGED: [(&str, i32); 6] = [
     ("vkAcquireNextImageKHR", SURFACE_LOST),
@@ -76,6 +62,12 @@ const CHANGED: [(&str, i32); 6] = [
 const SURFACE_LOST: i32 = -1_000_000_000;
 const OUT_OF_DATE: i32 = -1_000_001_004;
 
+/// The program has ended with one of these exit codes, and broke no rule.
+fn ends_well(run: &Run, codes: &[i32]) -> Result<(), String> {
+    let code = run.output.status.code().filter(|code| codes.contains(code));
+    run.check_end(code.unwrap_or(codes[0])).map(drop)
+}
+
 fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
     let Some(stand_in) = StandIn::new() else { return };
     let arguments = [&SMALL[..], more].concat();
@@ -87,12 +79,11 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
         StandIn::finish(command.env("STAND_IN_FAIL", fail))
     };
     let sound = run("").unwrap();
-    assert_eq!(sound.problem(&[0]), None);
-    assert!(sound.left().is_empty(), "{:?}", sound.left());
-    let calls: BTreeMap<_, _> = sound.calls().into_iter().filter(|(call, _)| can_fail(call)).collect();
+    let calls = &sound.check_clean(0).unwrap().calls;
+    let calls: BTreeMap<_, _> = calls.iter().filter(|(call, _)| can_fail(call)).collect();
     assert!(calls.len() > 30, "{calls:?}");
     let mut cases = Vec::new();
-    for (call, &count) in &calls {
+    for (&call, &&count) in &calls {
         let codes = if call.starts_with("vk") { &VULKAN[..] } else { &CUDA[..] };
         for &code in codes {
             cases.push((call, code, 1));
@@ -101,18 +92,17 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
             }
         }
     }
-    let changed = CHANGED.iter().filter(|(call, _)| calls.contains_key(*call));
-    let changed: Vec<_> = changed.map(|(call, code)| ((*call).to_owned(), *code)).collect();
-    cases.extend(changed.iter().map(|(call, code)| (call, *code, 1)));
+    let changed = CHANGED.map(|(call, code)| (call.to_owned(), code));
+    let changed = changed.iter().filter(|(call, _)| calls.contains_key(call));
+    cases.extend(changed.map(|(call, code)| (call, *code, 1)));
     let problems = each(&cases, |&(call, code, nth)| {
         let fail = format!("{call}:{code}:{nth}");
-        let run = match run(&fail) {
-            Ok(run) => run,
-            Err(problem) => return Some(format!("{fail}: {problem}")),
-        };
-        if run.calls().get(call.as_str()).is_none_or(|&count| count < nth) {
+        let in_case = |problem: String| format!("{fail}: {problem}");
+        let run = run(&fail).map_err(in_case)?;
+        let report = run.report.as_ref().ok_or_else(|| in_case(format!("no report: {}", run.text())))?;
+        if report.count(call) < nth {
             // How often the CPU looks depends on the machine's load.
-            return run.problem(&[0, 1]).map(|problem| format!("{fail}, not reached: {problem}"));
+            return ends_well(&run, &[0, 1]).map_err(|problem| in_case(format!("not reached: {problem}")));
         }
         let gives_back = GIVES_BACK.iter().any(|part| call.contains(part));
         let codes = match code {
@@ -120,16 +110,15 @@ fn every_call_fails_in_turn(more: &[&str], display: Option<&Display>) {
             _ if gives_back || SURVIVED.contains(&call.as_str()) => &[0, 1],
             _ => &[1],
         };
-        let said = text(&run.output.stderr);
-        let is_explained = run.output.status.code() == Some(0) || said.contains("error: ");
-        let left = run.left();
-        run.problem(codes)
-            .or_else(|| (!is_explained).then(|| format!("no error: {said}")))
-            .or_else(|| {
-                (!gives_back && !LOST.contains(&code) && !left.is_empty())
-                    .then(|| format!("{left:?}: {said}"))
-            })
-            .map(|problem| format!("{fail}: {problem}"))
+        ends_well(&run, codes).map_err(in_case)?;
+        let status = run.output.status.code();
+        if status != Some(0) && !run.text().contains("error: ") {
+            return Err(in_case(format!("no error: {}", run.text())));
+        }
+        if !gives_back && !LOST.contains(&code) {
+            run.check_clean(status.unwrap_or_default()).map_err(in_case)?;
+        }
+        Ok(())
     });
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{StandIn, demo, difference, ends, finish, pixels, skip, text};
+use common::{StandIn, demo, difference, ends, finish, pixels, skip_without_tools, text};
 
 /// A small picture of the wave's start.
 const SMALL: [&str; 3] = ["--grid=64x48", "--size=320x180", "--frames=4"];
@@ -40,8 +40,8 @@ fn cuda_draws_the_same_wave() {
         let path = folder.path().join("a.png");
         let output = format!("--output={}", path.display());
         let run = stand_in.run(&[&SMALL[..], more, &[&output]].concat(), "").unwrap();
-        assert_eq!(run.problem(&[0]), None, "{more:?}");
-        assert!(run.calls()["cuLaunchKernel"] >= 4, "{more:?}");
+        let report = run.check_end(0).unwrap_or_else(|problem| panic!("{more:?}: {problem}"));
+        assert!(report.count("cuLaunchKernel") >= 4, "{more:?}");
         let difference = difference(&pixels(&path).1, &reference());
         assert!(difference < 0.5, "{more:?}: {difference}");
     }
@@ -54,9 +54,9 @@ fn the_validation_layer_says_nothing() {
         let run = stand_in.run(&[&SMALL[..], &["--headless", "--validation"], more].concat(), "").unwrap();
         let said = text(&run.output.stderr);
         if said.contains("needs the validation layer") {
-            return skip("the validation layer is not installed");
+            return skip_without_tools("the validation layer is not installed");
         }
-        assert_eq!(run.problem(&[0]), None, "{more:?}");
+        run.check_end(0).unwrap_or_else(|problem| panic!("{more:?}: {problem}"));
         assert!(!said.contains("validation:"), "{more:?}: {said}");
     }
 }
@@ -150,6 +150,24 @@ fn a_software_device_gets_a_small_field_unless_told_otherwise() {
 }
 
 #[test]
+fn the_published_package_has_what_it_needs_and_no_more() {
+    let cargo = std::env::var("CARGO").expect("cargo runs the tests");
+    let mut command = Command::new(cargo);
+    command.args(["package", "--list", "--allow-dirty", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = finish(&mut command).unwrap();
+    let (list, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in ["crates/", "docs/", "python/", ".ci/", ".github/"] {
+        assert!(!list.lines().any(|line| line.starts_with(part)), "{part} is published:\n{list}");
+    }
+    for part in
+        ["build.rs", "src/main.rs", "shaders/surface.wgsl", "kernels/wave.ptx", "README.md", "LICENSE-MIT"]
+    {
+        assert!(list.lines().any(|line| line == part), "{part} is not published:\n{list}");
+    }
+}
+
+#[test]
 fn frame_times_are_printed_at_the_end() {
     let (out, _) = ends(0, &["--headless", "--frames=20", "--grid=8x8", "--size=16x16"]);
     assert!(out.contains("frames: mean ") && out.contains("p50 ") && out.contains("p99 "), "{out}");
@@ -164,7 +182,7 @@ fn the_bench_tells_what_a_hand_off_costs() {
     for batch in ["--batch=1", "--batch=3"] {
         let arguments = ["--bench", "--frames=20", "--grid=8x8", "--size=16x16", batch, &json];
         let run = stand_in.run(&arguments, "").unwrap();
-        assert_eq!(run.problem(&[0]), None);
+        run.check_end(0).unwrap();
         assert!(text(&run.output.stdout).contains("A hand-off costs "), "{}", text(&run.output.stdout));
         let json = std::fs::read_to_string(&path).unwrap();
         for key in ["gpu", "cpu_sync", "drawn_again", "kernel_ms", "handoff_ms", "p99_ms"] {

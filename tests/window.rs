@@ -6,7 +6,8 @@ mod common;
 
 use std::process::Child;
 
-use common::{Display, StandIn, demo, poll, text};
+use common::display::{Display, poll};
+use common::{StandIn, demo, text};
 
 const SMALL: [&str; 2] = ["--grid=16x16", "--size=320x200"];
 
@@ -21,12 +22,7 @@ impl Open {
     fn new(display: Display, mut command: std::process::Command) -> Self {
         let command = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let program = display.show(command).spawn().unwrap();
-        let id = program.id().to_string();
-        let search = ["search", "--onlyvisible", "--pid", &id, "--name", "wavefield"];
-        let window = poll("a window opens", || {
-            let found = display.xdotool(&search);
-            found.lines().next().map(str::to_owned)
-        });
+        let window = poll(|| display.window(program.id(), true)).expect("a window opens").to_string();
         // A key that is held while the focus comes is not meant for the window, so the focus comes early.
         display.xdotool(&["windowfocus", &window]);
         Self { display, program, window }
@@ -38,9 +34,8 @@ impl Open {
 
     /// Waits until the title has these words.
     fn shows(&self, words: &str) {
-        poll(&format!("the title has `{words}`: {}", self.title()), || {
-            self.title().contains(words).then_some(())
-        });
+        let shown = poll(|| self.title().contains(words).then_some(()));
+        shown.unwrap_or_else(|| panic!("the title has `{words}`: {}", self.title()));
     }
 
     fn press(&self, key: &str) {
@@ -88,11 +83,12 @@ fn a_window_that_changes_all_the_time_is_drawn() {
     while open.program.try_wait().unwrap().is_none() {
         step += 1;
         let (width, height) = ((1 + step * 97 % 700).to_string(), (1 + step * 61 % 500).to_string());
+        // Each may fail: the program may end meanwhile, and its window with it.
         match step % 10 {
-            8 => open.display.xdotool(&["windowunmap", &open.window]),
-            9 => open.display.xdotool(&["windowmap", &open.window]),
-            _ => open.display.xdotool(&["windowsize", &open.window, &width, &height]),
-        };
+            8 => open.display.try_xdotool(&["windowunmap", &open.window]),
+            9 => open.display.try_xdotool(&["windowmap", &open.window]),
+            _ => open.display.try_xdotool(&["windowsize", &open.window, &width, &height]),
+        }
     }
     let said = open.ends();
     assert!(step > 10 && !said.contains("validation:"), "{step} changes: {said}");

@@ -228,6 +228,7 @@ fn refused(renderer: Renderer) {
     if let Owner::StandIn = owner {
         let memory = |kind| file(named(&format!("wavefield-stand-in-memory-{kind}"), CHUNK));
         cases.push((memory("of-another-gpu"), "its memory is not on"));
+        cases.push((memory("of-another-kind"), "its memory is not on"));
         cases.push((memory("compressed"), "compressed"));
     }
     for (chunks, words) in cases {
