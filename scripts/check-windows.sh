@@ -91,6 +91,6 @@ export RUSTC=$bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$home/build
 
 say "$("$RUSTC" --version), $target"
 # The linter finds its driver next to it, of the same version as the compiler.
-CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked --all-targets -Zbuild-std=std,panic_unwind \
+CARGO=$(command -v cargo) "$bin/cargo-clippy" clippy --locked "${crates[@]}" --exclude wavefield-stand-in --all-targets -Zbuild-std=std,panic_unwind \
     --target "$target" -- -D warnings || { say 'FAILED'; exit 1; }
 say 'the Windows build is clean (type-checked and linted, not run)'

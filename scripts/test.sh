@@ -115,11 +115,9 @@ python_package() {
     return "$status"
 }
 
-documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked "${packages[@]}" --no-deps; }
+documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked "${crates[@]}" --no-deps; }
 
 tables=(essentials x11_window test_tools python_tools)
-# wgpu takes minutes to build, and not everybody has OpenGL, so these two are for CI.
-packages=(--workspace --exclude wavefield-wgpu-example --exclude wavefield-opengl-example)
 setup "${tables[@]}"
 fetch_swiftshader
 # A program that a test or a script starts and that no table names is then missing here, as it is on a fresh machine.
@@ -130,15 +128,15 @@ fi
 if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 34 '5 GB'; fi
 tools
 component_step formatting fmt --all --check
-component_step clippy clippy --locked "${packages[@]}" --all-targets -- -D warnings
+component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
 step documentation documentation
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
-step 'build of the tests' cargo test --locked "${packages[@]}" --no-run "$@"
+step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # Beside the tests, because it waits much, and with the program that was just built.
 WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
 python=$!
-step tests kept cargo test --locked "${packages[@]}" "$@"
+step tests kept cargo test --locked "${crates[@]}" "$@"
 if [[ ${CI:-} == true ]]; then
     step "the library's interface" scripts/api.py
     step "the library with three versions of CUDA" scripts/cuda-versions.sh
