@@ -7,8 +7,11 @@
 //   time        seconds since the start
 //   parameters  a structure with one float for each //!PARAM line
 //
-// The launch is one-dimensional, one thread for each vertex, in blocks of 256. Where
-// there is no CUDA, shaders/wave.wgsl computes the same wave: change both.
+// The launch is one-dimensional, one thread for each vertex, in blocks of 256.
+//
+// After a change, `scripts/kernels.sh build` makes wave.ptx. The same formula stands in
+// shaders/wave.wgsl, for machines without CUDA, and for the tests in
+// crates/wavefield/src/wave.rs and tests/stand_in/src/cuda.rs.
 //
 //!PARAM amplitude float 0 2 1 "x"
 //!PARAM frequency float 0.25 4 1 "x"

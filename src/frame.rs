@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ash::vk;
 use cudarc::driver::PushKernelArg;
 use vulkan_cuda::Error;
@@ -80,7 +80,7 @@ impl Frames {
                 let ([cols, rows], mut time) = (*grid, view.time);
                 // BEGIN TO WRITE one slot, or a batch of several, which are then drawn frame by frame. CUDA's stream waits, on the
                 // GPU, until Vulkan has read what was in them (`free`). The CPU goes on at once.
-                ring.write_batch(*batch, |write| {
+                let is_written = ring.write_batch(*batch, |write| {
                     // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
                     let mut launch = write.stream().launch_builder(kernel);
@@ -93,7 +93,8 @@ impl Frames {
                     // This returns Vulkan's right to read the slot, once.
                     anyhow::Ok(write.finish_after_kernels()?)
                 })?;
-                read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
+                ensure!(is_written, "Vulkan still has the slots of this frame");
+                read = ring.next_read();
             }
         }
         if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
