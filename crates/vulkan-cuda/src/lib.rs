@@ -14,7 +14,7 @@
 //! 7. [`handle`]: what travels between the two APIs, as data.
 //!
 //! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and memory that
-//! CUDA allocated and Vulkan imports ([`cuda_memory`]).
+//! CUDA allocated and Vulkan imports ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
 //!
 //! # Who keeps what alive
 //!
@@ -65,6 +65,8 @@ mod identity;
 pub mod image;
 pub mod layout;
 mod ledger;
+#[doc = include_str!("manual.md")]
+pub mod manual {}
 pub mod memory;
 pub mod ownership;
 pub mod pair;
