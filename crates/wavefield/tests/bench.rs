@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use common::{assert_exit, run, stderr, stdout};
 use wavefield::bench::read_json;
-use wavefield::bench::record::{Cell, Report};
+use wavefield::bench::record::Cell;
 
 /// Small enough for a software device.
 const SMALL: [&str; 8] = [
@@ -165,7 +165,7 @@ fn committed_run() -> Option<PathBuf> {
 }
 
 /// Writes a copy of that run, as one that started some seconds later.
-fn another_run(path: &Path, seconds: u64, change: impl FnOnce(&mut Report)) {
+fn another_run(path: &Path, seconds: u64, change: impl FnOnce(&mut wavefield::bench::record::Report)) {
     let mut report = read_json(&committed_run().unwrap()).unwrap();
     report.started += seconds;
     change(&mut report);
