@@ -5,6 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{assert_exit, run, stderr, stdout};
+use serde_json::Value;
 use wavefield::bench::read_json;
 use wavefield::bench::record::Cell;
 
@@ -70,7 +71,8 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     }
     let rows = std::fs::read_to_string(&csv).unwrap().lines().count();
     assert_eq!(rows, report.cells.len() + 1);
-    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<table>") && page.contains("<svg") == report.machine.cuda.is_some(), "{page}");
 
     let on_software = report.machine.gpu.contains("llvmpipe");
     let about = if on_software { "takes at least " } else { "takes about " };
@@ -115,6 +117,8 @@ fn nonsense_is_exit_code_2() {
         ("--grids=1x1", "no surface"),
         ("--rounds=0", "`0` is not a whole number from 1 to 1000"),
         ("--fail-above=1.1", "--compare"),
+        ("--fail-above=0", "not a number above 0"),
+        ("--fail-above=nan", "not a number above 0"),
     ] {
         let output = run(&["bench", "--quick", argument]);
         assert_exit(&output, 2);
@@ -154,52 +158,74 @@ fn the_default_fields_suit_the_device() {
     );
 }
 
+/// The committed measurement, as JSON.
+fn measured() -> Option<Value> {
+    let path = Path::new(common::ROOT).join("docs/measurements/h200-bench.json");
+    if !path.exists() {
+        common::skip("the published package has no measurements");
+        return None;
+    }
+    Some(serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+}
+
 #[test]
 fn a_saved_run_says_which_handoff_to_use() {
-    let measurements = Path::new(common::ROOT).join("docs/measurements");
-    if !measurements.exists() {
-        return common::skip("the published package has no measurements");
-    }
-    let output = run(&["bench", "--from", text(&measurements.join("h200-bench-spin.json"))]);
+    let Some(run_of_h200) = measured() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.json");
+    std::fs::write(&path, run_of_h200.to_string()).unwrap();
+    let output = run(&["bench", "--from", text(&path)]);
     assert_exit(&output, 0);
     let table = stdout(&output);
     let (_, last) = table.rsplit_once("\n\n").unwrap();
-    assert!(last.starts_with("Use `--ring 8 --batch 8` here: "), "{table}");
-    assert!(last.contains("41.52 µs (3.8 % of the frame) at 256x256"), "{table}");
+    assert!(last.starts_with("Use `--batch auto` here: "), "{table}");
+    assert!(last.contains("25.69 µs (2.7 % of the frame) at 256x256"), "{table}");
     assert!(!stderr(&output).contains("this takes"), "{}", stderr(&output));
 }
 
 #[test]
 fn several_runs_a_side_are_compared() {
-    let measurements = Path::new(common::ROOT).join("docs/measurements");
-    if !measurements.exists() {
-        return common::skip("the published package has no measurements");
-    }
-    let file = |name: &str| text(&measurements.join(format!("h200-bench-{name}.json"))).to_owned();
-    let side = |name: &str| format!("{},{}", file(&format!("{name}-1")), file(&format!("{name}-2")));
-    let (old, new) = (side("before-redesign"), side("redesign"));
-    let output = run(&["bench", "--compare", &old, &new, "--fail-above=1.05"]);
+    let Some(run_of_h200) = measured() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // The same run again: at another time, with frames longer by a factor.
+    let file = |name: &str, factor: f64, scene: &str| {
+        let mut again = run_of_h200.clone();
+        again["started"] = (1_795_398_085 + (factor * 1e3) as u64).into();
+        again["settings"]["scene"] = scene.into();
+        for cell in again["cells"].as_array_mut().unwrap() {
+            cell["noisy"] = false.into();
+            for round in cell["round_means_us"].as_array_mut().unwrap() {
+                *round = (round.as_f64().unwrap() * factor).into();
+            }
+        }
+        let path = folder.path().join(name);
+        std::fs::write(&path, again.to_string()).unwrap();
+        text(&path).to_owned()
+    };
+    let old = [file("1.json", 1.0, "field"), file("2.json", 1.01, "field")];
+    let new = [file("3.json", 1.005, "field"), file("4.json", 1.015, "field")];
+    let output = run(&["bench", "--compare", &old.join(","), &new.join(","), "--fail-above=1.05"]);
     assert_exit(&output, 0);
     let said = stdout(&output);
     for part in
-        ["old       2026-11-22 05:30:32", "over runs", "0 slower, 0 faster, 47 same, 5 noisy", "passed"]
+        ["old       2026-11-23 01:58:05", "over runs", "0 slower, 0 faster, 96 same, 0 noisy", "passed"]
     {
         assert!(said.contains(part), "{part} is missing in:\n{said}");
     }
 
-    let alone = file("redesign-1");
+    let alone = &old[0];
     for (old, part) in [
         (format!("{alone},{alone}"), "old run 1 and old run 2 are the same run"),
         (format!("{alone},"), "a file name is missing before or after a comma"),
         (format!(",{alone}"), "a file name is missing before or after a comma"),
     ] {
-        let output = run(&["bench", "--compare", &old, &alone]);
+        let output = run(&["bench", "--compare", &old, alone]);
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(part), "`{part}` is missing in: {}", stderr(&output));
     }
     // One side alone has a run of another scene.
-    let other = format!("{alone},{}", file("texture"));
-    let output = run(&["bench", "--compare", &other, &alone]);
+    let other = format!("{alone},{}", file("5.json", 1.0, "texture"));
+    let output = run(&["bench", "--compare", &other, alone]);
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("scene was field or texture, is field"), "{}", stderr(&output));
 }

@@ -267,7 +267,7 @@ fn a_file_gets_no_bar_and_a_run_without_a_picture_says_so() {
     assert!(picture.contains("none") && picture.contains("--output"), "{text}");
 }
 
-/// The program makes the page in the repository from the measurement beside it.
+/// The program makes the page and the chart in the repository from the measurement beside them.
 #[test]
 fn the_committed_report_is_made_from_the_committed_measurement() {
     let measurements = Path::new(ROOT).join("docs/measurements");
@@ -275,21 +275,22 @@ fn the_committed_report_is_made_from_the_committed_measurement() {
         return common::skip("the published package has no measurements");
     }
     let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("page.html");
-    let record = measurements.join("h200-bench.json");
-    let output = common::wavefield()
-        .args(["bench", "--from"])
-        .arg(record)
-        .arg("--report")
-        .arg(&page)
-        .output()
-        .unwrap();
-    assert_exit(&output, 0);
-    assert!(stdout(&output).contains("NVIDIA H200"));
-    let read = |path: PathBuf| fs::read_to_string(path).unwrap();
-    let same = read(page) == read(measurements.join("h200-bench.html"));
-    assert!(
-        same,
-        "make it again: wavefield bench --from docs/measurements/h200-bench.json --report docs/measurements/h200-bench.html"
-    );
+    for committed in ["h200-bench.html", "h200-handoff.svg"] {
+        let made = folder.path().join(committed);
+        let mut command = common::wavefield();
+        command
+            .args(["bench", "--from"])
+            .arg(measurements.join("h200-bench.json"))
+            .arg("--report")
+            .arg(&made);
+        let output = command.output().unwrap();
+        assert_exit(&output, 0);
+        assert!(stdout(&output).contains("NVIDIA H200"));
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+        let same = read(made) == read(measurements.join(committed));
+        assert!(
+            same,
+            "make it again: wavefield bench --from docs/measurements/h200-bench.json --report docs/measurements/{committed}"
+        );
+    }
 }

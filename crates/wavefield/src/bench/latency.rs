@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use vulkan_cuda::SharedTimeline;
 
 use super::graph::{PingPong, Round};
-use super::record::{Distribution, Machine, complete};
-use crate::app::{Config, DeviceTable, ProducerKind, Stop};
+use super::record::{Distribution, Machine};
+use crate::app::{Config, ProducerKind, Stop};
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Priority, Stream};
 use crate::left_running::leave_running;
 use crate::report::Failures;
@@ -24,44 +24,31 @@ use crate::{Error, Result};
 /// The schema's name and version.
 pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
-/// The result. All times are in microseconds.
+/// The result. `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
-    /// False if the run was stopped or failed before its last round trip. Older files omit it; the default is true.
-    #[serde(default = "complete")]
     pub complete: bool,
-    /// The command line.
     pub command: String,
-    /// Where it was measured.
     pub machine: Machine,
-    /// The number of ping-pongs.
     pub rounds: u64,
-    /// CUDA → Vulkan → CUDA, by CUDA's clock.
+    /// By CUDA's clock.
     pub round_trip_us: Distribution,
-    /// Whether CUDA's `%globaltimer` and Vulkan's timestamps are one clock: every Vulkan time lay between the two CUDA
-    /// times around it. If so, the error of comparing them is at most the shortest one-way time. If not, the one-way times
-    /// below are absent.
+    /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the clocks is at most the
+    /// shortest one-way time. If not, the one-way times are absent.
     pub same_clock: bool,
     /// The most by which a Vulkan time lay outside its CUDA times; 0 on one clock.
     pub clock_violation_us: f64,
-    /// From before CUDA's signal to Vulkan's timestamp after the wait.
     pub cuda_to_vulkan_us: Option<Distribution>,
-    /// From Vulkan's timestamp before the signal to after CUDA's wait.
     pub vulkan_to_cuda_us: Option<Distribution>,
-    /// CPU time to enqueue CUDA's half of a ping-pong; absent in older files.
-    #[serde(default)]
     pub cuda_enqueue_us: Option<Distribution>,
     /// The [`Trial`] as text; absent for the usual way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals. This and the next two are
-    /// absent if the run ended before them.
+    /// The CPU's round trips. Absent if the run ended before them.
     pub host_vulkan_us: Option<Distribution>,
-    /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
     pub host_cuda_us: Option<Distribution>,
-    /// The CPU: a CUDA signal, and `cuStreamSynchronize`.
     pub host_stream_us: Option<Distribution>,
 }
 
@@ -107,8 +94,7 @@ pub fn measure_latency(
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Latency> {
-    let choice =
-        DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
+    let choice = super::choose(base, ProducerKind::Cuda)?;
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };

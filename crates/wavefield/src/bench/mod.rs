@@ -22,9 +22,9 @@ mod strategy;
 mod table;
 mod traces;
 
-pub use compare::{Compared, Comparison, Key, Options, SAME_WITHIN, Verdict, compare};
-pub use files::{read_json, write_csv, write_json, write_latency, write_startup};
-pub use html::write_html;
+pub use compare::{Options, compare};
+pub use files::{read_json, write_csv, write_json};
+pub use html::write_report;
 pub use latency::{LATENCY_SCHEMA, Latency, Trial, measure_latency};
 pub use runner::{Plan, choose, run};
 pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};

@@ -14,7 +14,6 @@ use crate::cuda::{Array, Cuda, DeviceMemory, Texture, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
-/// The results for an image: of its mapping, and of each level.
 pub(super) struct Tried {
     pub(super) map: Outcome,
     pub(super) levels: Vec<Level>,
@@ -52,7 +51,7 @@ pub(super) fn check(
         let this = level_texels(case, shape, level as u32);
         let wrote = || {
             let surface = mapped.level(level as u32)?.surface()?;
-            kernels.write(&surface, &this, &texels, range.offset)
+            kernels.copy(&kernels.write, &surface, &this, &texels, range.offset)
         };
         written.push(wrote().map_err(|error| refused(context, error)));
     }
@@ -124,7 +123,7 @@ fn read_surface(
     // Zeros first, so that old content cannot pass for what is read.
     let mut bytes = vec![0; end];
     texels.write(kernels.stream(), &bytes)?;
-    kernels.read(&surface, level, texels, range.offset)?;
+    kernels.copy(&kernels.read, &surface, level, texels, range.offset)?;
     texels.read(kernels.stream(), &mut bytes)?;
     Ok(bytes.split_off(range.offset as usize))
 }

@@ -1,4 +1,4 @@
-//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
+//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/bench-schema.md).
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use crate::machine::Machine;
 use crate::{Result, whole_file};
 
-/// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-formats/1";
 
 /// Everything that one device can share with CUDA.
@@ -16,17 +15,13 @@ pub const SCHEMA: &str = "wavefield-formats/1";
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The command line, program name included.
     pub command: String,
-    /// When the device was asked, in seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub started: u64,
-    /// The machine with the device.
     pub machine: Machine,
     /// Whether everything exportable was also taken through CUDA and back.
     pub checked: bool,
-    /// The kinds of semaphores.
     pub semaphores: Vec<Semaphore>,
-    /// The kinds of buffers.
     pub buffers: Vec<Buffer>,
     /// Every format with every view type.
     pub images: Vec<Image>,
@@ -45,43 +40,40 @@ impl Report {
 
     fn with(&self, wanted: impl Fn(&Outcome) -> bool) -> Vec<String> {
         let mut found = Vec::new();
+        let mut add = |name: String, outcome: &Outcome| {
+            if wanted(outcome) {
+                found.push(format!("{name}: {outcome}"));
+            }
+        };
         for buffer in &self.buffers {
-            found.extend(
-                buffer
-                    .check
-                    .iter()
-                    .filter(|outcome| wanted(outcome))
-                    .map(|o| format!("{}: {o}", buffer.kind)),
-            );
+            buffer.check.iter().for_each(|outcome| add(buffer.kind.clone(), outcome));
         }
         for image in &self.images {
             let name = image.name();
-            found.extend(image.map.iter().filter(|outcome| wanted(outcome)).map(|o| format!("{name}: {o}")));
+            image.map.iter().for_each(|outcome| add(name.clone(), outcome));
             for (level, outcomes) in image.check.iter().enumerate() {
-                let outcomes = outcomes.all().filter(|(_, outcome)| wanted(outcome));
-                found.extend(outcomes.map(|(what, o)| format!("{name}, level {level}, {what}: {o}")));
+                outcomes
+                    .all()
+                    .for_each(|(what, outcome)| add(format!("{name}, level {level}, {what}"), outcome));
             }
         }
         found
     }
 }
 
-/// A kind of semaphore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Semaphore {
     /// `binary` or `timeline`.
     pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it.
+    /// The handle type of the export; absent if Vulkan does not export it. So for the others below.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
 }
 
-/// A kind of buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
     /// `dedicated` or `several in one allocation`.
     pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
     /// Why it is not exported.
@@ -101,19 +93,16 @@ pub struct Image {
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,
-    /// The handle type of the export; absent if Vulkan does not export it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handle: Option<String>,
     /// Whether it can only be exported in a dedicated allocation.
     pub dedicated_only: bool,
-    /// Why it is not exported.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Width, height and depth of the image that was tried.
+    /// Of the image that was tried.
     pub extent: [u32; 3],
-    /// The number of layers, including faces.
+    /// Including faces.
     pub layers: u32,
-    /// The number of levels in its mip chain.
     pub levels: u32,
     /// Whether CUDA mapped it, if tried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -124,7 +113,6 @@ pub struct Image {
 }
 
 impl Image {
-    /// The format and the view type, for people.
     pub fn name(&self) -> String {
         let attachment = if self.attachment { ", drawn on" } else { "" };
         format!("{} {}{attachment}", self.format, self.view)
@@ -202,9 +190,6 @@ impl From<String> for Outcome {
 }
 
 /// Writes a report with one image per line, so that two reports can be compared by eye and by `diff`.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
     whole_file::write(path, |file| file.write_all(lines(report).as_bytes()))
 }

@@ -16,15 +16,12 @@ use crate::{Error, Result};
 /// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
-    /// The name of the work.
     pub name: &'static str,
-    /// The frame that it was for, if any.
     pub frame: Option<u64>,
     /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
     pub other_thread: bool,
-    /// The start.
     pub begin: Instant,
-    /// The end; `None` while the span is open.
+    /// `None` while the span is open.
     pub end: Option<Instant>,
 }
 
