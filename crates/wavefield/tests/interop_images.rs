@@ -74,19 +74,6 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     assert!(report.buffers.iter().all(|buffer| buffer.check.is_some()), "{:?}", report.buffers);
 }
 
-/// Checks Vulkan's half without CUDA: the copies, the layouts, and the transfers to and from the external queue family.
-#[test]
-fn vulkan_s_half_alone_keeps_every_byte() {
-    let (instance, log) = instance();
-    let Some((choice, device, queue)) = exporting(&instance) else { return };
-    drop((device, queue));
-    let report = formats::check_vulkan_alone(&choice).unwrap();
-    drop((choice, instance));
-    assert_silent(&log);
-    assert_eq!(report.failures(), Vec::<String>::new());
-    assert!(report.images.iter().any(|image| image.map.is_some()));
-}
-
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
 
 #[test]

@@ -81,9 +81,6 @@ pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
 ///
 /// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
 /// the report has what was measured before it and is marked incomplete.
-///
-/// # Errors
-/// CUDA's context could not be made. Every later failure goes to `failures`.
 pub fn run(
     plan: &Plan,
     base: &Config,

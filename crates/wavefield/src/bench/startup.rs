@@ -88,9 +88,6 @@ const STARTED: &str = "WAVEFIELD_STARTED_NS";
 /// Starts this program `rounds` times after a first cold start. With `arguments`, it calls [`startup_child`].
 ///
 /// After a stop, or a later start that fails, the result has what was measured before it and is marked incomplete.
-///
-/// # Errors
-/// The first start was stopped, or it failed; the error has its message.
 pub fn measure_startup(
     rounds: u32,
     arguments: &[String],
@@ -172,9 +169,6 @@ fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Ou
 }
 
 /// Runs as the child: draws one frame and returns the report as a line of JSON. Must be called first in the process.
-///
-/// # Errors
-/// The frame could not be drawn.
 pub fn startup_child(config: &Config) -> Result<String> {
     let main = Instant::now();
     let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_nanos);

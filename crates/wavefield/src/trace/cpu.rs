@@ -39,10 +39,7 @@ impl CpuSpans {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
-    /// Listens to the spans of all threads from now on.
-    ///
-    /// # Errors
-    /// This process already has a subscriber.
+    /// Listens to the spans of all threads from now on. Fails if this process already has a subscriber.
     pub fn install(&self) -> Result<()> {
         let installed = tracing::subscriber::set_global_default(self.clone());
         installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
