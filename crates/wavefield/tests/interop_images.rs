@@ -219,9 +219,10 @@ fn the_list_is_printed_and_written_whole() {
         assert!(table.contains(part), "{part} is missing in:\n{table}");
     }
     let text = std::fs::read_to_string(&path).unwrap();
-    let report: formats::record::Report = serde_json::from_str(&text).unwrap();
-    assert_eq!(report.schema, "wavefield-formats/1");
-    assert_eq!((report.images.len(), report.checked), (36 * 8, false));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "wavefield-formats/1");
+    assert_eq!(report["images"].as_array().unwrap().len(), 36 * 8);
+    assert_eq!(report["checked"], false);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

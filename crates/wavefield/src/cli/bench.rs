@@ -8,8 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanDuration;
 use wavefield::app::{Config, ProducerKind, RISK, Scene, Stop};
 use wavefield::bench::record::Report;
-use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
-use wavefield::cuda::Priority;
+use wavefield::bench::{self, Options, Plan, Strategy, Table};
 use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
@@ -121,15 +120,6 @@ struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// Try another priority for CUDA's stream.
-    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
-    stream_priority: Priority,
-    /// Try a Vulkan queue that only computes.
-    #[arg(long, help_heading = help::HOW)]
-    compute_queue: bool,
-    /// Try CUDA's half as a CUDA graph.
-    #[arg(long, help_heading = help::HOW)]
-    graph: bool,
     /// The number of ping-pongs.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
@@ -177,10 +167,8 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     check_outputs(&args.json)?;
     let config = Config { device: args.device.clone(), ..Config::default() };
-    let trial =
-        Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
     let (rounds, mut failures) = (args.rounds as usize, Failures::default());
-    let found = bench::measure_latency(rounds, trial, command_line(), &config, stop, &mut failures)?;
+    let found = bench::measure_latency(rounds, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
     write(&mut failures, &args.json, |path| bench::write_json(path, &found));
     ended(failures, found.complete, "round trip")

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::{Result, whole_file};
@@ -11,7 +11,7 @@ use crate::{Result, whole_file};
 pub const SCHEMA: &str = "wavefield-formats/1";
 
 /// Everything that one device can share with CUDA.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
@@ -61,31 +61,31 @@ impl Report {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Semaphore {
     /// `binary` or `timeline`.
     pub kind: String,
     /// The handle type of the export; absent if Vulkan does not export it. So for the others below.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
     /// `dedicated` or `several in one allocation`.
     pub kind: String,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// Why it is not exported.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The result for both directions, if tried.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Outcome>,
 }
 
 /// One format with one view type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
     /// Vulkan's name, without `VK_FORMAT_`.
     pub format: String,
@@ -93,11 +93,11 @@ pub struct Image {
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// Whether it can only be exported in a dedicated allocation.
     pub dedicated_only: bool,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Of the image that was tried.
     pub extent: [u32; 3],
@@ -105,10 +105,10 @@ pub struct Image {
     pub layers: u32,
     pub levels: u32,
     /// Whether CUDA mapped it, if tried.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Outcome>,
     /// The results for each level, if tried.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<Level>,
 }
 
@@ -125,7 +125,7 @@ impl Image {
 }
 
 /// The results for one level.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Level {
     /// CUDA writes through a surface object, Vulkan reads.
     pub surface_write: Outcome,
@@ -135,7 +135,7 @@ pub struct Level {
     pub texture: Outcome,
     /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter. Only for formats
     /// that filter.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub filtered: Option<Outcome>,
 }
 
@@ -151,8 +151,8 @@ impl Level {
 }
 
 /// The result of one try. In the file: `passed`, `failed: …` or `refused: …`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub enum Outcome {
     /// Every byte is as the other side wrote it.
     Passed,
@@ -175,17 +175,6 @@ impl fmt::Display for Outcome {
 impl From<Outcome> for String {
     fn from(outcome: Outcome) -> Self {
         outcome.to_string()
-    }
-}
-
-impl From<String> for Outcome {
-    fn from(text: String) -> Self {
-        match text.split_once(": ") {
-            None if text == "passed" => Self::Passed,
-            Some(("refused", words)) => Self::Refused(words.into()),
-            Some(("failed", words)) => Self::Failed(words.into()),
-            _ => Self::Failed(text),
-        }
     }
 }
 
@@ -270,7 +259,9 @@ pub(super) mod tests {
     fn a_file_is_read_as_it_was_written() {
         let report = sample();
         let text = lines(&report);
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, serde_json::to_value(&report).unwrap());
+        assert_eq!(read["images"][2]["map"], "refused: invalid argument: 1");
         assert_eq!(text.lines().filter(|line| line.contains("\"view\"")).count(), 4, "one image a line");
     }
 

@@ -80,13 +80,15 @@ struct Events {
 
 impl Events {
     fn lane(&mut self, process: u32, lane: &Lane) {
-        let name = |what, thread: u32, name: &str| json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { "name": name } });
-        self.list.push(name("process_name", 0, &lane.track.name));
+        let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
+            let event =
+                json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { key: value } });
+            self.list.push(event);
+        };
+        tell("process_name", 0, "name", json!(lane.track.name));
         for (thread, words) in THREADS {
-            self.list.push(name("thread_name", thread, words));
-            self.list.push(json!({
-                "ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": { "sort_index": thread },
-            }));
+            tell("thread_name", thread, "name", json!(words));
+            tell("thread_sort_index", thread, "sort_index", json!(thread));
         }
         for span in &lane.cpu {
             let Some(end) = span.end else { continue };
@@ -123,12 +125,8 @@ impl Events {
         }
         let cpu = |name| lane.cpu.iter().find(|span| span.name == name && span.frame == frame);
         if let Some(submit) = cpu("submit") {
-            let at = self.since_epoch(submit.begin);
-            self.arrow(
-                "submit",
-                (process, CPU, at),
-                (process, VULKAN, if track.in_queue { begin } else { draw }),
-            );
+            let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
+            self.arrow("submit", (process, CPU, at), (process, VULKAN, to));
         }
         let Some(cuda) = spans.cuda else { return };
         let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
