@@ -138,7 +138,6 @@ fn lap(last: &mut Instant) -> Duration {
     now - std::mem::replace(last, now)
 }
 
-/// An engine and the image that it draws on.
 pub struct Headless {
     // The engine waits for the GPU when it is dropped, so it goes first.
     engine: Engine,
@@ -209,7 +208,6 @@ impl Headless {
         self.frame_at(Moment { time, step })
     }
 
-    /// Draws the next frame at the given moment.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
@@ -228,7 +226,6 @@ impl Headless {
         engine.draw(&flight, moment, &picture, Behind { commands, present: None })
     }
 
-    /// The engine, for reading slots.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
@@ -238,7 +235,6 @@ impl Headless {
         read_image(self.engine.queue(), self.target.image())
     }
 
-    /// The picture's size in pixels.
     pub fn extent(&self) -> vk::Extent2D {
         self.target.image().extent()
     }

@@ -9,7 +9,6 @@ use crate::producer::Producer;
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
-/// How long a run waits for a frame.
 pub(super) struct Patience {
     /// The longest that a GPU may take for a frame.
     pub(super) timeout: Duration,
@@ -19,7 +18,6 @@ pub(super) struct Patience {
     pub(super) stop: Stop,
 }
 
-/// How long to wait for a frame after a stop was requested.
 const STOPPING: Duration = Duration::from_secs(2);
 
 impl Patience {

@@ -5,7 +5,6 @@ use vulkan_cuda::{Result, Stream};
 
 use super::{Array, api};
 
-/// The call behind every copy, for errors.
 const CALL: &str = "cuMemcpy2DAsync";
 
 /// Enqueues a copy of the first `rows` rows of `from`, the first `row_bytes` bytes of each, to the same place in `to`.

@@ -30,9 +30,6 @@ impl Cubin {
 }
 
 /// Links the PTX into machine code for the context's device.
-///
-/// # Errors
-/// The linker refuses the PTX; the error has its log.
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let ptx = source.text()?;

@@ -16,14 +16,11 @@ use crate::{Error, Result, plain_file};
 /// The largest PTX of a kernel, in bytes.
 pub const MAX_PTX: u64 = 16 << 20;
 
-/// PTX text and the name of its entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
     /// The name in errors: the file, or a description.
     pub name: String,
-    /// The PTX.
     pub ptx: String,
-    /// The `.entry` to run.
     pub entry: String,
     /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, so that loading needs no compiler.
     pub cubin: Option<Cubin>,
@@ -144,7 +141,6 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, gallery: None })
     }
 
-    /// The file that an argument of [`KernelSource::from_argument`] names.
     pub(crate) fn file_of(argument: &str) -> PathBuf {
         split_argument(argument).0
     }
@@ -169,27 +165,18 @@ impl KernelSource {
     }
 
     /// The entry's name, as the drivers take it.
-    ///
-    /// # Errors
-    /// The name has a zero byte.
     pub(crate) fn entry_name(&self) -> Result<CString> {
         let problem = "its entry has a zero byte".to_owned();
         CString::new(&*self.entry).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
     /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
-    ///
-    /// # Errors
-    /// An invalid line.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx)
             .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
     /// Checks that the entry has the parameters that it will be launched with.
-    ///
-    /// # Errors
-    /// The parameters differ: the error has both. Or a `//!PARAM` line is invalid.
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
             .check(&self.ptx, &self.entry, self.parameters()?.len())
@@ -207,12 +194,9 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// A loaded kernel.
 pub struct Kernel {
-    /// The name in errors.
     name: String,
     parameters: KernelParameters,
-    /// The number of threads in a block.
     block: u32,
     function: sys::CUfunction,
     module: sys::CUmodule,
@@ -305,17 +289,14 @@ impl Kernel {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// The parameters that can change between two frames.
     pub fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
 
-    /// The number of threads in a block: 256, or what the kernel requires or allows.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
 
-    /// The raw handle.
     pub(crate) fn raw(&self) -> sys::CUfunction {
         self.function
     }

@@ -6,7 +6,6 @@ use super::api;
 use super::{Cuda, Stream};
 use crate::Result;
 
-/// Linear device memory.
 pub struct DeviceMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -26,7 +25,6 @@ impl DeviceMemory {
         Ok(Self { pointer, size, context: context.clone() })
     }
 
-    /// The device address.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
@@ -56,9 +54,6 @@ impl DeviceMemory {
     }
 
     /// Copies `bytes` (or as many as fit) from the host to the start of the memory, and waits for the stream.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
@@ -70,9 +65,6 @@ impl DeviceMemory {
     }
 
     /// Copies the first `bytes.len()` bytes (or all, if there are fewer) to the host, and waits for the stream.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;

@@ -33,9 +33,6 @@ pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 use crate::{Error, Result};
 
 /// Loads CUDA's driver, with the functions that only this program calls.
-///
-/// # Errors
-/// As [`Driver::load`].
 pub fn load_driver() -> Result<Driver> {
     let driver = Driver::load()?;
     // SAFETY: the library is present, because the driver was loaded.
@@ -44,9 +41,6 @@ pub fn load_driver() -> Result<Driver> {
 }
 
 /// Checks that the driver has these functions, which only some programs need.
-///
-/// # Errors
-/// Names the first function that the driver lacks, and `since`, the version that introduced it.
 pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
     match names.iter().find(|name| !api::has(name)) {
         None => Ok(()),

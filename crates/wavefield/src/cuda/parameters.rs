@@ -27,7 +27,6 @@ const MAX_UNIT: usize = 16;
 pub struct KernelParameter {
     /// A C identifier.
     pub name: String,
-    /// The lowest value.
     pub min: f32,
     /// The highest value; not below `min`.
     pub max: f32,
@@ -93,7 +92,6 @@ impl fmt::Display for KernelParameter {
     }
 }
 
-/// The form of a line.
 const FORM: &str = "//!PARAM name float min max default \"unit\"";
 
 /// Parses the unit; `text` begins after the opening quote.
@@ -137,9 +135,6 @@ pub struct KernelParameters(Arc<[KernelParameter]>);
 
 impl KernelParameters {
     /// Reads the parameters from PTX or CUDA C++.
-    ///
-    /// # Errors
-    /// The number of an invalid line, and what is wrong with it.
     pub fn of(text: &str) -> Result<Self, String> {
         let mut found: Vec<KernelParameter> = Vec::new();
         for (number, rest) in lines(text) {
@@ -213,7 +208,6 @@ impl Deref for KernelParameters {
     }
 }
 
-/// The parameters, separated by commas.
 impl fmt::Display for KernelParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<_> = self.iter().map(KernelParameter::to_string).collect();
@@ -221,7 +215,6 @@ impl fmt::Display for KernelParameters {
     }
 }
 
-/// The values of a kernel's parameters, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelValues {
     count: usize,

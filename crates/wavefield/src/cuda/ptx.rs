@@ -14,7 +14,6 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// The parameters in CUDA C++.
     fn words(self) -> &'static str {
         match self {
             Self::Field => {
@@ -67,7 +66,6 @@ impl Signature {
     }
 }
 
-/// The kind of a parameter.
 #[derive(Clone, Copy)]
 enum Kind {
     Pointer,
@@ -173,7 +171,6 @@ impl<'a> Entry<'a> {
         (!name.is_empty() && !declared).then_some(Self { name, parameters, directives })
     }
 
-    /// The type of each parameter.
     fn parameters(&self) -> Vec<String> {
         let list = self.parameters.trim();
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
@@ -190,9 +187,6 @@ impl<'a> Entry<'a> {
 }
 
 /// Finds the entry of that name, or the only entry if there is no name.
-///
-/// # Errors
-/// There is no such entry, or there are several and no name.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();
@@ -227,7 +221,6 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     if count > FEW { format!("{few}, … ({count} in all)") } else { few }
 }
 
-/// The start of a long name.
 fn short(name: &str) -> String {
     const LONG: usize = 100;
     match name.char_indices().nth(LONG) {

@@ -16,7 +16,6 @@ pub enum Priority {
     Highest,
 }
 
-/// A queue of CUDA work that runs in order.
 pub struct Stream {
     raw: sys::CUstream,
     context: Cuda,
@@ -71,12 +70,10 @@ impl Stream {
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// The raw handle.
     pub fn raw(&self) -> sys::CUstream {
         self.raw
     }
 
-    /// The context that it belongs to.
     pub fn context(&self) -> &Cuda {
         &self.context
     }
@@ -116,7 +113,6 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Creates an event that records a time.
     pub fn new(context: &Cuda) -> Result<Self> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -128,9 +124,6 @@ impl Event {
     }
 
     /// Marks the end of the work that is enqueued on `stream` so far.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.require_same(stream.context.raw(), "cuEventRecord")?;
         self.context.bind()?;
@@ -149,9 +142,6 @@ impl Event {
     }
 
     /// Milliseconds from `self` to `end`, which must both be recorded; `None` until the stream has reached both.
-    ///
-    /// # Errors
-    /// The event belongs to another context. CUDA is not called then.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
         self.context.bind()?;

@@ -9,7 +9,6 @@ use crate::producer::Fill;
 
 /// The CPU as the messenger.
 pub(super) struct CpuSync {
-    /// How long it waits for CUDA.
     pub(super) timeout: Duration,
 }
 

@@ -37,9 +37,6 @@ enum Slot {
 
 impl<W: Work> HostCopyHandoff<W> {
     /// Works with any pair of devices; nothing is shared.
-    ///
-    /// # Errors
-    /// Fails if a frame is too large, if the kernel does not load, or if memory has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         let work = W::new(device, context, source, desc)?;

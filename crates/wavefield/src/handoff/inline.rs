@@ -16,10 +16,8 @@ use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, 
 use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-/// Launches the kernel from a command buffer ahead of the draw's.
 pub struct InlineHandoff {
     module: Module,
-    /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Module>,
     _buffers: Vec<Buffer>,
     addresses: Vec<vk::DeviceAddress>,
@@ -30,10 +28,6 @@ pub struct InlineHandoff {
 
 impl InlineHandoff {
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
-    ///
-    /// # Errors
-    /// Fails if the device has neither extension, if the kernel does not link or has another signature, or if memory
-    /// has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
@@ -62,7 +56,6 @@ impl InlineHandoff {
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
 
-    /// Records the launch of a kernel with the documented signature, one thread for each vertex.
     fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
         let (vertices, grid) = (self.addresses[slot], self.grid);
         let mut values = kernel.parameters().values(&frame.parameters);

@@ -48,7 +48,6 @@ pub(crate) use work::{Place, Work};
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
 
-/// How a frame gets from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum Handoff {
     /// A ring of shared buffers or images, and two timeline semaphores; the GPU waits.
@@ -74,7 +73,6 @@ impl Handoff {
     pub const ALL: [Self; 6] =
         [Self::Timeline, Self::Inline, Self::Binary, Self::CpuSync, Self::DeviceCopy, Self::HostCopy];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeline => "timeline",

@@ -23,11 +23,9 @@ use crate::{Error, Result};
 /// so half of what was right is allowed.
 const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
-/// One kernel, loaded.
 pub(super) struct Module {
     loaded: Loaded,
     parameters: KernelParameters,
-    /// Threads in a block.
     block: u32,
     device: Device,
 }
@@ -39,10 +37,6 @@ enum Loaded {
 
 impl Module {
     /// `support` is an extension that the device was made with. If it takes machine code, `context` links the kernel.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not link, does not take one-dimensional blocks, needs too much local memory, or is
-    /// refused by the driver.
     pub(super) fn new(
         device: &Device,
         support: InlineSupport,
@@ -128,7 +122,6 @@ impl Module {
         Ok(Loaded::Nvx { ext, module, function })
     }
 
-    /// The extension that loaded it.
     pub(super) fn support(&self) -> InlineSupport {
         match self.loaded {
             Loaded::Nv { .. } => InlineSupport::KernelLaunch,
@@ -136,7 +129,6 @@ impl Module {
         }
     }
 
-    /// Parameters of the kernel that may change between frames.
     pub(super) fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
@@ -219,7 +211,6 @@ impl Module {
     }
 }
 
-/// Refuses a kernel that needs more than [`MOST_LOCAL_BYTES`].
 fn check_local_memory(source: &KernelSource, kernel: &Kernel) -> Result<()> {
     let bytes = kernel.local_bytes()?;
     if bytes <= MOST_LOCAL_BYTES {

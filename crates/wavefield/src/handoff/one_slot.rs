@@ -61,7 +61,6 @@ impl<W: Work, O: Order> OneSlotHandoff<W, O> {
         Ok(Self { fill, order, work, slot, profile, device, family })
     }
 
-    /// Enqueues CUDA's half of a frame. Returns how long the CPU waited, if it did.
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, slot, .. } = self;
         order.wait_free(fill)?;

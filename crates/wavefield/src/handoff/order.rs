@@ -12,7 +12,6 @@ use crate::producer::{Fill, FrameSync, Submit};
 /// Who waits for whom. For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot.
 /// Then `submit` makes Vulkan's submission that reads the slot.
 pub(super) trait Order {
-    /// The producer's name.
     const NAME: &'static str;
 
     /// Whether the GPU does all the waiting. If not, the CPU waits, and one frame is in flight at a time.

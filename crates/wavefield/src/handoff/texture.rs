@@ -19,7 +19,7 @@ use crate::cuda::{
 };
 use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use crate::texture::{self, Texel};
-use crate::vulkan::{Device, View};
+use crate::vulkan::{Device, View, view_of_shared};
 use crate::wave::Grid;
 
 pub(crate) struct TextureWork {
@@ -206,7 +206,7 @@ impl SharedPicture {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let image = SharedImage::new(&device.pair(context)?, &request)?;
         let chain = Chain::new(size, |level| image.level(level))?;
-        Ok(Self { view: View::shared(device, image.exported())?, chain, image })
+        Ok(Self { view: view_of_shared(device, image.exported())?, chain, image })
     }
 }
 

@@ -62,10 +62,6 @@ impl TextureInlineHandoff {
     }
 
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
-    ///
-    /// # Errors
-    /// Fails if the device lacks one of the two extensions, if a kernel does not link or has another signature, if
-    /// the texture is too large, if memory has run out, or if two views have the same handle.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         check_texture(device, size)?;
@@ -92,7 +88,6 @@ impl TextureInlineHandoff {
     }
 }
 
-/// A view and a handle for each level of an image.
 fn levels(device: &Device, image: &Image, size: Grid) -> Result<Vec<Level>> {
     let handles = device.image_view_handles()?;
     let views = level_views(device, image.raw(), size)?.into_iter().enumerate();

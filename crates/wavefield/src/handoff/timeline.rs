@@ -28,7 +28,6 @@ pub(super) struct TimelineHandoff<W: Work> {
     /// With `device-copy`: what the kernels write. It is copied into the slot.
     own: Option<W::Own>,
     fill: Fill,
-    /// The length of the next batch, in frames.
     next_batch: usize,
     /// The batch that was filled last.
     filled: Batch,

@@ -20,7 +20,6 @@ use crate::wave::Grid;
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    /// Owns the slots.
     _memory: Memory,
     twin: &'static Twin,
     grid: Grid,
@@ -34,7 +33,6 @@ enum Memory {
 }
 
 impl ComputeProducer {
-    /// Works on every Vulkan device.
     pub(crate) fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let none = vk::BufferUsageFlags::empty();

@@ -14,7 +14,6 @@ pub struct Fill {
     // Field order is drop order: the stream goes before the events that it uses.
     stream: Arc<Stream>,
     marks: Kept<(Event, Event)>,
-    /// The kernel's name, for errors.
     name: String,
 }
 
@@ -51,7 +50,6 @@ impl Fill {
         Ok(Self { stream: Arc::new(Stream::new(context)?), marks, name: name.to_owned() })
     }
 
-    /// The stream that runs the kernel.
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
@@ -127,7 +125,6 @@ impl Fill {
     }
 }
 
-/// Milliseconds as a duration.
 fn duration(milliseconds: f32) -> Duration {
     Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3)
 }

@@ -20,10 +20,8 @@ pub enum ColorMap {
 }
 
 impl ColorMap {
-    /// All colour maps.
     pub const ALL: [Self; 5] = [Self::Viridis, Self::Plasma, Self::Magma, Self::Inferno, Self::Cividis];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viridis => "viridis",
@@ -34,7 +32,6 @@ impl ColorMap {
         }
     }
 
-    /// The colours as `count` sRGB texels.
     pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
         let gradient = match self {
             Self::Viridis => colorous::VIRIDIS,
@@ -51,7 +48,6 @@ impl ColorMap {
             .collect()
     }
 
-    /// The next map; the first follows the last.
     pub fn next(self) -> Self {
         match self {
             Self::Viridis => Self::Plasma,

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::array::{Array, Number};
 use crate::producer::{ImageSlot, Vertices};
 use crate::scene::Scene;
-use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
+use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
 
 /// As in `shaders/parts/globals.wgsl`.
 #[repr(C)]
@@ -53,7 +53,7 @@ pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Vec<Buffer>,
     palette: Palette,
-    texture_sampler: Sampler,
+    texture_sampler: Owned<vk::Sampler>,
 }
 
 impl Inputs {
@@ -81,7 +81,7 @@ impl Inputs {
             bindings: Bindings::new(device, &sets, &[])?,
             uniforms: (0..flights).map(|_| Buffer::new(device, &uniforms)).collect::<Result<_>>()?,
             palette,
-            texture_sampler: Sampler::new(device, vk::SamplerAddressMode::REPEAT)?,
+            texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
         };
         let [colors, color_sampler] = inputs.palette.bound();
         for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
@@ -94,7 +94,6 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The layout for pipelines that use these sets.
     pub(super) fn layout(&self) -> vk::PipelineLayout {
         self.bindings.layout()
     }

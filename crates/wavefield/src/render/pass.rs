@@ -5,16 +5,11 @@ use ash::vk;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
-/// The target of a draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture {
-    /// The image, of the renderer's format.
     pub image: vk::Image,
-    /// A view of it.
     pub view: vk::ImageView,
-    /// Its size.
     pub extent: vk::Extent2D,
-    /// Its layout after the draw.
     pub final_layout: vk::ImageLayout,
 }
 
@@ -32,7 +27,6 @@ pub enum Samples {
 }
 
 impl Samples {
-    /// The Vulkan flag.
     pub fn flags(self) -> vk::SampleCountFlags {
         match self {
             Self::One => vk::SampleCountFlags::TYPE_1,
@@ -40,7 +34,6 @@ impl Samples {
         }
     }
 
-    /// The number of samples.
     pub fn count(self) -> u32 {
         self.flags().as_raw()
     }
@@ -88,7 +81,6 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
-    /// Makes the attachments for pictures of this size and format.
     pub(super) fn new(
         device: &Device,
         extent: vk::Extent2D,
@@ -120,7 +112,6 @@ impl Attachments {
         })
     }
 
-    /// The size of the pictures that they are for.
     pub(super) fn extent(&self) -> vk::Extent2D {
         self.depth.extent()
     }

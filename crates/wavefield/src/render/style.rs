@@ -13,7 +13,6 @@ pub enum Style {
 }
 
 impl Style {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Surface => "surface",
@@ -22,7 +21,6 @@ impl Style {
         }
     }
 
-    /// The next style; the first follows the last.
     pub fn next(self) -> Self {
         match self {
             Self::Surface => Self::Wireframe,

@@ -18,7 +18,6 @@ pub struct View {
 }
 
 impl View {
-    /// The default view of an array.
     pub fn of(array: &Array) -> Self {
         Self {
             camera: match array.kind() {
@@ -50,9 +49,7 @@ pub fn has_color_map(array: &Array) -> bool {
 /// Where an image lies in a picture, in pixels from its top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// Its left and top edges.
     pub corner: [f32; 2],
-    /// Its width and height.
     pub size: [f32; 2],
 }
 

@@ -29,7 +29,6 @@ impl Broken {
     /// The options that give a producer with these parts, for an error message.
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",

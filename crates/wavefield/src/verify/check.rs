@@ -39,45 +39,31 @@ pub struct Check {
     device: Device,
 }
 
-/// The facts about a run that a [`Check`] needs.
 pub struct CheckDesc {
-    /// What is drawn.
     pub scene: Scene,
-    /// The array in each slot. For a texture, its size is that of the first level.
     pub array: Array,
-    /// The most frames in flight.
     pub flights: usize,
     /// Whether the run shows the built-in wave or texture, for which there is a reference.
     pub has_reference: bool,
-    /// The part of the hand-off that is left out on purpose.
     pub broken: Option<Broken>,
-    /// The machine that it runs on.
     pub machine: Machine,
 }
 
-/// What a checked run has found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The machine that it ran on.
     pub machine: Machine,
-    /// The part of the hand-off that was left out on purpose.
     pub broken: Option<Broken>,
-    /// The counts of all frames.
     pub tally: Tally,
     /// The contents of the ring at the end; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
     /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
-    /// The footprint at the end.
     pub end: Footprint,
 }
 
 impl Check {
     /// Begins a check of a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for
     /// the queue.
-    ///
-    /// # Errors
-    /// Fails if memory has run out or if the device fails.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
         // These threads check the slots at the end.
         crate::threads::start()?;
@@ -101,7 +87,6 @@ impl Check {
         Ok(made)
     }
 
-    /// Continues the counts of an earlier check.
     pub fn with_earlier(self, earlier: Tally) -> Self {
         Self { tally: earlier, ..self }
     }
@@ -122,7 +107,6 @@ impl Check {
         }
     }
 
-    /// The counts so far, of the frames whose counts were read.
     pub fn tally(&self) -> Tally {
         self.tally
     }

@@ -42,7 +42,6 @@ struct RawCounts {
     lowest: u32,
 }
 
-/// The access that blanks slots.
 const FILL: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
@@ -154,7 +153,6 @@ impl Checker {
         self.array = array;
     }
 
-    /// The number of stamps in a slot.
     pub fn stamps(&self) -> u64 {
         match self.scene {
             Scene::Field => self.array.stamps(),
@@ -229,9 +227,6 @@ impl Checker {
     }
 
     /// Sets the frame that a flight's next submission must find. The GPU must have finished with the flight.
-    ///
-    /// # Errors
-    /// Fails if the buffer is not in memory that the CPU can write.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&stamp::of(frame).to_ne_bytes());
         Ok(())
@@ -311,9 +306,6 @@ impl Checker {
     }
 
     /// The counts of a finished frame's two looks. The GPU must have finished with the flight.
-    ///
-    /// # Errors
-    /// Fails if the buffer is not in memory that the CPU can read.
     pub fn read(&self, flight: usize) -> Result<Looks> {
         let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// The counts of one look over a slot. Each vertex is `stale`, `overwritten`, `missing` or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Vertices that were checked.
     pub checked: u64,
     /// Vertices of an earlier frame.
     pub stale: u64,
@@ -20,7 +19,6 @@ pub struct Look {
 }
 
 impl Look {
-    /// Vertices that do not belong to this frame.
     pub fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
     }
@@ -31,7 +29,6 @@ impl Look {
     }
 }
 
-/// A frame's two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
     /// After the hand-off from the producer, before the draw.
@@ -46,27 +43,20 @@ impl Looks {
         self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
     }
 
-    /// Whether either look found a wrong vertex.
     pub fn wrong(&self) -> bool {
         self.before.wrong() + self.after.wrong() > 0
     }
 }
 
-/// Sums of [`Look`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Vertices that were checked.
     pub checked: u64,
-    /// Vertices of an earlier frame.
     pub stale: u64,
-    /// Vertices of a later frame.
     pub overwritten: u64,
-    /// Vertices without a stamp.
     pub missing: u64,
 }
 
 impl Counts {
-    /// Vertices that do not belong to their frame.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(crate) fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
@@ -93,20 +83,16 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// The sum over all frames so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Frames whose counts were read.
     pub frames: u64,
-    /// The looks before the draw.
     pub before_draw: Counts,
-    /// The looks after the draw.
     pub after_draw: Counts,
     /// Frames with a wrong vertex in either look.
     pub wrong_frames: u64,
     /// Frames that mix vertices of different frames, or whose slot changed while it was read.
     pub torn_frames: u64,
-    /// The first frame with a wrong vertex.
     pub first_wrong_frame: Option<u64>,
     /// Frames in which a look did not reach every vertex. This is a fault of the check itself.
     pub unchecked_frames: u64,
@@ -152,7 +138,6 @@ impl Tally {
         found
     }
 
-    /// The sum of both looks.
     pub fn total(&self) -> Counts {
         self.before_draw + self.after_draw
     }

@@ -14,10 +14,8 @@ pub struct Adapter {
     info: AdapterInfo,
 }
 
-/// The properties of an [`Adapter`].
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
-    /// `VkPhysicalDeviceProperties::deviceName`.
     pub name: String,
     /// The UUIDs by which CUDA knows the same device, and what the device can export to CUDA.
     pub sharing: VkInfo,
@@ -75,17 +73,14 @@ impl Adapter {
             .collect()
     }
 
-    /// The device's properties.
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
 
-    /// The instance that listed it.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// The raw handle.
     pub fn raw(&self) -> vk::PhysicalDevice {
         self.raw
     }
@@ -211,7 +206,6 @@ impl AdapterInfo {
         })
     }
 
-    /// A made-up device, for tests.
     #[cfg(test)]
     pub(crate) fn unreal(uuid: u8) -> Self {
         Self {

@@ -9,11 +9,10 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, InlineSupport, Instance, NO_INLINE};
+use super::{Adapter, AdapterInfo, InlineSupport, Instance, NO_INLINE, Owned};
 use crate::left_running::leave_running;
 use crate::{Error, Result};
 
-/// What a [`Device`] is for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceDesc {
     /// Draws to a window: enables `VK_KHR_swapchain`.
@@ -132,22 +131,18 @@ impl Device {
         self.shared.left_running.load(Ordering::Relaxed)
     }
 
-    /// ash's device.
     pub fn raw(&self) -> &ash::Device {
         &self.shared.raw
     }
 
-    /// The physical device that it was made from.
     pub fn adapter(&self) -> &Adapter {
         &self.shared.adapter
     }
 
-    /// The properties of that physical device.
     pub fn info(&self) -> &AdapterInfo {
         self.shared.adapter.info()
     }
 
-    /// The instance that it was made from.
     pub fn instance(&self) -> &Instance {
         self.shared.adapter.instance()
     }
@@ -205,9 +200,6 @@ impl Device {
     }
 
     /// This device and a CUDA context of the same GPU.
-    ///
-    /// # Errors
-    /// Different GPUs, or a device made without `interop`.
     pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
@@ -215,6 +207,24 @@ impl Device {
     /// The functions that read the device's clock, if it can be read.
     pub(crate) fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
         self.shared.calibrated_timestamps.as_ref()
+    }
+
+    /// A binary semaphore.
+    pub(crate) fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// A timeline that has reached `value`.
+    pub(crate) fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(value);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let raw = unsafe { self.raw().create_semaphore(&info, None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
     fn made_without(&self, what: &str) -> Error {

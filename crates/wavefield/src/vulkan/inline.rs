@@ -5,17 +5,13 @@ use ash::{nv, nvx};
 /// An extension that launches CUDA kernels from a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlineSupport {
-    /// `VK_NV_cuda_kernel_launch`.
     KernelLaunch,
-    /// `VK_NVX_binary_import`.
     BinaryImport,
 }
 
-/// Why a device without these extensions cannot do it.
 pub(crate) const NO_INLINE: &str = "the driver has neither VK_NV_cuda_kernel_launch nor VK_NVX_binary_import";
 
 impl InlineSupport {
-    /// The device extension.
     pub fn extension(self) -> &'static std::ffi::CStr {
         match self {
             Self::KernelLaunch => nv::cuda_kernel_launch::NAME,
@@ -23,7 +19,6 @@ impl InlineSupport {
         }
     }
 
-    /// The name of a producer that uses it.
     pub(crate) fn producer_name(self) -> &'static str {
         match self {
             Self::KernelLaunch => "cuda, inline by VK_NV_cuda_kernel_launch",

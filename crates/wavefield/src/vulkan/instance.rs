@@ -14,7 +14,6 @@ use crate::{Error, Result};
 /// in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
-/// How to make an [`Instance`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstanceDesc {
     /// Whether to load the validation layer, with synchronization validation.
@@ -127,7 +126,6 @@ impl Instance {
         &self.0.log
     }
 
-    /// Whether the validation layer is loaded.
     pub fn validates(&self) -> bool {
         self.0.messenger.is_some()
     }
@@ -137,12 +135,10 @@ impl Instance {
         Surface::new(self, window)
     }
 
-    /// The loader's entry points.
     pub fn entry(&self) -> &ash::Entry {
         &self.0.entry
     }
 
-    /// ash's instance.
     pub fn raw(&self) -> &ash::Instance {
         &self.0.raw
     }

@@ -10,9 +10,6 @@ use crate::{Error, Result};
 
 impl Adapter {
     /// Makes the logical device and its only queue.
-    ///
-    /// # Errors
-    /// An adapter that [`Adapter::can_draw`] refuses, or an error of the driver.
     pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = self.info();

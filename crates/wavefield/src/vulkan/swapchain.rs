@@ -3,8 +3,7 @@
 use ash::vk;
 use winit::dpi::PhysicalSize;
 
-use super::image::{create_view, levels_of};
-use super::{Device, Queue, Surface};
+use super::{Device, Owned, Queue, Surface, levels_of, view};
 use crate::{Error, Result};
 
 /// How frames reach the screen.
@@ -20,7 +19,6 @@ pub enum PresentMode {
 }
 
 impl PresentMode {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -38,30 +36,24 @@ impl PresentMode {
     }
 }
 
-/// One acquired image.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapchainImage {
     index: u32,
     /// The image, in an undefined layout.
     pub image: vk::Image,
-    /// A view of it.
     pub view: vk::ImageView,
-    /// Its size.
     pub extent: vk::Extent2D,
     /// The frame's submission must signal this; the present waits for it.
     pub rendered: vk::Semaphore,
 }
 
-/// What [`Swapchain::acquire`] found.
 #[derive(Clone, Copy, Debug)]
 pub enum Acquired {
-    /// Draw here, then present.
     Image(SwapchainImage),
     /// There is no image now (minimised, mid-resize, occluded): skip the frame and leave every semaphore as it is.
     NotReady,
 }
 
-/// The swapchain of a surface.
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
     images: Vec<Target>,
@@ -82,9 +74,9 @@ pub struct Swapchain {
 
 struct Target {
     image: vk::Image,
-    view: vk::ImageView,
+    view: Owned<vk::ImageView>,
     // Belongs to the image: after a present waits for it, it is free only when the same image is acquired again.
-    rendered: vk::Semaphore,
+    rendered: Owned<vk::Semaphore>,
 }
 
 /// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
@@ -126,7 +118,6 @@ impl Swapchain {
         })
     }
 
-    /// The images' format.
     pub fn format(&self) -> vk::Format {
         self.format.format
     }
@@ -136,7 +127,6 @@ impl Swapchain {
         self.extent
     }
 
-    /// The present modes that the window supports.
     pub fn modes(&self) -> &[PresentMode] {
         &self.modes
     }
@@ -168,7 +158,6 @@ impl Swapchain {
         Ok(())
     }
 
-    /// The present mode.
     pub fn mode(&self) -> PresentMode {
         self.mode
     }
@@ -217,9 +206,9 @@ impl Swapchain {
                 Ok(Acquired::Image(SwapchainImage {
                     index,
                     image: target.image,
-                    view: target.view,
+                    view: target.view.raw(),
                     extent: self.extent,
-                    rendered: target.rendered,
+                    rendered: target.rendered.raw(),
                 }))
             }
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {
@@ -355,15 +344,8 @@ impl Swapchain {
         for image in images {
             let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
             let kind = vk::ImageViewType::TYPE_2D;
-            let view = create_view(&device, image, self.format.format, kind, range)?;
-            self.images.push(Target { image, view, rendered: vk::Semaphore::null() });
-            // SAFETY: a live device.
-            let rendered =
-                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
-                    .map_err(device.failed("vkCreateSemaphore"))?;
-            if let Some(target) = self.images.last_mut() {
-                target.rendered = rendered;
-            }
+            let view = view(&device, image, self.format.format, kind, range)?;
+            self.images.push(Target { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;
         self.rebuilds += 1;
@@ -372,16 +354,9 @@ impl Swapchain {
 
     /// The queue must be idle.
     fn destroy_images(&mut self) {
-        let vk = self.device.raw();
-        for target in self.images.drain(..) {
-            // SAFETY: the queue is idle, so nothing uses view and semaphore; null handles are allowed.
-            unsafe {
-                vk.destroy_image_view(target.view, None);
-                vk.destroy_semaphore(target.rendered, None);
-            }
-        }
+        self.images.clear();
         if let Ok(ext) = self.device.swapchain() {
-            // SAFETY: as above; its images are gone with it.
+            // SAFETY: the queue is idle, so nothing uses it; its images are gone with it. A null handle is allowed.
             unsafe { ext.destroy_swapchain(self.raw, None) };
         }
         self.raw = vk::SwapchainKHR::null();

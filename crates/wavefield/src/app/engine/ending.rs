@@ -22,7 +22,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the trace, if there is one, and returns what it collected.
     pub(crate) fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
         self.collect_rest(failures);
         self.cut_trace(|_, _| name);

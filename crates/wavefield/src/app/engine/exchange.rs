@@ -16,9 +16,7 @@ pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     /// The number of its next frame.
     pub(crate) next: u64,
-    /// The values of its parameters.
     parameters: KernelValues,
-    /// What draws its arrays.
     drawing: Drawing,
     pub(crate) view: View,
 }
@@ -39,15 +37,11 @@ impl Installed {
 }
 
 impl Engine {
-    /// What draws the current array, for [`Installed::new`].
     pub(crate) fn drawing(&self) -> Drawing {
         self.renderer.drawing().clone()
     }
 
     /// What draws another array, for [`Installed::new`].
-    ///
-    /// # Errors
-    /// Fails if the device cannot draw it. Nothing has changed then.
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.renderer.drawing_of(array)
     }
@@ -122,7 +116,6 @@ impl Engine {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    /// The number of frames that the GPU has finished drawing.
     pub(crate) fn frames_finished(&self) -> Result<u64> {
         self.pacer.finished()
     }

@@ -45,7 +45,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether every frame draws the same slot: see [`Engine::hold`].
     pub(crate) fn is_held(&self) -> bool {
         self.held.is_some()
     }

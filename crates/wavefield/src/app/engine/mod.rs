@@ -45,7 +45,6 @@ pub use timing::FrameTiming;
 use timing::{Begun, Timed, Times};
 pub(crate) use watch::SlotNow;
 
-/// Draws frames: holds the producer, the renderer and the queue.
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
@@ -74,12 +73,9 @@ pub struct Engine {
     held: Option<Source>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
-    /// The values of the producer's parameters: see [`crate::producer::Profile::parameters`].
     parameters: KernelValues,
-    /// The view of the producer's arrays.
     view: View,
     scene: Scene,
-    /// The format of the pictures.
     format: vk::Format,
     /// The least number of frames in flight to have resources for.
     flights: usize,
@@ -157,14 +153,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Prepares the engine for a new producer.
     fn begin_producer(&mut self) {
         self.held = None;
         self.pacer.set_limit(self.producer.profile().max_in_flight);
         self.begin_batches();
     }
 
-    /// Sets a new producer's batch.
     fn begin_batches(&mut self) {
         let longest = self.producer.profile().longest_batch;
         self.auto = match self.batching {
@@ -175,7 +169,6 @@ impl Engine {
         self.producer.set_batch(frames);
     }
 
-    /// The number of frames in the next batch.
     pub(crate) fn batch(&self) -> usize {
         match (self.batching, &self.auto) {
             (_, Some(auto)) => auto.batch(),
@@ -204,7 +197,6 @@ impl Engine {
         self.parameters = self.producer.profile().parameters.values(values);
     }
 
-    /// The current values of the producer's parameters.
     pub fn parameters(&self) -> &[f32] {
         &self.parameters
     }
@@ -337,7 +329,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the producer fill the frame, unless a slot is held.
     fn produce(&mut self, flight: &Flight, frame: &Frame) -> Result<Produced> {
         if let Some(source) = self.held {
             return Ok(Produced { source, ..self.producer.profile().produced(frame) });
@@ -367,12 +358,10 @@ impl Engine {
         self.renderer.drawing().array()
     }
 
-    /// The view of the array.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The view of the array, to change it from the next frame on.
     pub fn view_mut(&mut self) -> &mut View {
         &mut self.view
     }
@@ -409,12 +398,10 @@ impl Engine {
         self.renderer.set_style(style)
     }
 
-    /// The queue, for presenting and reading back.
     pub fn queue(&mut self) -> &mut Queue {
         &mut self.queue
     }
 
-    /// The device.
     pub fn device(&self) -> &Device {
         self.queue.device()
     }
@@ -424,7 +411,6 @@ impl Engine {
         self.pacer.blocking_waits() + self.handoff_waits
     }
 
-    /// The producer that fills the field.
     pub fn producer(&self) -> &dyn Producer {
         &**self.producer
     }

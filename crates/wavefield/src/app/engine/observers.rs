@@ -5,7 +5,6 @@ use crate::observer::Observer;
 use crate::trace::Recorder;
 use crate::verify::Check;
 
-/// The observers that are on.
 pub(super) struct Observers {
     /// Checks every vertex: `wavefield verify`.
     pub(super) check: Option<Check>,

@@ -142,7 +142,6 @@ impl Engine {
     }
 }
 
-/// Resets a command buffer and begins to record.
 fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.

@@ -12,12 +12,10 @@ use crate::{Error, Result, report};
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
 
 impl Engine {
-    /// Waits until every submitted frame is drawn.
     pub(crate) fn drain(&mut self) -> Result<()> {
         self.wait_drawn(self.pacer.submitted())
     }
 
-    /// Waits until the first `frames` frames are drawn.
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let watchdog =
             Watchdog::new(&**self.producer, self.queue.device(), &self.patience, self.pacer.slowest());

@@ -16,7 +16,6 @@ pub struct PresentSync {
     pub rendered: vk::Semaphore,
 }
 
-/// What follows a frame's draw.
 #[derive(Default)]
 pub struct Behind<'a> {
     /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
@@ -27,7 +26,6 @@ pub struct Behind<'a> {
 }
 
 impl Engine {
-    /// Submits a flight's recorded commands, followed by `more`.
     pub(super) fn submit(
         &mut self,
         flight: &Flight,

@@ -8,14 +8,11 @@ use crate::Result;
 use crate::producer::Producer;
 use crate::vulkan::{Device, Timestamps};
 
-/// How long the parts of a finished frame took.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameTiming {
-    /// The frame's number.
     pub frame: u64,
     /// The kernel's time: from CUDA events, or from Vulkan timestamps if it is in the command buffer.
     pub kernel: Option<Duration>,
-    /// The draw's time, from Vulkan timestamps.
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
@@ -33,18 +30,15 @@ pub(super) const BEGIN: usize = 0;
 pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
-/// The times of the frames in flight.
 pub(super) struct Times {
     timestamps: Option<Timestamps<3>>,
     /// The CPU's times of each flight's frame, until they are taken.
     begun: Vec<Option<Begun>>,
 }
 
-/// The CPU's times of a frame.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) frame: u64,
-    /// When the CPU began the frame.
     pub(super) at: Instant,
     /// See [`FrameTiming::cpu`].
     pub(super) cpu: Duration,
@@ -62,19 +56,16 @@ impl Times {
         }
     }
 
-    /// Records a mark.
     pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         if let Some(timestamps) = &self.timestamps {
             timestamps.mark(commands, flight, mark);
         }
     }
 
-    /// Keeps the CPU's times of a flight's frame.
     pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
         self.begun[flight] = Some(begun);
     }
 
-    /// Drops the times of the frames in flight.
     #[cfg(target_os = "linux")] // Only `exchange` calls this.
     pub(super) fn forget(&mut self) {
         self.begun.fill(None);
@@ -87,7 +78,6 @@ impl Times {
     }
 }
 
-/// A finished frame's times, from the CPU and the GPU.
 pub(super) struct Timed {
     pub(super) begun: Begun,
     pub(super) marks: Option<[f64; 3]>,

@@ -31,12 +31,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends [`Engine::watch`].
     pub(crate) fn unwatch(&mut self) {
         self.observers.live = None;
     }
 
-    /// The times of the last frames, while [`Engine::watch`] is on.
     pub(crate) fn watched(&self) -> Option<&Recorder> {
         self.observers.live.as_ref()
     }
@@ -49,7 +47,6 @@ impl Engine {
         }
     }
 
-    /// The state of each slot of the ring.
     pub(crate) fn slots_now(&self) -> Result<Vec<SlotNow>> {
         let drawn = self.pacer.finished()?.saturating_sub(self.first);
         let submitted = self.pacer.submitted() - self.first;
@@ -91,7 +88,6 @@ impl Engine {
         Ok(())
     }
 
-    /// What [`Engine::point`] found last.
     pub(crate) fn under_pointer(&self) -> Option<Found> {
         self.observers.probe.as_ref()?.found()
     }
