@@ -576,7 +576,7 @@ fn nonsense_is_wrong_usage() {
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
     }
-    for handoff in ["inline", "binary", "cpu-sync", "device-copy", "host-copy"] {
+    for handoff in Handoff::ALL.map(Handoff::name).into_iter().filter(|&name| name != "timeline") {
         assert_exit(&run(&["verify", "--break=free", "--handoff", handoff]), 2);
         assert_exit(&run(&["verify", "--scene=texture", "--break=free", "--handoff", handoff]), 2);
     }

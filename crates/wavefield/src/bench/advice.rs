@@ -57,7 +57,7 @@ impl<'a> Field<'a> {
         let measured = handoffs.len();
         handoffs
             .retain(|(_, cell)| !cell.noisy && cell.frame_us.mean > 0.0 && cell.frame_us.mean.is_finite());
-        let is_inline = |(strategy, _): &(Strategy, &Cell)| *strategy == Strategy::Inline;
+        let is_inline = |(strategy, _): &(Strategy, &Cell)| *strategy == Strategy::INLINE;
         let inline = handoffs.iter().find(|handoff| is_inline(handoff)).map(|&(_, cell)| cell);
         handoffs.retain(|handoff| !is_inline(handoff));
         let fastest = handoffs.iter().map(|(_, cell)| cell.frame_us.mean).min_by(f64::total_cmp)?;
@@ -99,7 +99,7 @@ fn typed(cell: &Cell) -> String {
     let Cell { ring, batch, strategy, .. } = cell;
     match handoff(strategy) {
         Some(Strategy::Auto) => "--batch auto".into(),
-        Some(Strategy::Timeline) => format!("--ring {ring} --batch {batch}"),
+        Some(Strategy::TIMELINE) => format!("--ring {ring} --batch {batch}"),
         Some(other) if other.has_ring() => format!("--handoff {strategy} --ring {ring}"),
         _ => format!("--handoff {strategy}"),
     }

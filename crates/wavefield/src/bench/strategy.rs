@@ -1,6 +1,7 @@
 //! The strategies that can be measured, and the combinations that are worth it.
 
 use ash::vk;
+use clap::builder::PossibleValue;
 use vulkan_cuda::Ring;
 
 use super::runner::Plan;
@@ -9,22 +10,11 @@ use crate::handoff::Handoff;
 use crate::wave::Grid;
 
 /// One way of getting a frame from the producer to the picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
     /// What a run does by default: `timeline`, with ring and batch chosen automatically.
     Auto,
-    /// A ring of shared buffers and two timelines; the GPU waits.
-    Timeline,
-    /// The CUDA kernel inside Vulkan's command buffer.
-    Inline,
-    /// One shared buffer and two binary semaphores: the classic scheme.
-    Binary,
-    /// One shared buffer; the CPU waits for each side.
-    CpuSync,
-    /// CUDA fills its own memory and copies it on the device.
-    DeviceCopy,
-    /// A copy from the device to the host and back.
-    HostCopy,
+    Handoff(Handoff),
     /// A Vulkan compute shader on the same device, without interop.
     Compute,
     /// The draw alone, from ordinary device memory that was filled once: a ring's slots in turn.
@@ -37,46 +27,51 @@ pub enum Strategy {
 
 impl Strategy {
     /// All strategies, in the order of the table.
-    pub const ALL: [Self; 11] = [
-        Self::Auto,
-        Self::Timeline,
-        Self::Inline,
-        Self::Binary,
-        Self::CpuSync,
-        Self::DeviceCopy,
-        Self::HostCopy,
-        Self::Compute,
-        Self::RenderOnly,
-        Self::RenderShared,
-        Self::ProduceOnly,
-    ];
+    pub const ALL: [Self; Handoff::ALL.len() + 5] = {
+        let mut all = [Self::Auto; Handoff::ALL.len() + 5];
+        let mut at = 0;
+        while at < Handoff::ALL.len() {
+            all[1 + at] = Self::Handoff(Handoff::ALL[at]);
+            at += 1;
+        }
+        all[1 + at] = Self::Compute;
+        all[2 + at] = Self::RenderOnly;
+        all[3 + at] = Self::RenderShared;
+        all[4 + at] = Self::ProduceOnly;
+        all
+    };
+    pub const TIMELINE: Self = Self::Handoff(Handoff::Timeline);
+    pub const INLINE: Self = Self::Handoff(Handoff::Inline);
+
+    /// The name on the command line, and what it says of it.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Auto => {
+                ("auto", "What a run does by default: `timeline`, with ring and batch chosen automatically")
+            }
+            Self::Handoff(handoff) => (handoff.name(), handoff.help()),
+            Self::Compute => ("compute", "A Vulkan compute shader on the same device, without interop"),
+            Self::RenderOnly => (
+                "render-only",
+                "The draw alone, from ordinary device memory that was filled once: a ring's slots in turn",
+            ),
+            Self::RenderShared => {
+                ("render-shared", "The draw alone, from memory that could be shared with CUDA but is not")
+            }
+            Self::ProduceOnly => ("produce-only", "The CUDA kernel alone, into shared memory"),
+        }
+    }
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Compute => "compute",
-            Self::RenderOnly => "render-only",
-            Self::RenderShared => "render-shared",
-            Self::ProduceOnly => "produce-only",
-            other => other.handoff().name(),
-        }
+        self.words().0
     }
 
     /// The hand-off that it measures; `timeline` if it has none.
     pub fn handoff(self) -> Handoff {
         match self {
-            Self::Inline => Handoff::Inline,
-            Self::Binary => Handoff::Binary,
-            Self::CpuSync => Handoff::CpuSync,
-            Self::DeviceCopy => Handoff::DeviceCopy,
-            Self::HostCopy => Handoff::HostCopy,
-            Self::Auto
-            | Self::Timeline
-            | Self::Compute
-            | Self::RenderOnly
-            | Self::RenderShared
-            | Self::ProduceOnly => Handoff::Timeline,
+            Self::Handoff(handoff) => handoff,
+            _ => Handoff::Timeline,
         }
     }
 
@@ -115,17 +110,28 @@ impl Strategy {
     /// The slots that the draw alone must have for a fair comparison with this strategy. `inline` counts as one slot whatever
     /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
-        if name == Self::Inline.name() { 1 } else { ring }
+        if name == Self::INLINE.name() { 1 } else { ring }
     }
 
     /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
-        matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)
+        matches!(self, Self::TIMELINE | Self::Handoff(Handoff::DeviceCopy) | Self::RenderOnly)
     }
 
     /// Whether it is measured with different batches.
     pub fn has_batch(self) -> bool {
-        self == Self::Timeline
+        self == Self::TIMELINE
+    }
+}
+
+impl clap::ValueEnum for Strategy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = self.words();
+        Some(PossibleValue::new(name).help(help))
     }
 }
 
@@ -240,9 +246,9 @@ mod tests {
         let cells = plan(Scene::Field, &Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
         let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
         // Rings of 1 and 3 do not hold a batch of 4.
-        assert_eq!(count(Strategy::Timeline), 4);
-        assert_eq!(count(Strategy::DeviceCopy), 3);
-        assert_eq!(count(Strategy::Binary), 1);
+        assert_eq!(count(Strategy::TIMELINE), 4);
+        assert_eq!(count(Strategy::Handoff(Handoff::DeviceCopy)), 3);
+        assert_eq!(count(Strategy::Handoff(Handoff::Binary)), 1);
         // Rings of 1, 3 and 8, and the one that `auto` chooses.
         assert_eq!(count(Strategy::RenderOnly), 4);
         assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::ALL.len() - 3));
@@ -255,19 +261,9 @@ mod tests {
             let alone = cells.iter().filter(|cell| cell.strategy == Strategy::RenderOnly);
             alone.map(|cell| cell.ring.depth()).collect()
         };
-        assert_eq!(rings(&[Strategy::RenderOnly, Strategy::Timeline, Strategy::Compute]), [1, 3, 8]);
-        assert_eq!(rings(&[Strategy::Binary, Strategy::RenderOnly]), [1]);
-        assert_eq!(rings(&[Strategy::Inline, Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::RenderOnly, Strategy::TIMELINE, Strategy::Compute]), [1, 3, 8]);
+        assert_eq!(rings(&[Strategy::Handoff(Handoff::Binary), Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::INLINE, Strategy::RenderOnly]), [1]);
         assert_eq!(rings(&[Strategy::RenderOnly]), [1, 8], "on its own, those that were asked for");
-    }
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        use clap::ValueEnum;
-        assert_eq!(Strategy::ALL, Strategy::value_variants());
-        for strategy in Strategy::ALL {
-            let value = strategy.to_possible_value().unwrap();
-            assert_eq!(value.get_name(), strategy.name());
-        }
     }
 }

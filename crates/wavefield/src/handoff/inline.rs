@@ -9,14 +9,36 @@ use std::ffi::c_void;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
+use super::Entry;
 use super::module::Module;
+use super::texture_inline::TextureInlineHandoff;
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
-use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
+use crate::scene::Scene;
+use crate::vulkan::{Buffer, Device, NO_INLINE, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-pub struct InlineHandoff {
+pub(super) const INLINE: Entry = Entry {
+    name: "inline",
+    help: "The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture \
+           VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
+           on this GPU for every process: see --risk-the-gpu",
+    one_slot: false,
+    cpu_waits: false,
+    supports: |info, scene| match scene {
+        Scene::Field => info.inline.map(drop).ok_or(NO_INLINE),
+        Scene::Texture => TextureInlineHandoff::supports(info),
+    },
+    make: |queue, context, source, desc| {
+        Ok(match desc.scene {
+            Scene::Field => Box::new(InlineHandoff::new(queue, context, source, desc)?),
+            Scene::Texture => Box::new(TextureInlineHandoff::new(queue, context, source, desc)?),
+        })
+    },
+};
+
+struct InlineHandoff {
     module: Module,
     stamp: Option<Module>,
     _buffers: Vec<Buffer>,

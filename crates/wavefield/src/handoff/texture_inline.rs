@@ -24,7 +24,7 @@ use crate::wave::Grid;
 use crate::{Error, Result, texture};
 
 /// Paints slots with CUDA kernels in a command buffer ahead of the draw's.
-pub struct TextureInlineHandoff {
+pub(super) struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,
     /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].

@@ -20,8 +20,7 @@ pub struct DeviceDesc {
     /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` if
     /// the device has it.
     pub interop: bool,
-    /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::InlineHandoff`]
-    /// and [`crate::handoff::TextureInlineHandoff`].
+    /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::Handoff::Inline`].
     pub inline: bool,
     /// Its queue does not draw: it is of [`AdapterInfo::compute_family`], which the device must have.
     pub compute_only: bool,
