@@ -38,12 +38,12 @@ impl Installed {
 
 impl Engine {
     pub(crate) fn drawing(&self) -> Drawing {
-        self.renderer.drawing().clone()
+        self.drawer.renderer.drawing().clone()
     }
 
     /// What draws another array, for [`Installed::new`].
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
-        self.renderer.drawing_of(array)
+        self.drawer.renderer.drawing_of(array)
     }
 
     /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, which nothing uses any
@@ -53,11 +53,9 @@ impl Engine {
     /// Fails if the old producer failed, or if an API did not come to rest. Then nothing is exchanged and nothing is
     /// dropped: while a kernel runs, dropping a CUDA object would wait for it.
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
-        self.finish()?;
-        // Tell the observers of every frame of the old producer.
-        self.look_at_all()?;
+        self.settle()?;
         if let Some(incoming) = incoming {
-            self.renderer.renew(&mut incoming.drawing)?;
+            self.drawer.renderer.renew(&mut incoming.drawing)?;
         }
         match incoming.take() {
             Some(incoming) => Ok(self.put(incoming)),
@@ -70,7 +68,7 @@ impl Engine {
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| {
             // Do not keep a faulted context.
-            *self.context = None;
+            self.context = None;
             if let Some(check) = &mut self.observers.check {
                 check.exchanged(*incoming.drawing.array(), true);
             }
@@ -81,20 +79,20 @@ impl Engine {
     /// Exchanges the producer. Nothing may be in flight.
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
-        let next = submitted - self.first;
+        let next = self.next();
         if let Some(check) = &mut self.observers.check {
             check.exchanged(*incoming.drawing.array(), false);
         }
         self.times.forget();
         // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);
-        self.forget_recorded();
-        self.first = submitted - incoming.next;
-        let producer = std::mem::replace(&mut *self.producer, incoming.producer);
-        let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
-        let drawing = self.renderer.exchange(incoming.drawing);
-        let view = std::mem::replace(&mut self.view, incoming.view);
-        self.begin_producer();
+        self.recordings.forget();
+        self.filler.first = submitted - incoming.next;
+        let producer = std::mem::replace(&mut *self.filler.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.filler.parameters, incoming.parameters);
+        let drawing = self.drawer.renderer.exchange(incoming.drawing);
+        let view = std::mem::replace(&mut self.drawer.view, incoming.view);
+        self.filler.begin(&mut self.pacer);
         // The failed work belonged to the old producer, and none of it is in flight.
         self.health = Health::Sound;
         Installed { producer, next, parameters, drawing, view }

@@ -19,7 +19,6 @@ use crate::wave::Vertex;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) at: (u32, u32),
-    /// Its numbers, as many as there are names.
     pub(crate) numbers: [f32; 4],
     pub(crate) names: &'static [&'static str],
 }
