@@ -7,7 +7,6 @@ use vulkan_cuda::vulkan_words;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, in words that the user can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{}{}", self.answer(), vulkan_hint(*.result))]
@@ -42,7 +41,6 @@ pub enum Error {
     #[error("{}{}", self.answer(), cuda_hint(.call, *.code))]
     Cuda { call: &'static str, device: String, code: u32, name: String, text: String },
 
-    /// A library that this program opens at run time is missing or too old.
     #[error("{what}: {reason}; {hint}")]
     Missing { what: &'static str, reason: String, hint: &'static str },
 
@@ -58,7 +56,6 @@ pub enum Error {
     #[error("{0}")]
     Rule(String),
 
-    /// This machine cannot do what was requested.
     #[error("{0}")]
     Unsupported(String),
 
@@ -111,7 +108,6 @@ impl From<vulkan_cuda::Error> for Error {
 }
 
 impl Error {
-    /// Whether some memory has run out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -124,7 +120,6 @@ impl Error {
         }
     }
 
-    /// What was tried and what the driver answered, without what to do.
     fn answer(&self) -> String {
         match self {
             Error::Vulkan { call, device, result } => {
@@ -164,7 +159,6 @@ fn free_words(free: Option<u64>) -> String {
     free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
 }
 
-/// What to make smaller, depending on what the memory was for.
 fn allocation_hint(what: &str) -> &'static str {
     match what {
         "the picture" | "multisampled colour" | "depth" => {
@@ -175,7 +169,6 @@ fn allocation_hint(what: &str) -> &'static str {
     }
 }
 
-/// The advice where it is unknown what the memory was for.
 const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
                     this GPU";
 

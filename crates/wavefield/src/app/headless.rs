@@ -143,7 +143,6 @@ pub struct Headless {
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
-    /// Whether clients in other processes may draw.
     serves: bool,
 }
 

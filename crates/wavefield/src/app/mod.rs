@@ -114,7 +114,6 @@ pub struct Config {
     pub handoff: Handoff,
     /// Allows the user's kernels inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
     pub risk_the_gpu: bool,
-    /// Columns and rows of vertices, or of the texture's texels.
     pub grid: Grid,
     /// Slots between the producer and the draw. With `None`, three, or more if batches need them.
     pub ring: Option<Ring>,
@@ -123,7 +122,6 @@ pub struct Config {
     pub samples: Samples,
     /// Frames to draw. With `None`, a window runs until it is told to stop, and a headless run chooses a number.
     pub frames: Option<u64>,
-    /// The PNG file for a headless run's last picture.
     pub output: Option<PathBuf>,
     /// The GIF file to record the run to, or `-` for raw frames on standard output.
     pub record: Option<PathBuf>,
@@ -144,7 +142,6 @@ pub struct Config {
     pub validation: Validation,
     /// Whether to check every vertex of every frame: see [`crate::verify`].
     pub verify: bool,
-    /// The part of the hand-off to leave out, to show that the check finds it.
     pub broken: Option<Broken>,
 }
 

@@ -54,7 +54,6 @@ impl Choice {
         Machine::describe(self.adapter.info(), self.cuda.as_ref().map(|(driver, _)| driver.version()))
     }
 
-    /// Whether the device can export memory and timelines to other processes.
     pub(crate) fn can_export(&self) -> bool {
         let sharing = &self.adapter.info().sharing;
         sharing.buffer_export.is_some() && sharing.timeline_export.is_some()

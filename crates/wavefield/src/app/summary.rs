@@ -82,7 +82,6 @@ pub struct Summary {
     pub validation: Option<u64>,
 }
 
-/// The end of a run that had begun to draw, with or without a failure.
 pub struct Ended {
     pub summary: Summary,
     /// The first failure; every later one was printed. All output that could be written was written.

@@ -10,7 +10,6 @@ use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
 pub(super) struct Patience {
-    /// The longest that a GPU may take for a frame.
     pub(super) timeout: Duration,
     /// Whether the CPU alone fills and draws. A large frame may then take longer than `timeout`.
     pub(super) software: bool,

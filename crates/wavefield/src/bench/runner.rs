@@ -185,7 +185,7 @@ pub(super) fn obstacle(
     if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
-    if strategy == Strategy::INLINE && choice.adapter.info().inline.is_none() {
+    if strategy == Strategy::INLINE && !choice.adapter.info().inline {
         return Some(NO_INLINE.to_owned());
     }
     let textures = strategy.handoff().supports_texture(choice.adapter.info());

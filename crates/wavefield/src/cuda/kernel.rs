@@ -87,7 +87,6 @@ impl KernelSource {
         }
     }
 
-    /// Computes a level of a mip chain from the level above.
     pub(crate) fn texture_reduce() -> Self {
         Self {
             name: "the built-in mip chain".into(),
@@ -164,7 +163,6 @@ impl KernelSource {
         CString::new(ascii).map_err(|error| problem(error.to_string()))
     }
 
-    /// The entry's name, as the drivers take it.
     pub(crate) fn entry_name(&self) -> Result<CString> {
         let problem = "its entry has a zero byte".to_owned();
         CString::new(&*self.entry).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
@@ -176,7 +174,6 @@ impl KernelSource {
             .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
-    /// Checks that the entry has the parameters that it will be launched with.
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
             .check(&self.ptx, &self.entry, self.parameters()?.len())

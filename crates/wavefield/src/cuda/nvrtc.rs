@@ -34,7 +34,6 @@ type Code = c_int;
 const COMPILATION: Code = 6;
 
 type Program = *mut std::ffi::c_void;
-/// A function that writes a text, and the one that returns the text's size with its terminator.
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> Code;
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Code;
 type Create = unsafe extern "C" fn(
@@ -137,7 +136,6 @@ impl Nvrtc {
         }
     }
 
-    /// Turns an answer into an error that names the call.
     fn check(&self, call: &str, code: Code) -> Result<(), String> {
         if code == 0 {
             return Ok(());

@@ -129,12 +129,10 @@ pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
 
-/// The parameters of a kernel, in the order of their lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelParameters(Arc<[KernelParameter]>);
 
 impl KernelParameters {
-    /// Reads the parameters from PTX or CUDA C++.
     pub fn of(text: &str) -> Result<Self, String> {
         let mut found: Vec<KernelParameter> = Vec::new();
         for (number, rest) in lines(text) {

@@ -145,7 +145,6 @@ impl Code {
     }
 }
 
-/// A kernel, from its name to its body.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,

@@ -6,7 +6,6 @@ use super::api::{self, Code};
 use super::{Cuda, require};
 use crate::Result;
 
-/// The priority of a stream's work over that of other streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Priority {
     /// CUDA's default priority.
@@ -49,7 +48,6 @@ impl Stream {
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// Creates such a stream with a priority.
     pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
         if priority == Priority::Usual {
             return Self::new(context);
@@ -103,7 +101,6 @@ impl Drop for Stream {
     }
 }
 
-/// A mark in a stream that has a time.
 pub struct Event {
     raw: sys::CUevent,
     context: Cuda,

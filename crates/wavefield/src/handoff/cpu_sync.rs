@@ -13,7 +13,6 @@ use crate::vulkan::Queue;
 pub(super) const CPU_SYNC: Entry =
     order::entry::<CpuSync>("cpu-sync", "A shared buffer or image; the CPU waits for each side");
 
-/// The CPU as the messenger.
 struct CpuSync {
     timeout: Duration,
 }

@@ -19,15 +19,18 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, NO_INLINE, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
+/// Both producers' name.
+pub(super) const PRODUCER: &str = "cuda, inline by VK_NVX_binary_import";
+
 pub(super) const INLINE: Entry = Entry {
     name: "inline",
-    help: "The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture \
-           VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
+    help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import; for a texture also \
+           VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
            on this GPU for every process: see --risk-the-gpu",
     one_slot: false,
     cpu_waits: false,
     supports: |info, scene| match scene {
-        Scene::Field => info.inline.map(drop).ok_or(NO_INLINE),
+        Scene::Field => info.inline.then_some(()).ok_or(NO_INLINE),
         Scene::Texture => TextureInlineHandoff::supports(info),
     },
     make: |queue, context, source, desc| {
@@ -53,8 +56,8 @@ impl InlineHandoff {
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
-        let support = device.inline()?;
-        let load = |source: &KernelSource| Module::new(device, support, context, source);
+        device.require_inline()?;
+        let load = |source: &KernelSource| Module::new(device, context, source);
         let module = load(source)?;
         source.check_signature(Signature::Field)?;
         let stamp = desc.stamped.then(|| load(&KernelSource::frame_stamp())).transpose()?;
@@ -68,12 +71,8 @@ impl InlineHandoff {
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         let parameters = module.parameters().clone();
-        let profile = Profile {
-            uses_cuda: true,
-            in_queue: true,
-            parameters,
-            ..Profile::of_queue(support.producer_name(), slots)
-        };
+        let profile =
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(PRODUCER, slots) };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }

@@ -43,7 +43,6 @@ pub(crate) use work::{Place, Work};
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
 
-/// What the program knows of a hand-off.
 struct Entry {
     /// On the command line.
     name: &'static str,
@@ -60,7 +59,6 @@ struct Entry {
 
 macro_rules! hand_offs {
     ($($handoff:ident = $entry:path,)*) => {
-        /// How a frame gets from CUDA to Vulkan.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Handoff {
             $($handoff,)*
@@ -114,7 +112,6 @@ impl Handoff {
         self.entry().name
     }
 
-    /// For lists of hand-offs.
     pub fn help(self) -> &'static str {
         self.entry().help
     }
@@ -129,7 +126,6 @@ impl Handoff {
         (Self::Timeline, Some(note))
     }
 
-    /// Whether it always has one slot, whatever the ring's depth.
     pub fn has_one_slot(self) -> bool {
         self.entry().one_slot
     }

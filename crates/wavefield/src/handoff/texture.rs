@@ -103,7 +103,6 @@ impl Chain {
         Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
-    /// A chain in CUDA's own memory, with the shape of a shared picture.
     fn own(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;

@@ -1,29 +1,26 @@
-//! Images painted *inside the Vulkan command buffer*: as [`inline`](super::InlineHandoff), with surfaces instead of buffers.
+//! Images painted *inside the Vulkan command buffer*: as `inline`, with surfaces instead of buffers.
 //!
 //! The images are Vulkan's own. Nothing is exported, and no CUDA context sees them. Where a kernel expects a CUDA surface
 //! object, it gets the handle of a storage image's view from `VK_NVX_image_view_handle`: 32 bits, zero-extended to 64 in the
 //! kernel's argument. NVIDIA does not document that the two are the same. Direct3D's translation to Vulkan (vkd3d-proton's
-//! `GetCudaSurfaceObject`) has relied on it for years, and it holds on an H200 (driver 580). Nothing says that it holds for
-//! `VK_NV_cuda_kernel_launch`, so images are refused there.
+//! `GetCudaSurfaceObject`) has relied on it for years, and it holds on an H200 (driver 580).
 
 use std::ffi::c_void;
 
 use ash::vk;
 use vulkan_cuda::ownership::whole_image;
 
+use super::inline::PRODUCER;
 use super::module::Module;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
     Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, check_texture, level_views, own_images,
     own_slot,
 };
-use crate::vulkan::{
-    AdapterInfo, Device, Image, InlineSupport, NO_INLINE, Queue, View, image_barrier, pipeline_barrier,
-};
+use crate::vulkan::{AdapterInfo, Device, Image, NO_INLINE, Queue, View, image_barrier, pipeline_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result, texture};
 
-/// Paints slots with CUDA kernels in a command buffer ahead of the draw's.
 pub(super) struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,
@@ -36,7 +33,6 @@ pub(super) struct TextureInlineHandoff {
     device: Device,
 }
 
-/// One level of a slot, as the kernels see it.
 struct Level {
     /// The kernels' surface object; valid while the view lives.
     surface: u64,
@@ -49,14 +45,10 @@ impl TextureInlineHandoff {
     pub fn supports(info: &AdapterInfo) -> Result<(), &'static str> {
         match (info.inline, info.inline_images) {
             (_, true) => Ok(()),
-            (None, _) => Err(NO_INLINE),
-            (Some(InlineSupport::BinaryImport), _) => Err(
+            (false, false) => Err(NO_INLINE),
+            (true, false) => Err(
                 "a kernel in Vulkan's command buffer reaches images by handles of VK_NVX_image_view_handle, which the \
                  driver does not have",
-            ),
-            (Some(InlineSupport::KernelLaunch), _) => Err(
-                "VK_NV_cuda_kernel_launch has no way to images; kernels of VK_NVX_binary_import reach them by handles of \
-                 VK_NVX_image_view_handle, and the driver does not have both",
             ),
         }
     }
@@ -67,7 +59,7 @@ impl TextureInlineHandoff {
         check_texture(device, size)?;
         // Asked first, because its error names what the device lacks.
         device.image_view_handles()?;
-        let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
+        let module = |source: &_| Module::new(device, context, source);
         let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
         source.check_signature(Signature::Texture)?;
         let stamp = desc.stamped.then(|| module(&KernelSource::texture_stamp())).transpose()?;
@@ -75,10 +67,9 @@ impl TextureInlineHandoff {
         let levels = images.iter().map(|image| levels(device, image, size)).collect::<Result<Vec<_>>>()?;
         check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
-        let name = paint.support().producer_name();
         let parameters = paint.parameters().clone();
         let profile =
-            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(name, slots) };
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(PRODUCER, slots) };
         Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 
@@ -204,15 +195,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let reason = |inline, inline_images| {
+        let supports = |inline, inline_images| {
             let info = AdapterInfo { inline, inline_images, ..AdapterInfo::unreal(1) };
             TextureInlineHandoff::supports(&info)
         };
-        assert!(reason(None, false).unwrap_err().contains("neither"));
-        for support in [InlineSupport::KernelLaunch, InlineSupport::BinaryImport] {
-            assert!(reason(Some(support), false).unwrap_err().contains("VK_NVX_image_view_handle"));
-            assert_eq!(reason(Some(support), true), Ok(()));
-        }
+        assert!(supports(false, false).unwrap_err().contains("VK_NVX_binary_import"));
+        assert!(supports(true, false).unwrap_err().contains("VK_NVX_image_view_handle"));
+        assert_eq!(supports(true, true), Ok(()));
     }
 
     #[test]

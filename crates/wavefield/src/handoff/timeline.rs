@@ -60,7 +60,6 @@ struct TimelineHandoff<W: Work> {
     own: Option<W::Own>,
     fill: Fill,
     next_batch: usize,
-    /// The batch that was filled last.
     filled: Batch,
     profile: Profile,
 }

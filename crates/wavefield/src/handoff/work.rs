@@ -52,7 +52,6 @@ pub(crate) enum Place<'a, W: Work> {
     Own(&'a W::Own),
 }
 
-/// Loads the kernel that fills a scene.
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
     // Checked only now: for text that is not PTX, the compiler's message is better.

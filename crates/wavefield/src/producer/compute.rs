@@ -16,7 +16,6 @@ use crate::vulkan::{
 };
 use crate::wave::Grid;
 
-/// Fills slots with a compute shader of the gallery.
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,

@@ -9,7 +9,6 @@ use tracing::trace_span;
 use crate::cuda::{Cuda, Event, Stream, is_sticky};
 use crate::{Error, Result};
 
-/// CUDA's stream, and two events for each frame that time the kernel.
 pub struct Fill {
     // Field order is drop order: the stream goes before the events that it uses.
     stream: Arc<Stream>,
@@ -28,7 +27,6 @@ impl<T> Kept<T> {
         &self.0[(frame % self.0.len() as u64) as usize]
     }
 
-    /// The item, which is this frame's from now on.
     fn take(&self, frame: u64) -> &T {
         let (user, item) = self.place(frame);
         user.set(Some(frame));

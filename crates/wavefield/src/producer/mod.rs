@@ -108,7 +108,6 @@ pub struct FrameSync {
     pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
     /// Waited for before the slot is read.
     pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// Signalled after it was read.
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
@@ -138,18 +137,15 @@ impl Vertices {
     }
 }
 
-/// An image with its mip chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSlot {
     pub image: vk::Image,
     /// A view of all its levels.
     pub view: vk::ImageView,
-    /// Its layout when it is drawn.
     pub layout: vk::ImageLayout,
 }
 
 impl From<vk::Buffer> for Source {
-    /// The whole buffer.
     fn from(buffer: vk::Buffer) -> Self {
         Self::Vertices(Vertices { buffer, offset: 0 })
     }
@@ -182,7 +178,6 @@ pub struct Profile {
     /// Who owns a slot between frames.
     pub owner: Owner,
     pub max_in_flight: usize,
-    /// Whether CUDA fills the slots, on a stream of its own or in Vulkan's command buffer.
     pub uses_cuda: bool,
     /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for every frame.
     /// Everything else that producers record is the same for all frames in one slot, so it is recorded once and submitted

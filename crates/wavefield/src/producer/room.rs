@@ -91,7 +91,6 @@ fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String 
     }
 }
 
-/// Refuses a field that one slot cannot hold, before anything is allocated.
 pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
     if grid.cols < 2 || grid.rows < 2 {
         return Err(Error::Usage(format!("a field of {}x{} vertices has no surface", grid.cols, grid.rows)));
@@ -114,7 +113,6 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
     )
 }
 
-/// Refuses a texture that one slot cannot hold, before anything is allocated.
 pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     let info = device.info();
     if size.cols < 2 || size.rows < 2 {

@@ -124,7 +124,6 @@ impl Producer for TextureComputeProducer {
 struct Pipelines {
     paint: ComputePipeline,
     reduce: ComputePipeline,
-    /// How many levels a slot has below the first.
     below: usize,
 }
 

@@ -51,7 +51,6 @@ impl TextureHostProducer {
     }
 }
 
-/// Vulkan's own image, as the renderer reads it.
 pub(crate) fn own_slot(image: &Image) -> ImageSlot {
     ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
 }

@@ -6,12 +6,9 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::{ImageSlot, Source, Vertices};
 use crate::vulkan::{Device, pipeline_barrier};
 
-/// The direction of an ownership transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
-    /// Vulkan's queue family takes the slot from CUDA.
     Acquire,
-    /// Vulkan's queue family gives it back to CUDA.
     Release,
 }
 

@@ -21,7 +21,6 @@ pub struct Camera {
     /// The angle above the horizon.
     pub elevation: f32,
     pub distance: f32,
-    /// The point in the middle of the picture.
     pub target: Vec3,
 }
 
@@ -56,11 +55,9 @@ const NARROW: f32 = 1.35;
 /// The highest elevation, and its negative the lowest: at the poles there is no up.
 const STEEPEST: f32 = 1.5;
 const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
-/// How far the target may be from the field's middle.
 const FARTHEST: f32 = 3.0;
 
 impl Camera {
-    /// Makes a camera within the limits that the mouse has too.
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
         // No range contains NaN.

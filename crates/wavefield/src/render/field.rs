@@ -18,7 +18,6 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, Queue};
 use crate::{Error, Result};
 
-/// How to cut a draw into pieces, to time each of them.
 pub struct Slices<'a> {
     pub count: usize,
     /// Called in the render pass after each piece, with its number from 0.
@@ -37,7 +36,6 @@ pub struct FieldRendererDesc {
     pub samples: Samples,
 }
 
-/// How arrays of one shape are drawn. A renderer uses one at a time.
 #[derive(Clone)]
 pub struct Drawing {
     array: Array,
@@ -107,7 +105,6 @@ impl FieldRenderer {
         &self.drawing
     }
 
-    /// Makes a drawing for an array, in the current style.
     pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.made(array, self.drawing.style)
     }
@@ -268,11 +265,8 @@ fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
 
 #[derive(Clone, Copy)]
 enum Draws {
-    /// Two triangles in all.
     Square,
-    /// Two triangles for each element.
     Dots,
-    /// An instance of the index buffer for each tile.
     Tiles,
 }
 

@@ -40,9 +40,7 @@ fn code(number: Number) -> u32 {
     }
 }
 
-/// The shaders' set with the uniforms and the colours.
 const FRAME: usize = 0;
-/// The shaders' set with the slot.
 const SOURCE: usize = 1;
 
 /// The descriptor sets, and everything that they point at except the slots.

@@ -6,7 +6,6 @@ use super::Picture;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc};
 
-/// An image to draw to without a window, and to read back.
 pub struct OffscreenTarget {
     image: Image,
 }

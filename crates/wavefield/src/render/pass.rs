@@ -39,17 +39,14 @@ impl Samples {
     }
 }
 
-/// How the pass writes colours.
 pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 
-/// The stages that draw to pictures and copy from them.
 pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
     vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
         | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
 );
 
-/// The next use of a picture, by its final layout.
 pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
     match layout {
         // A semaphore orders the present. Commands after the draw begin at these stages.

@@ -52,7 +52,6 @@ pub(super) struct PipelineDesc {
     pub(super) shows: vk::CompareOp,
 }
 
-/// A graphics pipeline. Viewport and scissor are dynamic state.
 pub(super) struct Pipeline(Owned<vk::Pipeline>);
 
 impl Pipeline {

@@ -4,7 +4,6 @@ use super::Camera;
 use crate::array::{Array, Kind, Number};
 use crate::wave::Grid;
 
-/// The parts of a picture that can change without another pipeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
     /// The camera. An image has no perspective: the camera's distance zooms it, and the x and y of the target move it. See
@@ -41,7 +40,6 @@ impl View {
     }
 }
 
-/// Whether the colour map shows the array's values.
 pub fn has_color_map(array: &Array) -> bool {
     array.kind() != Kind::Image || array.components() == 1
 }

@@ -26,7 +26,6 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The options that give a producer with these parts, for an error message.
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 
     pub fn name(self) -> &'static str {

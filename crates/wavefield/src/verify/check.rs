@@ -43,7 +43,6 @@ pub struct CheckDesc {
     pub scene: Scene,
     pub array: Array,
     pub flights: usize,
-    /// Whether the run shows the built-in wave or texture, for which there is a reference.
     pub has_reference: bool,
     pub broken: Option<Broken>,
     pub machine: Machine,
@@ -131,7 +130,6 @@ impl Check {
         Ok(Checked { slots, end, ..self.so_far(drawn) })
     }
 
-    /// The result without the slots, for a run that failed.
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
             machine: self.machine.clone(),

@@ -21,12 +21,9 @@ use crate::vulkan::{
     groups, image_barrier, pipeline_barrier,
 };
 
-/// One of a frame's two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Between the slot's acquisition and the draw.
     BeforeDraw = 0,
-    /// Between the draw and the slot's release.
     AfterDraw = 1,
 }
 
@@ -80,7 +77,6 @@ pub struct Checker {
     pipeline: ComputePipeline,
     /// The shader's counts, in GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
-    /// Copies of the counts for the CPU to read.
     read_back: Vec<Buffer>,
     /// The stamp that each flight's frame must have. It is in memory, not in the commands: the check must also work with commands
     /// that are recorded once and submitted for many frames.

@@ -25,7 +25,6 @@ pub fn tolerance(scene: Scene) -> f64 {
     }
 }
 
-/// What the reference needs to know about the frame that filled a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
     pub time: f64,

@@ -23,7 +23,6 @@ impl Look {
         self.stale + self.overwritten + self.missing
     }
 
-    /// Whether the slot mixed vertices of different frames.
     fn mixes(&self) -> bool {
         self.wrong() > 0 && (self.wrong() < self.checked || self.keys.is_none_or(|(low, high)| low != high))
     }
@@ -85,11 +84,9 @@ impl std::ops::Add for Counts {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Frames whose counts were read.
     pub frames: u64,
     pub before_draw: Counts,
     pub after_draw: Counts,
-    /// Frames with a wrong vertex in either look.
     pub wrong_frames: u64,
     /// Frames that mix vertices of different frames, or whose slot changed while it was read.
     pub torn_frames: u64,

@@ -5,10 +5,8 @@ use ash::vk;
 use super::{Device, Owned};
 use crate::Result;
 
-/// Something that a shader reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// A storage buffer, or a part of one.
     Buffer(vk::DescriptorBufferInfo),
     Uniforms(vk::Buffer),
     /// An image to read, in this layout.

@@ -10,7 +10,6 @@ use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug)]
 pub struct BufferDesc {
-    /// For errors and debuggers.
     pub label: &'static str,
     /// The size in bytes; not 0.
     pub size: u64,

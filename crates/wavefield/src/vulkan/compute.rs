@@ -27,10 +27,8 @@ pub struct ComputePipelineDesc<'a> {
     pub sets: &'a [Choices<'a>],
 }
 
-/// What can be bound to one of a shader's sets.
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
-    /// These, all of one kind.
     These(&'a [Bound]),
     /// This many of this kind. Each must be pointed at something before it is used.
     Later(vk::DescriptorType, usize),
@@ -52,7 +50,6 @@ impl Choices<'_> {
     }
 }
 
-/// A compute pipeline with a descriptor set for each thing that can be bound.
 pub struct ComputePipeline {
     raw: Owned<vk::Pipeline>,
     bindings: Bindings,

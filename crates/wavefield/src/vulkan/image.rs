@@ -13,7 +13,6 @@ use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ImageDesc {
-    /// For errors and debuggers.
     pub label: &'static str,
     pub extent: vk::Extent2D,
     pub format: vk::Format,
@@ -24,7 +23,6 @@ pub struct ImageDesc {
     pub aspect: vk::ImageAspectFlags,
 }
 
-/// An image, its memory and a view of the whole image.
 pub struct Image {
     // Field order is drop order.
     view: View,

@@ -16,7 +16,6 @@ pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstanceDesc {
-    /// Whether to load the validation layer, with synchronization validation.
     pub validation: Validation,
     /// The display of the windows to draw to; `None` for headless.
     pub display: Option<RawDisplayHandle>,
@@ -116,7 +115,6 @@ impl Instance {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// All Vulkan devices of this machine, in the loader's order.
     pub fn adapters(&self) -> Result<Vec<Adapter>> {
         Adapter::enumerate(self)
     }

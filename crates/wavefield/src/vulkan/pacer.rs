@@ -62,7 +62,6 @@ pub struct Pacer {
     device: Device,
     _pool: Owned<vk::CommandPool>,
     flights: Vec<Flight>,
-    /// The flights' own.
     _acquired: Vec<Owned<vk::Semaphore>>,
     done: Owned<vk::Semaphore>,
     submitted: u64,
@@ -190,7 +189,6 @@ impl Pacer {
         self.wait_for(self.submitted, alive)
     }
 
-    /// How many frames the GPU has finished.
     pub fn finished(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
         unsafe { self.device.raw().get_semaphore_counter_value(self.done.raw()) }

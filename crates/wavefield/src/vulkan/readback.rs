@@ -153,7 +153,6 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// A short-lived command pool.
 pub(crate) struct TransientPool(Owned<vk::CommandPool>);
 
 impl TransientPool {

@@ -44,7 +44,6 @@ impl Surface {
         })))
     }
 
-    /// Makes a new surface for the same window, after this one was lost.
     pub(super) fn remake(&self) -> Result<Self> {
         Self::new(&self.0.instance, self.0.window.clone())
     }

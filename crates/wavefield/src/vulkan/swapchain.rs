@@ -6,7 +6,6 @@ use winit::dpi::PhysicalSize;
 use super::{Device, Owned, Queue, Surface, levels_of, view};
 use crate::{Error, Result};
 
-/// How frames reach the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PresentMode {
     /// In order, at the display's pace; never tears; always available.
@@ -65,7 +64,6 @@ pub struct Swapchain {
     stale: bool,
     /// The surface is lost and must be replaced first.
     lost: bool,
-    /// How often the surface was lost since the last present.
     losses: u32,
     rebuilds: u64,
     surface: Surface,
@@ -162,7 +160,6 @@ impl Swapchain {
         self.mode
     }
 
-    /// How often the images were made, the first time included.
     pub fn rebuilds(&self) -> u64 {
         self.rebuilds
     }

@@ -29,7 +29,6 @@ pub fn image_barrier(
         )
 }
 
-/// A barrier for a whole buffer within one queue family.
 pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default()
         .buffer(buffer)

@@ -58,7 +58,6 @@ pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessenge
         .user_data(Arc::as_ptr(log) as *mut c_void)
 }
 
-/// The messenger of an instance, destroyed just before it.
 pub(super) struct Messenger {
     ext: debug_utils::Instance,
     raw: vk::DebugUtilsMessengerEXT,
