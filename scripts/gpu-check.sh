@@ -151,7 +151,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify interop_handles interop_semaphores interop_images; do
+for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify checker interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 

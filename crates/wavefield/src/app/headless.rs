@@ -8,7 +8,6 @@ use ash::vk;
 use super::command_line::picture_texts;
 use super::engine::{Behind, Engine, Moment};
 use super::filmed;
-use super::retire;
 use super::traced::Traced;
 use super::{
     Choice, Config, DeviceTable, EarlyContext, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
@@ -44,9 +43,6 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
 }
 
 /// Like [`run_headless`], but also returns the summary of a run that failed after it began to draw.
-///
-/// # Errors
-/// A failure before the first frame.
 pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
@@ -69,9 +65,7 @@ fn draw(
 ) -> Result<Summary> {
     let mut run = Headless::new(&choice, config)?;
     run.engine.heed(stop);
-    let summary = draw_traced(&mut run, config, traced, stop, failures);
-    retire(run);
-    summary
+    draw_traced(&mut run, config, traced, stop, failures)
 }
 
 fn draw_traced(
@@ -249,12 +243,6 @@ impl Headless {
 
 fn desc(interop: bool, inline: bool) -> DeviceDesc {
     DeviceDesc { interop, inline, ..DeviceDesc::default() }
-}
-
-impl AsMut<Engine> for Headless {
-    fn as_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
 }
 
 /// Prints a note if `auto` does without CUDA, and one if the device is a software device.

@@ -7,7 +7,6 @@ mod engine;
 mod filmed;
 mod headless;
 mod picture_file;
-mod retire;
 mod scene;
 mod select;
 mod summary;
@@ -43,7 +42,6 @@ pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
-pub(crate) use retire::retire;
 #[cfg(target_os = "linux")]
 pub(crate) use scene::make_producer;
 pub use select::{Choice, DeviceTable};

@@ -110,9 +110,6 @@ impl Verification {
     }
 
     /// Whether the run is a success.
-    ///
-    /// # Errors
-    /// The check found wrong data; it found none although a wait was left out; it checked nothing; or the run ended early.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {

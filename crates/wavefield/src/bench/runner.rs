@@ -10,7 +10,7 @@ use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
-use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 use crate::cuda::Cuda;
 use crate::handoff::{FieldWork, TextureWork};
 use crate::report::Failures;
@@ -229,7 +229,7 @@ fn measure(
         _ => {
             let mut run = Headless::quietly(choice, &config)?;
             let outcome = frames(plan, cell.warmup(plan), &mut run, samples, stop);
-            retire(run);
+            drop(run);
             outcome?;
         }
     }

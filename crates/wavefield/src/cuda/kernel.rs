@@ -98,9 +98,6 @@ impl KernelSource {
     }
 
     /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
-    ///
-    /// # Errors
-    /// An empty name, and the errors of [`KernelSource::from_file`].
     pub fn from_argument(argument: &str) -> Result<Self> {
         if argument.is_empty() || argument.starts_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
@@ -114,12 +111,6 @@ impl KernelSource {
 
     /// Reads a file of PTX, or of CUDA C++ if its name ends with `.cu`; NVRTC compiles that. If `entry` is `None`, the
     /// file must have exactly one entry.
-    ///
-    /// # Errors
-    /// - The file cannot be read or compiled, or it is not PTX.
-    /// - NVRTC is not installed.
-    /// - The named entry is missing, or there are several and `entry` is `None`.
-    /// - A `//!PARAM` line is invalid.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -213,12 +204,6 @@ pub(crate) fn blocks(count: u64, block: u32) -> u32 {
 
 impl Kernel {
     /// Compiles the PTX for this device.
-    ///
-    /// # Errors
-    /// - The compiler refuses the PTX; the error has its log.
-    /// - The entry is missing; the error has the driver's answer.
-    /// - The kernel requires blocks of more than one dimension.
-    /// - A `//!PARAM` line is invalid.
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;

@@ -169,9 +169,6 @@ impl KernelParameters {
     }
 
     /// Sets values by name and keeps the others as in `now`. If a name is given twice, the last value counts.
-    ///
-    /// # Errors
-    /// `kernel` has no such parameter, or the value is out of range. The error lists the parameters.
     pub fn choose<'a>(
         &self,
         kernel: &str,

@@ -35,9 +35,6 @@ impl Signature {
 
     /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of that many floats must
     /// follow.
-    ///
-    /// # Errors
-    /// The parameters differ; the error has both.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();

@@ -39,32 +39,30 @@ unsafe impl vulkan_cuda::Stream for Stream {
 impl Stream {
     /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
-        context.bind()?;
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: writes one handle; the context is current.
-        context.check("cuStreamCreate", unsafe {
-            api::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
-        })?;
-        Ok(Self { raw, context: context.clone() })
+        Self::with_priority(context, Priority::Usual)
     }
 
     pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
-        if priority == Priority::Usual {
-            return Self::new(context);
-        }
-        require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
+        let (mut raw, flags) = (std::ptr::null_mut(), sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
         context.bind()?;
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: writes two integers; the context is current.
-        context.check("cuCtxGetStreamPriorityRange", unsafe {
-            api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
-        })?;
-        let mut raw = std::ptr::null_mut();
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: writes one handle; the context is current.
-        context.check("cuStreamCreateWithPriority", unsafe {
-            api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
-        })?;
+        match priority {
+            // SAFETY: (here and below) writes one handle, or two integers; the context is current.
+            Priority::Usual => {
+                context.check("cuStreamCreate", unsafe { api::cuStreamCreate(&mut raw, flags) })?;
+            }
+            Priority::Highest => {
+                require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
+                let (mut least, mut greatest) = (0, 0);
+                // SAFETY: as above.
+                context.check("cuCtxGetStreamPriorityRange", unsafe {
+                    api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
+                })?;
+                // SAFETY: as above.
+                context.check("cuStreamCreateWithPriority", unsafe {
+                    api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
+                })?;
+            }
+        }
         Ok(Self { raw, context: context.clone() })
     }
 
@@ -80,10 +78,7 @@ impl Stream {
     pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        match unsafe { api::cuStreamQuery(self.raw) } {
-            Code::NOT_READY => Ok(false),
-            code => Ok(self.context.check("cuStreamQuery", code).map(|()| true)?),
-        }
+        is_ready(&self.context, "cuStreamQuery", unsafe { api::cuStreamQuery(self.raw) })
     }
 
     /// Blocks the CPU until all enqueued work is done. Returns an error if a kernel failed.
@@ -91,6 +86,14 @@ impl Stream {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
         Ok(self.context.check("cuStreamSynchronize", unsafe { api::cuStreamSynchronize(self.raw) })?)
+    }
+}
+
+/// Whether the call did not answer that the work is not done yet.
+fn is_ready(context: &Cuda, call: &'static str, code: Code) -> Result<bool> {
+    match code {
+        Code::NOT_READY => Ok(false),
+        code => Ok(context.check(call, code).map(|()| true)?),
     }
 }
 
@@ -132,10 +135,7 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
-        match unsafe { api::cuEventQuery(self.raw) } {
-            Code::NOT_READY => Ok(false),
-            code => Ok(self.context.check("cuEventQuery", code).map(|()| true)?),
-        }
+        is_ready(&self.context, "cuEventQuery", unsafe { api::cuEventQuery(self.raw) })
     }
 
     /// Milliseconds from `self` to `end`, which must both be recorded; `None` until the stream has reached both.
@@ -144,10 +144,8 @@ impl Event {
         self.context.bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are alive and of one context, checked above.
-        match unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) } {
-            Code::NOT_READY => Ok(None),
-            code => Ok(self.context.check("cuEventElapsedTime", code).map(|()| Some(milliseconds))?),
-        }
+        let code = unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) };
+        Ok(is_ready(&self.context, "cuEventElapsedTime", code)?.then_some(milliseconds))
     }
 }
 

@@ -142,9 +142,6 @@ impl Handoff {
 
     /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
     /// [`vulkan_cuda::find_twin`].
-    ///
-    /// # Errors
-    /// Fails for a scene that the device does not support ([`Handoff::on`]), and as the hand-off's own constructor does.
     pub fn make(
         self,
         queue: &mut Queue,

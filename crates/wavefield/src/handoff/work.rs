@@ -16,9 +16,6 @@ pub(crate) trait Work: Sized {
 
     /// Loads the kernels. `context` must belong to the same GPU as the device: see
     /// [`vulkan_cuda::find_twin`].
-    ///
-    /// # Errors
-    /// Fails if a frame is too large, or if a kernel does not load or is for another scene.
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
     /// Makes the slots of a ring. Call it after `new`: a bad kernel should fail before gigabytes are allocated.

@@ -34,7 +34,7 @@ use crate::wave::Grid;
 pub use compute::ComputeProducer;
 pub use fill::Fill;
 pub use host::HostProducer;
-pub(crate) use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots};
+pub(crate) use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
 pub use room::{check_grid, check_texture};
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;

@@ -3,9 +3,12 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
 
+use super::{Source, level_regions};
+use crate::array::Array;
 use crate::cuda::Cuda;
-use crate::vulkan::{Buffer, BufferDesc, Device};
+use crate::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, texture};
 
@@ -133,6 +136,27 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
         return refuse(bytes, "bytes with its levels (maxMemoryAllocationSize)");
     }
     Ok(())
+}
+
+/// The bytes of a slot that holds this array; of a texture, level after level. Both APIs must be at rest.
+///
+/// # Safety
+/// The slot is alive, of the queue's device, and holds such an array.
+pub(crate) unsafe fn read_slot(
+    queue: &mut Queue,
+    slot: Source,
+    owner: Owner,
+    array: &Array,
+) -> Result<Vec<u8>> {
+    match slot {
+        // SAFETY: such a slot (the caller's promise).
+        Source::Vertices(slot) => unsafe { read_buffer(queue, slot.buffer, array.bytes(), owner) },
+        Source::Texture(slot) => {
+            let (regions, bytes) = (level_regions(array.grid()), texture::chain_bytes(array.grid()));
+            // SAFETY: as above.
+            unsafe { read_image_levels(queue, (slot.image, slot.layout), &regions, bytes, owner) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Perceptual colour maps, as a strip of texels.
 
+use clap::ValueEnum;
+
 /// The colours for w = 0 to 1. All maps are perceptually uniform, and readable when printed in grey.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColorMap {
     /// Violet, green, yellow.
@@ -49,13 +49,8 @@ impl ColorMap {
     }
 
     pub fn next(self) -> Self {
-        match self {
-            Self::Viridis => Self::Plasma,
-            Self::Plasma => Self::Magma,
-            Self::Magma => Self::Inferno,
-            Self::Inferno => Self::Cividis,
-            Self::Cividis => Self::Viridis,
-        }
+        let all = Self::value_variants();
+        all[(self as usize + 1) % all.len()]
     }
 }
 

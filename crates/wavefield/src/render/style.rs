@@ -1,7 +1,9 @@
 //! The ways to draw a field.
 
+use clap::ValueEnum;
+
 /// How a field is drawn. The texture's plane has only one style.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Style {
     /// A lit surface.
     #[default]
@@ -22,10 +24,7 @@ impl Style {
     }
 
     pub fn next(self) -> Self {
-        match self {
-            Self::Surface => Self::Wireframe,
-            Self::Wireframe => Self::Points,
-            Self::Points => Self::Surface,
-        }
+        let all = Self::value_variants();
+        all[(self as usize + 1) % all.len()]
     }
 }

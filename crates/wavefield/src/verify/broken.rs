@@ -52,8 +52,6 @@ pub(crate) struct BrokenProducer {
 }
 
 impl BrokenProducer {
-    /// # Errors
-    /// Fails if `whole` does not use the timeline hand-off.
     pub(crate) fn new(whole: Box<dyn Producer>, broken: Broken) -> Result<Self> {
         let mut profile = whole.profile().clone();
         if profile.name != TIMELINE {

@@ -5,14 +5,14 @@ use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Moment, Slot, SlotsFound};
 use super::{Broken, Checker, Footprint, Pass, tally::Tally};
+use crate::Result;
 use crate::array::Array;
 use crate::machine::Machine;
 use crate::observer::{At, Finished, Observer};
-use crate::producer::{Frame, Produced, Profile, Source, Vertices, level_regions};
+use crate::producer::{Frame, Produced, Profile, Source, read_slot};
 use crate::scene::Scene;
-use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
+use crate::vulkan::{Device, Queue};
 use crate::wave::{Grid, Shape};
-use crate::{Result, texture};
 
 /// The number of moments to keep: enough for the deepest ring, and a batch of the same length that is filled ahead.
 const REMEMBERED: usize = 64;
@@ -118,7 +118,13 @@ impl Check {
         let depth = producer.slots.len() as u64;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
-            let found = read_slot(queue, producer.slots[slot as usize], producer.owner, self.grid)?;
+            let source = producer.slots[slot as usize];
+            // SAFETY: a live slot of the run's producer, of this size.
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(self.grid)) }?;
+            let found = match source {
+                Source::Vertices(_) => Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+                Source::Texture(_) => Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+            };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
                     let moment = self.moment_of(frame).filter(|_| self.has_reference);
@@ -187,24 +193,6 @@ impl Observer for Check {
         }
         Ok(())
     }
-}
-
-/// Reads a slot back. Both APIs must be at rest.
-fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, size: Grid) -> Result<Slot> {
-    Ok(match slot {
-        Source::Vertices(Vertices { buffer, .. }) => {
-            // SAFETY: a live slot of the run's producer, of this size.
-            let bytes = unsafe { read_buffer(queue, buffer, size.bytes(), owner) }?;
-            Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
-        }
-        Source::Texture(slot) => {
-            let (regions, bytes) = (level_regions(size), texture::chain_bytes(size));
-            // SAFETY: as above.
-            let bytes =
-                unsafe { read_image_levels(queue, (slot.image, slot.layout), &regions, bytes, owner) }?;
-            Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes))
-        }
-    })
 }
 
 /// The last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.

@@ -79,9 +79,6 @@ impl Buffer {
     }
 
     /// The bytes, as the CPU sees them. They have the alignment that the device requires for such a buffer.
-    ///
-    /// # Errors
-    /// Memory that is for neither upload nor read-back.
     pub fn bytes(&self) -> Result<&[u8]> {
         let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))

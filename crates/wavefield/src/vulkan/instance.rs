@@ -34,10 +34,6 @@ struct Shared {
 
 impl Instance {
     /// Opens the Vulkan loader and makes an instance.
-    ///
-    /// # Errors
-    /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a validation layer
-    /// that is [`Validation::Required`] and missing.
     pub fn new(desc: &InstanceDesc) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.

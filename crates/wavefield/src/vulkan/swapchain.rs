@@ -136,9 +136,6 @@ impl Swapchain {
 
     /// Allows copies from the images, from the next acquire on. This is off by default, because a driver may compress images
     /// that are only shown.
-    ///
-    /// # Errors
-    /// The window does not support this.
     pub fn make_readable(&mut self) -> Result<()> {
         let adapter = self.device.adapter().raw();
         // SAFETY: surface and physical device belong to the same instance.

@@ -13,13 +13,13 @@ use crate::app::watchdog::{Patience, Watchdog};
 use crate::app::{Choice, Config, FrameTimes, RISK, Summary};
 use crate::cuda::Cuda;
 use crate::handoff::Handoff;
-use crate::producer::{Profile, Source, Transfer, Vertices, level_regions, reads};
+use crate::producer::{Profile, Source, Transfer, read_slot, reads};
 use crate::render::View;
 use crate::report::{self, Failures};
 use crate::scene::Scene;
-use crate::texture::{self, Texel};
+use crate::texture::Texel;
 use crate::trace::{Recorder, Track};
-use crate::vulkan::{one_shot, read_buffer, read_image_levels};
+use crate::vulkan::one_shot;
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -254,30 +254,19 @@ impl Engine {
 
     /// Reads the vertices that the last frame left in a slot. Waits for both APIs. For tests.
     pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
-        self.finish()?;
-        let profile = self.filler.profile();
-        let Source::Vertices(Vertices { buffer, .. }) = profile.slots[slot] else {
-            return Err(Error::Rule("slots of this scene are images".into()));
-        };
-        let size = self.drawer.renderer.drawing().array().bytes();
-        // SAFETY: one of the producer's slots, which hold this array.
-        let bytes = unsafe { read_buffer(&mut self.queue, buffer, size, profile.owner) }?;
-        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+        self.read(slot).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
     /// Reads the texels that the last frame left in a slot, level after level. Waits for both APIs. For tests.
     pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
+        self.read(slot).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
+    }
+
+    fn read(&mut self, slot: usize) -> Result<Vec<u8>> {
         self.finish()?;
-        let profile = self.filler.profile();
-        let Source::Texture(slot) = profile.slots[slot] else {
-            return Err(Error::Rule("slots of this scene are buffers".into()));
-        };
-        let size = self.drawer.renderer.drawing().array().grid();
-        let (image, regions) = ((slot.image, slot.layout), level_regions(size));
-        let bytes = texture::chain_bytes(size);
-        // SAFETY: one of the producer's slots, which hold a texture of this size.
-        let bytes = unsafe { read_image_levels(&mut self.queue, image, &regions, bytes, profile.owner) }?;
-        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+        let (array, profile) = (*self.array(), self.filler.profile());
+        // SAFETY: one of the producer's slots, which hold this array.
+        unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }
     }
 
     /// The summary of the run. In a checked run, reads every slot back unless something has failed, and includes what
