@@ -26,7 +26,7 @@ pub unsafe fn copy_array(
     let mut copy = copy(from, row_bytes, rows);
     copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
     copy.dstArray = to.raw();
-    // SAFETY: the caller's promise.
+    // SAFETY: both levels are that large, and live and stay unused until then (the caller's promise).
     unsafe { enqueue(stream, from, &copy) }
 }
 
@@ -54,7 +54,7 @@ pub unsafe fn copy_array_to_host(
     copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
     copy.dstHost = to.as_mut_ptr().cast();
     copy.dstPitch = row_bytes;
-    // SAFETY: the caller's promise; `to` has that many rows.
+    // SAFETY: the level is that large, and both live and stay unused until then (the caller's promise); `to` has that many rows.
     unsafe { enqueue(stream, from, &copy) }
 }
 

@@ -325,7 +325,7 @@ impl Kernel {
         count: u64,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise).
         unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
     }
 
@@ -344,7 +344,7 @@ impl Kernel {
         self.context.bind()?;
         let (function, arguments) = (self.function, arguments.as_mut_ptr());
         let none = std::ptr::null_mut();
-        // SAFETY: the caller's promise; the arguments are copied before the call returns.
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise); the arguments are copied before the call returns.
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };

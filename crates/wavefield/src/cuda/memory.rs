@@ -36,7 +36,7 @@ impl DeviceMemory {
     /// else touches until the stream has passed this point.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
         let code = unsafe { api::cuMemcpyDtoDAsync(target, self.pointer, self.size as usize, stream.raw()) };
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
@@ -48,7 +48,7 @@ impl DeviceMemory {
     /// else writes until the stream has passed this point.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `source` is as large, of this context, and unchanged until then (the caller's promise).
         let code = unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
@@ -85,7 +85,7 @@ impl DeviceMemory {
 pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `target` is memory of this context, and nobody else's until then (the caller's promise).
     let code = unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
     Ok(context.check("cuMemsetD32Async", code)?)
 }

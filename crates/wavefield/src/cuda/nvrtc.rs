@@ -112,7 +112,7 @@ impl Nvrtc {
     /// # Safety
     /// The library must be NVRTC.
     unsafe fn look_up(library: Library) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller's promise. The functions are kept with the library, so none is called after it is closed.
+        // SAFETY: the library is NVRTC (the caller's promise). The functions are kept with the library, so none is called after it is closed.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,

@@ -13,7 +13,7 @@
 //! | `inline` | `inline`, `texture_inline` | one queue: *Vulkan* launches the CUDA kernel | nothing |
 //!
 //! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
-//! [`Handoff::make`] makes them. A new one is a file with an [`Entry`], and a line in the list of [`Handoff`].
+//! [`Handoff::make`] makes them. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
 
 mod binary;
 mod cpu_sync;

@@ -92,7 +92,7 @@ impl Module {
         // SAFETY: recording, outside a render pass (the caller's promise).
         unsafe { self.device.raw().cmd_pipeline_barrier2(commands, &state) };
         let count = if self.parameters.is_empty() { 5 } else { 6 };
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, the arguments are the kernel's, and barriers order its memory (the caller's promise).
         unsafe { self.launch(commands, threads, &arguments[..count]) };
     }
 

@@ -91,7 +91,7 @@ impl<W: Work, O: Order> Producer for OneSlot<W, O> {
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `submit` submits this frame once, or fails (the caller's promise).
         unsafe { self.order.submit(submit) }
     }
 

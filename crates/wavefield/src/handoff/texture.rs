@@ -163,7 +163,7 @@ impl Chain {
         for (index, (from, to)) in self.levels.iter().zip(&target.levels).enumerate() {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
-            // SAFETY: the caller's promise; both levels have this size.
+            // SAFETY: nobody else touches either chain until then (the caller's promise); both levels have this size.
             unsafe { copy_array(stream, from.array(), to.array(), row_bytes, rows as usize) }?;
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
-            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which also follows an error.
+            // SAFETY: nobody else writes the chain (the caller's promise); `bytes` is borrowed until the wait below, which also follows an error.
             let copied = unsafe { copy_array_to_host(stream, level.array(), this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.

@@ -123,7 +123,7 @@ impl Level {
             (&raw const frame.time).cast(),
             values.pointer(),
         ];
-        // SAFETY: the caller's promise; these are the types of that signature.
+        // SAFETY: recording, and barriers order the memory (the caller's promise); these are the types of that signature.
         unsafe { kernel.launch_frame(commands, self.size, &arguments) };
     }
 
@@ -140,7 +140,7 @@ impl Level {
             (&raw const self.size.cols).cast(),
             (&raw const self.size.rows).cast(),
         ];
-        // SAFETY: the caller's promise; these are the types of `reduce`.
+        // SAFETY: recording, and barriers order the memory (the caller's promise); these are the types of `reduce`.
         unsafe { kernel.launch(commands, self.size, &parameters) };
     }
 }

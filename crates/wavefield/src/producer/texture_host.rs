@@ -137,7 +137,7 @@ pub(crate) unsafe fn record_upload(
     let sampled = (LAYOUT, (reads.stage, reads.access));
     let ready = image_barrier(image, color, target, sampled).subresource_range(whole_image());
     let regions = level_regions(size);
-    // SAFETY: the caller's promise.
+    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);
         device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, &regions);

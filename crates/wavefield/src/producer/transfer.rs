@@ -41,7 +41,7 @@ impl Transfer {
                 images = Some(cuda.release_image(image, family, reads));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, for a queue of this family, and the slot is alive (the caller's promise).
         unsafe { pipeline_barrier(device, commands, buffers.as_slice(), images.as_slice()) };
     }
 }

@@ -198,7 +198,7 @@ impl FieldRenderer {
                 }
             }
         }
-        // SAFETY: the caller's promise. Together, surface and background cover every pixel.
+        // SAFETY: recording, and the picture is alive and of this format (the caller's promise). Together, surface and background cover every pixel.
         unsafe { attachments.record(commands, picture, || self.draw(commands, flight, slices)) };
         Ok(())
     }

@@ -136,7 +136,7 @@ impl Inputs {
     /// until the frame is done.
     pub(super) unsafe fn point_at_array(&self, flight: usize, vertices: Vertices, array: &Array) {
         let part = vertices.whole(array);
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the flight's set, and the array lives (the caller's promise).
         unsafe { self.bindings.point(SOURCE, flight, [Bound::Buffer(part)]) };
     }
 
@@ -146,7 +146,7 @@ impl Inputs {
     /// As [`Inputs::point_at_array`].
     pub(super) unsafe fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
         let bound = [Bound::Sampled(slot.view, slot.layout), Bound::Sampler(self.texture_sampler.raw())];
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the flight's set, and the texture lives (the caller's promise).
         unsafe { self.bindings.point(SOURCE, flight, bound) };
     }
 
@@ -155,7 +155,7 @@ impl Inputs {
     /// # Safety
     /// `commands` is recording, and the flight's source was set.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and the flight's source was set (the caller's promise).
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };
     }
 }

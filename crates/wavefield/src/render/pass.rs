@@ -120,7 +120,7 @@ impl Attachments {
     /// be overwritten. Its earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
     /// these.
     pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and the picture is alive, of this size and format (the caller's promise).
         unsafe {
             self.prepare(commands, picture);
             self.begin(commands, picture);

@@ -98,7 +98,7 @@ impl Producer for BrokenProducer {
         let leaves_out = self.broken == Broken::Ready;
         let mut submit =
             |sync: FrameSync| submit(FrameSync { wait: sync.wait.filter(|_| !leaves_out), ..sync });
-        // SAFETY: the caller's promise. (Without the wait, frames are torn; nothing worse.)
+        // SAFETY: `submit` submits this frame once, or fails (the caller's promise). (Without the wait, frames are torn; nothing worse.)
         unsafe { self.whole.submit(&mut submit) }
     }
 

@@ -165,7 +165,7 @@ impl Observer for Check {
             At::AfterDraw => Pass::AfterDraw,
             At::Slice(_) => return,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, the flight is free, and the source may be read (the caller's promise).
         unsafe { self.checker.record(commands, flight, source, pass) };
     }
 

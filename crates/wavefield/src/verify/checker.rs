@@ -181,7 +181,7 @@ impl Checker {
     unsafe fn blank_buffer(&self, commands: vk::CommandBuffer, slot: vk::Buffer, owner: Owner, family: u32) {
         // The old contents are not needed, so there is no acquire.
         let released = [owner.release(slot, family, FILL)];
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and nothing else uses the slot (the caller's promise).
         unsafe {
             self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
             pipeline_barrier(&self.device, commands, &released, &[]);
@@ -195,7 +195,7 @@ impl Checker {
     unsafe fn blank_image(&self, commands: vk::CommandBuffer, slot: ImageSlot, owner: Owner, family: u32) {
         let device = &self.device;
         let barrier = |barrier| {
-            // SAFETY: the caller's promise.
+            // SAFETY: recording, and nothing else uses the slot (the caller's promise).
             unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
         };
         let transition = |from, to| {
@@ -214,7 +214,7 @@ impl Checker {
             Owner::Queue => transition(vk::ImageLayout::UNDEFINED, cleared),
         }
         let (zeros, whole) = (vk::ClearColorValue { float32: [0.0; 4] }, [whole_image()]);
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and nothing else uses the slot (the caller's promise).
         unsafe { device.raw().cmd_clear_color_image(commands, slot.image, cleared, &zeros, &whole) };
         transition(cleared, slot.layout);
         if owner == Owner::External {

@@ -93,7 +93,7 @@ impl ComputePipeline {
     /// No submitted commands use that entry, and no commands recorded with it are submitted again. What is bound lives as
     /// long as commands use it.
     pub(crate) unsafe fn point(&self, list: usize, chosen: usize, bound: Bound) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the entry, and what is bound lives (the caller's promise).
         unsafe { self.bindings.point(list, chosen, [bound]) };
     }
 
