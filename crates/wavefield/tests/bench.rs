@@ -5,7 +5,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{assert_exit, run, stderr, stdout};
-use wavefield::bench::record::{Cell, Report};
+use wavefield::bench::record::Cell;
 use wavefield::bench::{Strategy, read_json};
 
 /// Small enough for a software device.
@@ -69,7 +69,8 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
     }
     let rows = std::fs::read_to_string(&csv).unwrap().lines().count();
     assert_eq!(rows, report.cells.len() + 1);
-    assert!(std::fs::read_to_string(&page).unwrap().contains("<svg"));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<table>") && page.contains("<svg") == report.machine.cuda.is_some(), "{page}");
 
     let on_software = report.machine.gpu.contains("llvmpipe");
     let about = if on_software { "takes at least " } else { "takes about " };
@@ -114,6 +115,8 @@ fn nonsense_is_exit_code_2() {
         ("--grids=1x1", "no surface"),
         ("--rounds=0", "`0` is not a whole number from 1 to 1000"),
         ("--fail-above=1.1", "--compare"),
+        ("--fail-above=0", "not a number above 0"),
+        ("--fail-above=nan", "not a number above 0"),
     ] {
         let output = run(&["bench", "--quick", argument]);
         assert_exit(&output, 2);
@@ -164,7 +167,7 @@ fn committed_run() -> Option<PathBuf> {
 }
 
 /// Writes a copy of that run, as one that started some seconds later.
-fn another_run(path: &Path, seconds: u64, change: impl FnOnce(&mut Report)) {
+fn another_run(path: &Path, seconds: u64, change: impl FnOnce(&mut wavefield::bench::record::Report)) {
     let mut report = read_json(&committed_run().unwrap()).unwrap();
     report.started += seconds;
     change(&mut report);

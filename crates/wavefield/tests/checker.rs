@@ -78,8 +78,8 @@ fn counted<E: Element>(slot: &[E], frame: u64) -> (u64, u64, u64, u64) {
     (slot.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
 }
 
-fn counts(look: &Look) -> (u64, u64, u64, u64) {
-    (look.checked, look.stale, look.overwritten, look.missing)
+fn counts(Look { counts, .. }: &Look) -> (u64, u64, u64, u64) {
+    (counts.checked, counts.stale, counts.overwritten, counts.missing)
 }
 
 enum Slot {
@@ -399,7 +399,7 @@ fn what_has_no_stamp_is_wrong() {
     fn of<E: Element>(size: Grid, plain: &[E]) {
         let looks = Bench::new::<E>(size).looks(11, plain);
         assert_eq!(counts(&looks.before), counted(plain, 11));
-        assert!(looks.before.wrong() > plain.len() as u64 * 99 / 100 && looks.torn(), "{looks:?}");
+        assert!(looks.before.counts.wrong() > plain.len() as u64 * 99 / 100 && looks.torn(), "{looks:?}");
     }
     let size = Grid { cols: 64, rows: 50 };
     let vertex = |i| wavefield::wave::vertex(size, i % size.cols, i / size.cols, 0.3, Default::default());

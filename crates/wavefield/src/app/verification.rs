@@ -262,11 +262,11 @@ impl fmt::Display for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::tally::{Look, Looks};
+    use crate::verify::tally::{Counts, Look, Looks};
 
     fn tally(wrong: u64) -> Tally {
         let keys = (wrong > 0).then_some((4095, 4095));
-        let look = Look { checked: 100, stale: wrong, keys, ..Look::default() };
+        let look = Look { counts: Counts { checked: 100, stale: wrong, ..Counts::default() }, keys };
         let mut tally = Tally::default();
         tally.add(0, 100, &Looks { before: look, after: look });
         tally

@@ -1,6 +1,7 @@
 //! The strategies that can be measured, and the combinations that are worth it.
 
 use ash::vk;
+use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use vulkan_cuda::Ring;
 
@@ -12,7 +13,7 @@ use crate::wave::Grid;
 /// One way of getting a frame from the producer to the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// What a run does by default: `timeline`, with ring and batch chosen automatically.
+    /// The default: `timeline`, with ring and batch chosen automatically.
     Auto,
     Handoff(Handoff),
     /// A Vulkan compute shader on the same device, without interop.
@@ -25,8 +26,19 @@ pub enum Strategy {
     ProduceOnly,
 }
 
+impl ValueEnum for Strategy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = self.words();
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
 impl Strategy {
-    /// All strategies, in the order of the table.
+    /// In the order of the table.
     pub const ALL: [Self; Handoff::ALL.len() + 5] = {
         let mut all = [Self::Auto; Handoff::ALL.len() + 5];
         let mut at = 0;
@@ -43,26 +55,18 @@ impl Strategy {
     pub const TIMELINE: Self = Self::Handoff(Handoff::Timeline);
     pub const INLINE: Self = Self::Handoff(Handoff::Inline);
 
-    /// The name on the command line, and what it says of it.
+    /// Its name, and what it is in a few words: for the command line and the table.
     fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Auto => {
-                ("auto", "What a run does by default: `timeline`, with ring and batch chosen automatically")
-            }
-            Self::Handoff(handoff) => (handoff.name(), handoff.help()),
-            Self::Compute => ("compute", "A Vulkan compute shader on the same device, without interop"),
-            Self::RenderOnly => (
-                "render-only",
-                "The draw alone, from ordinary device memory that was filled once: a ring's slots in turn",
-            ),
-            Self::RenderShared => {
-                ("render-shared", "The draw alone, from memory that could be shared with CUDA but is not")
-            }
-            Self::ProduceOnly => ("produce-only", "The CUDA kernel alone, into shared memory"),
+            Self::Auto => ("auto", "The default"),
+            Self::Handoff(handoff) => (handoff.name(), handoff.in_brief()),
+            Self::Compute => ("compute", "A Vulkan compute shader, no CUDA"),
+            Self::RenderOnly => ("render-only", "The draw alone: a ring's slots, filled once"),
+            Self::RenderShared => ("render-shared", "The same, from exportable memory"),
+            Self::ProduceOnly => ("produce-only", "The CUDA kernel alone"),
         }
     }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         self.words().0
     }
@@ -95,11 +99,14 @@ impl Strategy {
         self.producer() == ProducerKind::Cuda
     }
 
+    /// What the strategy of this name does, in a few words: the help of the command line.
+    pub(super) fn meaning(name: &str) -> String {
+        Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
+    }
+
     /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
     pub(super) fn is_baseline(name: &str) -> bool {
-        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
-            .iter()
-            .any(|strategy| strategy.name() == name)
+        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly].map(Self::name).contains(&name)
     }
 
     /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
@@ -107,52 +114,41 @@ impl Strategy {
         name != Self::Compute.name() && !Self::is_baseline(name)
     }
 
-    /// The slots that the draw alone must have for a fair comparison with this strategy. `inline` counts as one slot whatever
-    /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
+    /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs
+    /// right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
         if name == Self::INLINE.name() { 1 } else { ring }
     }
 
-    /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::TIMELINE | Self::Handoff(Handoff::DeviceCopy) | Self::RenderOnly)
     }
 
-    /// Whether it is measured with different batches.
     pub fn has_batch(self) -> bool {
         self == Self::TIMELINE
-    }
-}
-
-impl clap::ValueEnum for Strategy {
-    fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = self.words();
-        Some(PossibleValue::new(name).help(help))
     }
 }
 
 /// What to measure for one cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlan {
-    /// The strategy.
     pub strategy: Strategy,
-    /// The ring; for [`Strategy::Auto`], the one that it would choose.
+    /// For [`Strategy::Auto`], the one that it would choose.
     pub ring: Ring,
-    /// The batch; for [`Strategy::Auto`], the longest.
+    /// For [`Strategy::Auto`], the longest.
     pub batch: u32,
-    /// Columns and rows of the field or texture.
     pub grid: Grid,
 }
 
 impl CellPlan {
-    /// A description of the cell, for output.
     pub fn name(&self) -> String {
         let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
         format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
+    }
+
+    /// The ring that the draw alone must have for a fair comparison with this cell.
+    pub(super) fn ring_alone(&self) -> Ring {
+        Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()
     }
 
     /// Frames before the measured ones. [`Strategy::Auto`] needs more, so that its batch settles.
@@ -163,7 +159,6 @@ impl CellPlan {
         }
     }
 
-    /// The settings of the run that measures it.
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),
@@ -213,11 +208,7 @@ pub fn plan(
             asked.iter().flat_map(fitting).collect()
         };
         let others = strategies.iter().filter(|&&strategy| strategy != Strategy::RenderOnly);
-        let alone = |cell: CellPlan| {
-            Ring::new(Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32))
-                .unwrap_or_default()
-        };
-        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(alone).collect();
+        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(|cell| cell.ring_alone()).collect();
         if used.is_empty() {
             used.clone_from(&asked);
         }
@@ -243,7 +234,7 @@ mod tests {
 
     #[test]
     fn rings_and_batches_multiply_only_where_they_mean_something() {
-        let cells = plan(Scene::Field, &Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
+        let cells = plan(Scene::Field, Strategy::value_variants(), &[GRID], &[1, 3, 8], &[1, 4]);
         let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
         // Rings of 1 and 3 do not hold a batch of 4.
         assert_eq!(count(Strategy::TIMELINE), 4);
@@ -251,7 +242,7 @@ mod tests {
         assert_eq!(count(Strategy::Handoff(Handoff::Binary)), 1);
         // Rings of 1, 3 and 8, and the one that `auto` chooses.
         assert_eq!(count(Strategy::RenderOnly), 4);
-        assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::ALL.len() - 3));
+        assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::value_variants().len() - 3));
     }
 
     #[test]
@@ -265,5 +256,15 @@ mod tests {
         assert_eq!(rings(&[Strategy::Handoff(Handoff::Binary), Strategy::RenderOnly]), [1]);
         assert_eq!(rings(&[Strategy::INLINE, Strategy::RenderOnly]), [1]);
         assert_eq!(rings(&[Strategy::RenderOnly]), [1, 8], "on its own, those that were asked for");
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line_and_their_meanings_fit_the_chart() {
+        for strategy in Strategy::value_variants() {
+            let value = strategy.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), strategy.name());
+            let fits = (1..=28).contains(&Strategy::meaning(strategy.name()).len());
+            assert!(fits || !Strategy::has_handoff(strategy.name()), "{strategy:?}");
+        }
     }
 }

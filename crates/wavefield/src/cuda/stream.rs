@@ -2,18 +2,9 @@
 
 use cudarc::driver::sys;
 
+use super::Cuda;
 use super::api::{self, Code};
-use super::{Cuda, require};
 use crate::Result;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Priority {
-    /// CUDA's default priority.
-    #[default]
-    Usual,
-    /// The highest priority that the device has.
-    Highest,
-}
 
 pub struct Stream {
     raw: sys::CUstream,
@@ -39,30 +30,10 @@ unsafe impl vulkan_cuda::Stream for Stream {
 impl Stream {
     /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
-        Self::with_priority(context, Priority::Usual)
-    }
-
-    pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
-        let (mut raw, flags) = (std::ptr::null_mut(), sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
         context.bind()?;
-        match priority {
-            // SAFETY: (here and below) writes one handle, or two integers; the context is current.
-            Priority::Usual => {
-                context.check("cuStreamCreate", unsafe { api::cuStreamCreate(&mut raw, flags) })?;
-            }
-            Priority::Highest => {
-                require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
-                let (mut least, mut greatest) = (0, 0);
-                // SAFETY: as above.
-                context.check("cuCtxGetStreamPriorityRange", unsafe {
-                    api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
-                })?;
-                // SAFETY: as above.
-                context.check("cuStreamCreateWithPriority", unsafe {
-                    api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
-                })?;
-            }
-        }
+        let (mut raw, flags) = (std::ptr::null_mut(), sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
+        // SAFETY: writes one handle; the context is current.
+        context.check("cuStreamCreate", unsafe { api::cuStreamCreate(&mut raw, flags) })?;
         Ok(Self { raw, context: context.clone() })
     }
 

@@ -16,6 +16,7 @@ use crate::vulkan::Queue;
 
 pub(super) const BINARY: Entry = order::entry::<BinaryPair>(
     "binary",
+    "One buffer, two semaphores",
     "One shared buffer or image and two binary semaphores: the classic scheme",
 );
 

@@ -10,8 +10,11 @@ use crate::cuda::Cuda;
 use crate::producer::{Fill, ProducerDesc};
 use crate::vulkan::Queue;
 
-pub(super) const CPU_SYNC: Entry =
-    order::entry::<CpuSync>("cpu-sync", "A shared buffer or image; the CPU waits for each side");
+pub(super) const CPU_SYNC: Entry = order::entry::<CpuSync>(
+    "cpu-sync",
+    "One buffer; the CPU waits",
+    "A shared buffer or image; the CPU waits for each side",
+);
 
 struct CpuSync {
     timeout: Duration,

@@ -19,6 +19,7 @@ use crate::wave::Grid;
 
 pub(super) const HOST_COPY: Entry = Entry {
     name: "host-copy",
+    brief: "Through the CPU's memory",
     help: "A copy from the device to the host and back, as without interop",
     one_slot: true,
     cpu_waits: true,

@@ -24,6 +24,7 @@ pub(super) const PRODUCER: &str = "cuda, inline by VK_NVX_binary_import";
 
 pub(super) const INLINE: Entry = Entry {
     name: "inline",
+    brief: "CUDA in Vulkan's commands",
     help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import; for a texture also \
            VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
            on this GPU for every process: see --risk-the-gpu",

@@ -48,6 +48,8 @@ struct Entry {
     name: &'static str,
     /// For `--help`.
     help: &'static str,
+    /// For the benchmark's table.
+    brief: &'static str,
     /// Whether it has one slot, whatever the ring's depth.
     one_slot: bool,
     /// Whether the CPU waits for CUDA in every frame.
@@ -112,8 +114,9 @@ impl Handoff {
         self.entry().name
     }
 
-    pub fn help(self) -> &'static str {
-        self.entry().help
+    /// What it is, in a few words.
+    pub fn in_brief(self) -> &'static str {
+        self.entry().brief
     }
 
     /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.

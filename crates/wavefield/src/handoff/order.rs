@@ -15,10 +15,11 @@ use crate::scene::Scene;
 use crate::vulkan::Queue;
 
 /// An order's hand-off.
-pub(super) const fn entry<O: Order>(name: &'static str, help: &'static str) -> Entry {
+pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, help: &'static str) -> Entry {
     Entry {
         name,
         help,
+        brief,
         one_slot: true,
         cpu_waits: !O::ON_GPU,
         supports: |_, _| Ok(()),

@@ -19,6 +19,7 @@ use crate::{Error, Result};
 
 pub(super) const TIMELINE: Entry = Entry {
     name: "timeline",
+    brief: "A ring of buffers, timelines",
     help: "A ring of shared buffers or images, and two timeline semaphores; the GPU waits",
     one_slot: false,
     cpu_waits: false,
@@ -28,6 +29,7 @@ pub(super) const TIMELINE: Entry = Entry {
 
 pub(super) const DEVICE_COPY: Entry = Entry {
     name: "device-copy",
+    brief: "CUDA's memory and a copy",
     help: "CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all levels",
     make: |queue, context, source, desc| make(true, queue, context, source, desc),
     ..TIMELINE

@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
-use super::tally::{Look, Looks};
+use super::tally::{Counts, Look, Looks};
 use crate::Result;
 use crate::array::Array;
 use crate::producer::{ImageSlot, Source, Vertices};
@@ -47,13 +47,13 @@ const KEYS: u32 = stamp::MASK + 2;
 
 impl RawCounts {
     fn look(&self) -> Look {
-        Look {
+        let counts = Counts {
             checked: self.checked.into(),
             stale: self.stale.into(),
             overwritten: self.overwritten.into(),
             missing: self.missing.into(),
-            keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)),
-        }
+        };
+        Look { counts, keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)) }
     }
 }
 

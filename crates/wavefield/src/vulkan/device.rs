@@ -22,8 +22,6 @@ pub struct DeviceDesc {
     pub interop: bool,
     /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::Handoff::Inline`].
     pub inline: bool,
-    /// Its queue does not draw: it is of [`AdapterInfo::compute_family`], which the device must have.
-    pub compute_only: bool,
 }
 
 impl DeviceDesc {
