@@ -251,7 +251,7 @@ fn every_call_fails_in_turn() {
         }
         let text = matches!(symbol, "cuGetErrorName" | "cuGetErrorString");
         let found = RUNS.iter().find(|run| text || reports[run.as_str()].count(symbol) > 0);
-        let Some(handoff) = found else { panic!("no run calls {symbol}") };
+        let Some(handoff) = found.map(String::as_str) else { panic!("no run calls {symbol}") };
         let count = reports[handoff].count(symbol).max(1);
         let before = cases.len();
         cases.extend(CODES.map(|code| Case { symbol, handoff, nth: 1, code }));
