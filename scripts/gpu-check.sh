@@ -29,14 +29,18 @@ out=${1:-target/gpu-check}
 mkdir -p "$out"
 export WAVEFIELD_REQUIRE_GPU=1
 width=28
-handoffs=(timeline inline binary cpu-sync device-copy host-copy)
-on_a_stream=(timeline binary cpu-sync device-copy host-copy)
 
 if [ -z "${WAVEFIELD_BIN:-}" ]; then
   cargo build --release -p wavefield || exit 1
   WAVEFIELD_BIN=$(built wavefield)
 fi
 export WAVEFIELD_BIN
+# The error names every hand-off.
+read -ra handoffs <<<"$("$WAVEFIELD_BIN" --handoff none 2>&1 | sed -n 's/.*possible values: \(.*\)\]$/\1/p' | tr -d ,)"
+on_a_stream=()
+for handoff in "${handoffs[@]}"; do
+  [ "$handoff" = inline ] || on_a_stream+=("$handoff")
+done
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
@@ -147,7 +151,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify interop_handles interop_semaphores interop_images; do
+for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify checker interop_handles interop_semaphores interop_images; do
   suite "$name"
 done
 

@@ -5,29 +5,22 @@ use std::path::PathBuf;
 use ash::vk;
 use vulkan_cuda::vulkan_words;
 
-/// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, in words that the user can act on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A Vulkan call answered with an error code.
     #[error("{}{}", self.answer(), vulkan_hint(*.result))]
     Vulkan {
-        /// The Vulkan command.
         call: &'static str,
         /// The device's name, or `the Vulkan loader` while there is no device yet.
         device: String,
-        /// The driver's answer.
         result: vk::Result,
     },
 
     /// The driver gave up on the GPU. This device cannot be used any more.
     #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
     DeviceLost {
-        /// The Vulkan command that reported it.
         call: &'static str,
-        /// The device's name.
         device: String,
         /// What `VK_EXT_device_fault` reports, if the driver has that extension.
         fault: Option<String>,
@@ -36,71 +29,33 @@ pub enum Error {
     /// The ring does not fit into the device's memory.
     #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
     NoRoom {
-        /// The device's name.
         device: String,
         /// The ring: slots, vertices and bytes.
         asked: String,
         /// Bytes that are free without this ring, if the driver says.
         free: Option<u64>,
-        /// What would fit.
         advice: String,
-        /// The call that failed.
         source: Box<Error>,
     },
 
-    /// A CUDA driver call answered with an error code.
     #[error("{}{}", self.answer(), cuda_hint(.call, *.code))]
-    Cuda {
-        /// The driver API function.
-        call: &'static str,
-        /// The device's name, or `the CUDA driver` while there is no device yet.
-        device: String,
-        /// `CUresult` as a number.
-        code: u32,
-        /// The name of the `CUresult`, from `cuGetErrorName`.
-        name: String,
-        /// Its description, from `cuGetErrorString`.
-        text: String,
-    },
+    Cuda { call: &'static str, device: String, code: u32, name: String, text: String },
 
-    /// A library that this program opens at run time is missing or too old.
     #[error("{what}: {reason}; {hint}")]
-    Missing {
-        /// What is missing.
-        what: &'static str,
-        /// What the system answered.
-        reason: String,
-        /// What to do.
-        hint: &'static str,
-    },
+    Missing { what: &'static str, reason: String, hint: &'static str },
 
     /// A kernel (PTX) that the driver's compiler refused or that lacks its entry.
     #[error("kernel {kernel}: {problem}")]
-    Kernel {
-        /// The file, or `the built-in wave`.
-        kernel: String,
-        /// The compiler's log, or what is missing.
-        problem: String,
-    },
+    Kernel { kernel: String, problem: String },
 
     /// The allocator for depth, uniforms, staging and read-back could not allocate.
     #[error("{}{}", self.answer(), allocation_hint(.what))]
-    Allocation {
-        /// What the memory was for.
-        what: &'static str,
-        /// How many bytes.
-        bytes: u64,
-        /// The device's name.
-        device: String,
-        /// What the allocator answered.
-        source: gpu_allocator::AllocationError,
-    },
+    Allocation { what: &'static str, bytes: u64, device: String, source: gpu_allocator::AllocationError },
 
     /// The request breaks a rule of Vulkan or CUDA, so neither was called.
     #[error("{0}")]
     Rule(String),
 
-    /// This machine cannot do what was requested.
     #[error("{0}")]
     Unsupported(String),
 
@@ -108,23 +63,14 @@ pub enum Error {
     #[error("{0}")]
     Usage(String),
 
-    /// The window system refused.
     #[error("{what}: {reason}")]
-    Window {
-        /// What was tried.
-        what: &'static str,
-        /// What the window system answered.
-        reason: String,
-    },
+    Window { what: &'static str, reason: String },
 
-    /// A file could not be read or written.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
         /// `read` or `write`.
         action: &'static str,
-        /// Which file.
         path: PathBuf,
-        /// What the operating system answered.
         source: std::io::Error,
     },
 
@@ -132,20 +78,12 @@ pub enum Error {
     #[error("{0}")]
     Check(String),
 
-    /// The validation layer reported errors.
     #[error("the validation layer reported {0} error(s), shown above")]
     Validation(u64),
 
     /// No frame was finished for too long. Nothing was released, because the GPU may still use it.
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
-    Stuck {
-        /// The device's name.
-        device: String,
-        /// How long no frame was finished.
-        seconds: f64,
-        /// How far each side got.
-        progress: String,
-    },
+    Stuck { device: String, seconds: f64, progress: String },
 
     /// A signal ended the run before its picture was complete.
     #[error("{0}")]
@@ -170,7 +108,6 @@ impl From<vulkan_cuda::Error> for Error {
 }
 
 impl Error {
-    /// Whether some memory has run out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         use vk::Result as R;
         match self {
@@ -183,7 +120,6 @@ impl Error {
         }
     }
 
-    /// What was tried and what the driver answered, without what to do.
     fn answer(&self) -> String {
         match self {
             Error::Vulkan { call, device, result } => {
@@ -223,7 +159,6 @@ fn free_words(free: Option<u64>) -> String {
     free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
 }
 
-/// What to make smaller, depending on what the memory was for.
 fn allocation_hint(what: &str) -> &'static str {
     match what {
         "the picture" | "multisampled colour" | "depth" => {
@@ -234,7 +169,6 @@ fn allocation_hint(what: &str) -> &'static str {
     }
 }
 
-/// The advice where it is unknown what the memory was for.
 const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
                     this GPU";
 

@@ -104,10 +104,9 @@ fn a_frame_by_cuda_allocates_nothing() {
     if !common::has_gpu() {
         return;
     }
-    let handoffs =
-        [Handoff::Timeline, Handoff::Binary, Handoff::Inline, Handoff::CpuSync, Handoff::DeviceCopy];
-    let both = [Scene::Field, Scene::Texture];
-    for (scene, handoff) in both.into_iter().flat_map(|scene| handoffs.map(|handoff| (scene, handoff))) {
+    let scenes = [Scene::Field, Scene::Texture];
+    let all = scenes.into_iter().flat_map(|scene| Handoff::ALL.map(|handoff| (scene, handoff)));
+    for (scene, handoff) in all.filter(|&(_, handoff)| handoff != Handoff::HostCopy) {
         let fixed = [(1, 1), (3, 1), (8, 8)].map(|(ring, batch)| (Ring::new(ring), Batching::Fixed(batch)));
         for ring in fixed.into_iter().chain([AUTO]) {
             for verify in [false, true] {

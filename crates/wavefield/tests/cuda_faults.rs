@@ -24,23 +24,12 @@ const SMALL: [&str; 6] =
     ["--headless", "--producer=cuda", "--frames=5", "--grid=8x8", "--size=32x24", "--validation=off"];
 
 /// The runs that together make every call: each hand-off, and those for the calls that no hand-off makes.
-const RUNS: [&str; 15] = [
-    "timeline",
-    "inline",
-    "binary",
-    "cpu-sync",
-    "device-copy",
-    "host-copy",
-    "texture timeline",
-    "texture inline",
-    "texture binary",
-    "texture device-copy",
-    "texture host-copy",
-    BENCH,
-    LATENCY,
-    FORMATS,
-    CUDA_MEMORY,
-];
+static RUNS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let names = Handoff::ALL.map(Handoff::name);
+    let textures = names.map(|name| format!("{TEXTURE}{name}"));
+    let others = [BENCH, LATENCY, FORMATS, CUDA_MEMORY];
+    names.map(String::from).into_iter().chain(textures).chain(others.map(String::from)).collect()
+});
 
 /// The prefix of the runs that hand over images instead of buffers.
 const TEXTURE: &str = "texture ";
@@ -154,7 +143,7 @@ fn the_example_of_cuda_memory() {
 /// Does every run without a failure: it draws its frames and leaves nothing. Returns the report of each run.
 fn sound_runs(stand_in: &StandIn) -> BTreeMap<&'static str, Report> {
     let mut reports = BTreeMap::new();
-    for handoff in RUNS {
+    for handoff in RUNS.iter().map(String::as_str) {
         let done = attempt(stand_in, handoff, "").unwrap();
         let code = i32::from(handoff == FORMATS);
         let report = done.check_clean(code).unwrap_or_else(|problem| panic!("{handoff}: {problem}"));
@@ -261,8 +250,8 @@ fn every_call_fails_in_turn() {
             continue;
         }
         let text = matches!(symbol, "cuGetErrorName" | "cuGetErrorString");
-        let found = RUNS.iter().find(|run| text || reports[*run].count(symbol) > 0);
-        let Some(handoff) = found else { panic!("no run calls {symbol}") };
+        let found = RUNS.iter().find(|run| text || reports[run.as_str()].count(symbol) > 0);
+        let Some(handoff) = found.map(String::as_str) else { panic!("no run calls {symbol}") };
         let count = reports[handoff].count(symbol).max(1);
         let before = cases.len();
         cases.extend(CODES.map(|code| Case { symbol, handoff, nth: 1, code }));
@@ -363,7 +352,7 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
         command.args(["--frames", frames]).env("STAND_IN_KERNEL_MS", kernel_ms);
         run(command.args(arguments))
     };
-    for handoff in on_the_stand_in() {
+    for handoff in Handoff::on_a_stream().map(Handoff::name) {
         let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
         // A few frames under the layer. The stand-in signals timelines from other threads, and the layer may miss such a
@@ -382,11 +371,6 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
         done.check_clean(0).unwrap_or_else(|problem| panic!("{part}: {problem}{}", stdout(&done.output)));
         assert!(stdout(&done.output).contains("caught"), "{}", stdout(&done.output));
     }
-}
-
-/// All hand-offs except `inline`: the stand-in does not run kernels inside a command buffer.
-fn on_the_stand_in() -> impl Iterator<Item = &'static str> {
-    Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline).map(Handoff::name)
 }
 
 /// Every hand-off draws the same picture as Vulkan alone. The stand-in runs the kernels on the CPU.
@@ -408,7 +392,7 @@ fn every_hand_off_draws_the_picture() {
         let want = draw("compute", &[scene, "--producer=compute"]);
         let batch = [scene, "--producer=cuda", "--ring=4", "--batch=2"];
         common::assert_same_picture(&draw("batch", &batch), &want, common::SAME_PICTURE);
-        for handoff in on_the_stand_in() {
+        for handoff in Handoff::on_a_stream().map(Handoff::name) {
             let arguments = [scene, "--producer=cuda", "--handoff", handoff];
             common::assert_same_picture(&draw(handoff, &arguments), &want, common::SAME_PICTURE);
         }

@@ -53,13 +53,13 @@ fn nothing_is_left_over() {
     rounds(50, ProducerKind::Compute, Handoff::Timeline);
     rounds(10, ProducerKind::Host, Handoff::Timeline);
     rounds(50, ProducerKind::Cuda, Handoff::Timeline);
-    for handoff in [Handoff::Inline, Handoff::Binary, Handoff::DeviceCopy, Handoff::HostCopy] {
+    for &handoff in &Handoff::ALL[1..] {
         rounds(10, ProducerKind::Cuda, handoff);
     }
     rounds_of(Scene::Texture, 10, ProducerKind::Compute, Handoff::Timeline);
     rounds_of(Scene::Texture, 10, ProducerKind::Host, Handoff::Timeline);
     rounds_of(Scene::Texture, 30, ProducerKind::Cuda, Handoff::Timeline);
-    for handoff in [Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy] {
+    for handoff in Handoff::on_a_stream().skip(1) {
         rounds_of(Scene::Texture, 10, ProducerKind::Cuda, handoff);
     }
 }

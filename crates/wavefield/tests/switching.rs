@@ -31,10 +31,10 @@ impl Dice {
 
 /// The settings that a tour switches between.
 #[derive(Clone, Copy)]
-struct Tour {
+struct Tour<'a> {
     cuda: bool,
     scenes: &'static [Scene],
-    handoffs: &'static [Handoff],
+    handoffs: &'a [Handoff],
     /// Whether to use kernels of the gallery that also run without CUDA.
     kernels: bool,
     verify: bool,
@@ -44,7 +44,7 @@ struct Tour {
 const SCENES: [Scene; 2] = [Scene::Field, Scene::Texture];
 
 /// All settings, with verification and validation.
-const EVERYTHING: Tour = Tour {
+const EVERYTHING: Tour<'static> = Tour {
     cuda: true,
     scenes: &SCENES,
     handoffs: &Handoff::ALL,
@@ -54,7 +54,7 @@ const EVERYTHING: Tour = Tour {
 };
 
 /// Changes one or two settings at random.
-fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
+fn another(config: &Config, dice: &mut Dice, tour: &Tour<'_>) -> Config {
     let mut config = config.clone();
     for _ in 0..=dice.below(2) {
         match dice.below(10) {
@@ -88,7 +88,7 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour) -> Config {
 }
 
 /// Does a run with this many switches.
-fn tour(switches: usize, tour: &Tour) {
+fn tour(switches: usize, tour: &Tour<'_>) {
     let mut config = Config {
         grid: Grid { cols: 32, rows: 32 },
         size: vk::Extent2D { width: 64, height: 48 },
@@ -281,19 +281,17 @@ fn with_cuda() {
     }
 }
 
-/// The hand-offs whose kernels run on the stand-in.
-#[cfg(target_os = "linux")]
-const ON_THE_STAND_IN: &[Handoff] =
-    &[Handoff::Timeline, Handoff::Binary, Handoff::CpuSync, Handoff::DeviceCopy, Handoff::HostCopy];
-
 /// Checks what the stand-in can run. It runs no kernel inside Vulkan, and the textures are left out.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
 fn child_checked() {
-    let handoffs = ON_THE_STAND_IN;
+    let handoffs: Vec<_> = Handoff::on_a_stream().collect();
     let validation = Validation::Off;
-    tour(SWITCHES, &Tour { scenes: &[Scene::Field], handoffs, kernels: false, validation, ..EVERYTHING });
+    tour(
+        SWITCHES,
+        &Tour { scenes: &[Scene::Field], handoffs: &handoffs, kernels: false, validation, ..EVERYTHING },
+    );
 }
 
 /// Draws everything, unchecked.
@@ -308,7 +306,7 @@ fn child_unchecked() {
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
 fn child_held() {
-    hold_each(ON_THE_STAND_IN, Validation::Off);
+    hold_each(&Handoff::on_a_stream().collect::<Vec<_>>(), Validation::Off);
 }
 
 #[cfg(target_os = "linux")]

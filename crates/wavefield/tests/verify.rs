@@ -7,26 +7,17 @@ mod display;
 
 use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
-use gpu_allocator::MemoryLocation;
 use vulkan_cuda::Ring;
-use vulkan_cuda::ownership::Owner;
 use wavefield::Error;
 use wavefield::app::{
     Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
-use wavefield::array::Array;
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-
-use wavefield::producer::Source;
 use wavefield::report::Failures;
-use wavefield::stamp::{self, Seen};
-use wavefield::verify::tally::{Look, Looks};
-use wavefield::verify::{Broken, Checked, Checker, Pass};
-use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Pacer, Queue, Validation, Wait, buffer_barrier, pipeline_barrier,
-};
-use wavefield::wave::{Grid, Vertex};
+use wavefield::verify::{Broken, Checked};
+use wavefield::vulkan::Validation;
+use wavefield::wave::Grid;
 
 /// Columns and rows; slots and batch.
 type Shape = ((u32, u32), (u32, u32));
@@ -250,273 +241,6 @@ fn without_ownership_transfers_it_ends_well() {
     }
 }
 
-/// A device, and a slot that the test writes itself, to compare what the check counts with what is there.
-struct Bench {
-    queue: Queue,
-    pacer: Pacer,
-    checker: Checker,
-    slot: Buffer,
-}
-
-impl Bench {
-    fn new(vertices: u64) -> Self {
-        Self::of(Array::mesh(Grid { cols: vertices as u32, rows: 1 }))
-    }
-
-    fn of(array: Array) -> Self {
-        let choice = DeviceTable::headless(Validation::IfInstalled)
-            .unwrap()
-            .choose(None, ProducerKind::Compute)
-            .unwrap();
-        let (device, queue) = choice.adapter.request_device(&DeviceDesc::default()).unwrap();
-        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
-            | vk::BufferUsageFlags::TRANSFER_DST
-            | vk::BufferUsageFlags::TRANSFER_SRC;
-        let slot = Buffer::new(
-            &device,
-            &BufferDesc { label: "slot", size: 4 * array.words(), usage, location: MemoryLocation::CpuToGpu },
-        )
-        .unwrap();
-        let checker = Checker::new(&device, Scene::Field, array, 1).unwrap();
-        Self { pacer: Pacer::new(&queue, 1, Wait::Sleep).unwrap(), queue, checker, slot }
-    }
-
-    fn write(&mut self, vertices: &[Vertex]) {
-        self.slot.bytes_mut().unwrap().copy_from_slice(bytemuck::cast_slice(vertices));
-    }
-
-    /// Records the commands of a frame without a draw. `between` records what happens between the two looks.
-    fn record(&mut self, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) {
-        let device = self.queue.device().clone();
-        let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        let (commands, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
-        // SAFETY: the command buffer is free, because the pacer has waited for it; all that it uses lives as long as the pacer.
-        unsafe {
-            device.raw().begin_command_buffer(commands, &begin).unwrap();
-            let source = Source::from(self.slot.raw());
-            self.checker.record(commands, flight.index, source, Pass::BeforeDraw);
-            between(&self.queue, commands, self.slot.raw());
-            self.checker.record(commands, flight.index, source, Pass::AfterDraw);
-            device.raw().end_command_buffer(commands).unwrap();
-        }
-    }
-
-    /// Submits the recorded commands, and reads what the check counted.
-    fn submit(&mut self, frame: u64) -> Looks {
-        let flight = self.pacer.begin(|_| Ok(())).unwrap();
-        self.checker.expect(flight.index, frame).unwrap();
-        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
-        let signals = [self.pacer.signal()];
-        let batch =
-            vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        // SAFETY: the commands are recorded, and not pending because the pacer has waited for them.
-        unsafe { self.queue.submit(&batch) }.unwrap();
-        self.pacer.end();
-        self.pacer.wait_all(|_| Ok(())).unwrap();
-        self.checker.read(flight.index).unwrap()
-    }
-
-    fn looks(&mut self, frame: u64, between: impl FnOnce(&Queue, vk::CommandBuffer, vk::Buffer)) -> Looks {
-        self.record(between);
-        self.submit(frame)
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        self.queue.wait_idle().unwrap();
-        let log = self.queue.device().instance().validation_log().clone();
-        assert_eq!(log.warnings(), 0, "validation warnings");
-        log.verdict().unwrap();
-    }
-}
-
-fn nothing(_: &Queue, _: vk::CommandBuffer, _: vk::Buffer) {}
-
-/// Vertices with the stamps of the frames that `frame_of` returns. `None` means never written.
-fn vertices(count: u64, frame_of: impl Fn(u64) -> Option<u64>) -> Vec<Vertex> {
-    let blank = f32::from_bits(stamp::BLANK);
-    (0..count)
-        .map(|index| match frame_of(index) {
-            Some(frame) => {
-                Vertex { w: stamp::apply(index as f32 / count as f32, frame), ..Vertex::default() }
-            }
-            None => Vertex { x: blank, y: blank, z: blank, w: blank },
-        })
-        .collect()
-}
-
-/// The counts of the CPU.
-fn counted(vertices: &[Vertex], frame: u64) -> (u64, u64, u64, u64) {
-    let count = |seen| vertices.iter().filter(|v| stamp::judge(v.w, frame) == seen).count() as u64;
-    (vertices.len() as u64, count(Seen::Stale), count(Seen::Overwritten), count(Seen::Missing))
-}
-
-fn counts(look: &Look) -> (u64, u64, u64, u64) {
-    (look.checked, look.stale, look.overwritten, look.missing)
-}
-
-#[test]
-fn the_check_counts_exactly_what_is_there() {
-    for count in [1, 255, 256, 257, 10_000] {
-        let mut bench = Bench::new(count);
-        for frame in [0, 50, 4094, 4095, 4096, 1_000_003] {
-            // Every stamp is right.
-            bench.write(&vertices(count, |_| Some(frame)));
-            let looks = bench.looks(frame, nothing);
-            assert_eq!(counts(&looks.before), (count, 0, 0, 0));
-            assert!(looks.before == looks.after && !looks.wrong() && !looks.torn(), "{looks:?}");
-
-            // All vertices are of the previous frame: stale, but not torn.
-            let Some(last) = frame.checked_sub(1) else { continue };
-            bench.write(&vertices(count, |_| Some(last)));
-            let looks = bench.looks(frame, nothing);
-            assert_eq!(counts(&looks.before), (count, count, 0, 0));
-            assert!(looks.before == looks.after && looks.wrong() && !looks.torn(), "{looks:?}");
-
-            // A mix of all kinds.
-            let mix = vertices(count, |index| match index * 7 % 13 {
-                0 => None,
-                n => Some((frame + n).saturating_sub(6)),
-            });
-            bench.write(&mix);
-            let looks = bench.looks(frame, nothing);
-            assert_eq!(counts(&looks.before), counted(&mix, frame));
-            assert_eq!(looks.torn(), count > 1, "{looks:?}");
-        }
-    }
-}
-
-/// The same commands are submitted for many frames. Only the expected frame changes.
-#[test]
-fn the_same_commands_serve_every_frame() {
-    let count = 500;
-    let mut bench = Bench::new(count);
-    bench.record(nothing);
-    for frame in 0..5 {
-        bench.write(&vertices(count, |_| Some(frame)));
-        assert!(!bench.submit(frame).wrong());
-        assert_eq!(counts(&bench.submit(frame + 1).after), (count, count, 0, 0));
-    }
-}
-
-#[test]
-fn what_is_never_written_is_missing() {
-    let count = 1000;
-    let mut bench = Bench::new(count);
-    bench.checker.blank(&mut bench.queue, &[bench.slot.raw().into()], Owner::Queue).unwrap();
-    let looks = bench.looks(7, nothing);
-    assert_eq!(counts(&looks.before), (count, 0, 0, count));
-    assert!(looks.wrong() && !looks.torn());
-
-    // Only the last one is missing.
-    bench.write(&vertices(count, |index| (index + 1 < count).then_some(7)));
-    let looks = bench.looks(7, nothing);
-    assert_eq!(counts(&looks.before), (count, 0, 0, 1));
-    assert!(looks.torn());
-}
-
-/// The check looks at every stamp of every kind of array, and at nothing else.
-#[test]
-fn the_stamps_of_each_kind_are_where_they_are_said_to_be() {
-    use wavefield::array::{Kind, Number};
-    let frame = 4096 + 76;
-    for (kind, shape, number) in [
-        (Kind::Mesh, &[3, 5, 4][..], Number::F32),
-        (Kind::Surface, &[20, 33], Number::F32),
-        (Kind::Surface, &[3, 5], Number::F16),
-        (Kind::Points, &[300, 3], Number::F32),
-        (Kind::Points, &[7, 4], Number::F32),
-        (Kind::Image, &[1, 1], Number::U8),
-        (Kind::Image, &[1, 3], Number::U8),
-        (Kind::Image, &[3, 5, 3], Number::U8),
-        (Kind::Image, &[3, 5, 3], Number::F32),
-        (Kind::Image, &[7, 5, 4], Number::F16),
-        (Kind::Image, &[5, 5], Number::U8),
-    ] {
-        let array = Array::new(kind, shape, number).unwrap();
-        let name = format!("{kind:?} {shape:?} {number:?}");
-        let (stamps, every) = (array.stamps(), array.stamp_words() as usize);
-        let mut bench = Bench::of(array);
-        // The other words look like stamps of a frame far from this one.
-        let mut words = vec![0x1234_5000 | stamp::of(frame + 1000); array.words() as usize];
-        let stamped: Vec<_> = (0..stamps as usize).map(|index| (index + 1) * every - 1).collect();
-        stamped.iter().for_each(|&word| words[word] = 0x1234_5000 | stamp::of(frame));
-        let mut look = |words: &[u32]| {
-            bench.slot.bytes_mut().unwrap().copy_from_slice(bytemuck::cast_slice(words));
-            let looks = bench.looks(frame, nothing);
-            assert_eq!(looks.before, looks.after, "{name}");
-            counts(&looks.before)
-        };
-        assert_eq!(look(&words), (stamps, 0, 0, 0), "{name}");
-        for &word in [stamped.first(), stamped.last()].into_iter().flatten() {
-            let right = std::mem::replace(&mut words[word], stamp::of(frame - 1));
-            assert_eq!(look(&words), (stamps, 1, 0, 0), "{name}, word {word}");
-            words[word] = stamp::BLANK;
-            assert_eq!(look(&words), (stamps, 0, 0, 1), "{name}, word {word}");
-            words[word] = right;
-        }
-    }
-}
-
-#[test]
-fn vertices_without_a_stamp_are_wrong() {
-    let grid = Grid { cols: 64, rows: 50 };
-    let wave: Vec<_> = (0..64 * 50)
-        .map(|i| wavefield::wave::vertex(grid, i % grid.cols, i / grid.cols, 0.3, Default::default()))
-        .collect();
-    let mut bench = Bench::new(grid.count());
-    bench.write(&wave);
-    let looks = bench.looks(11, nothing);
-    assert_eq!(counts(&looks.before), counted(&wave, 11));
-    // About one in 4096 has the right bits by chance.
-    assert!(looks.before.wrong() > grid.count() * 99 / 100 && looks.torn(), "{looks:?}");
-}
-
-/// Simulates an overwrite during the draw: before it the slot is right, after it one half is of a later frame.
-#[test]
-fn half_a_slot_overwritten_during_the_draw_is_torn() {
-    let (count, frame) = (3000, 41);
-    let mut bench = Bench::new(count);
-    bench.write(&vertices(count, |_| Some(frame)));
-    let later = vertices(count / 2, |_| Some(frame + 3));
-    let looks = bench.looks(frame, |queue, commands, slot| {
-        let reads = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_READ);
-        let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        // vkCmdUpdateBuffer takes at most 65,536 bytes.
-        let bytes: &[u8] = bytemuck::cast_slice(&later);
-        // SAFETY: the commands are being recorded; the slot is alive and at least as large.
-        unsafe {
-            pipeline_barrier(queue.device(), commands, &[buffer_barrier(slot, reads, writes)], &[]);
-            queue.device().raw().cmd_update_buffer(commands, slot, 0, bytes);
-            pipeline_barrier(queue.device(), commands, &[buffer_barrier(slot, writes, reads)], &[]);
-        }
-    });
-    assert_eq!(counts(&looks.before), (count, 0, 0, 0));
-    assert_eq!(counts(&looks.after), (count, 0, count / 2, 0));
-    assert!(looks.torn());
-}
-
-/// The field needs more workgroups than one dimension holds. Zeros are stamp 0, the stamp of frame 4095.
-#[test]
-fn a_large_field_is_read_to_its_last_vertex() {
-    let choice =
-        DeviceTable::headless(Validation::default()).unwrap().choose(None, ProducerKind::Compute).unwrap();
-    let (limit, _) = choice.adapter.info().largest_buffer;
-    let count = (65_535 * 256 + 257).min(limit / 16);
-    if count <= 65_535 * 256 {
-        common::skip_without_gpu(
-            "this device holds no field of more than 65,535 workgroups, so the largest is tested",
-        );
-    }
-    let mut bench = Bench::new(count);
-    bench.slot.bytes_mut().unwrap().fill(0);
-    assert_eq!(counts(&bench.looks(4095, nothing).before), (count, 0, 0, 0));
-    let last = bytemuck::cast_slice_mut::<u8, f32>(bench.slot.bytes_mut().unwrap()).last_mut().unwrap();
-    *last = stamp::apply(0.5, 4094);
-    assert_eq!(counts(&bench.looks(4095, nothing).before), (count, 1, 0, 0));
-}
-
 const SMALL: [&str; 5] = ["verify", "--producer=compute", "--grid=40x30", "--size=64x48", "--frames=250"];
 
 #[test]
@@ -576,7 +300,7 @@ fn nonsense_is_wrong_usage() {
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
     }
-    for handoff in ["inline", "binary", "cpu-sync", "device-copy", "host-copy"] {
+    for handoff in Handoff::ALL.map(Handoff::name).into_iter().filter(|&name| name != "timeline") {
         assert_exit(&run(&["verify", "--break=free", "--handoff", handoff]), 2);
         assert_exit(&run(&["verify", "--scene=texture", "--break=free", "--handoff", handoff]), 2);
     }

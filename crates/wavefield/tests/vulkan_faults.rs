@@ -15,6 +15,7 @@ use ash::vk;
 use common::stdout;
 use display::Display;
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
+use wavefield::handoff::Handoff;
 
 /// Little work, but every slot is used more than once.
 const SMALL: [&str; 4] = ["--ring=2", "--grid=8x8", "--size=64x48", "--validation=off"];
@@ -355,7 +356,7 @@ fn a_ring_that_does_not_fit_says_what_would() {
 fn a_kernel_that_goes_wrong_is_named() {
     let Some(stand_in) = StandIn::new() else { return };
     let mut cases = Vec::new();
-    for handoff in ["timeline", "binary", "cpu-sync", "device-copy", "host-copy"] {
+    for handoff in Handoff::on_a_stream() {
         cases.push((handoff, "trap", "(CUDA_ERROR_LAUNCH_FAILED, 719)"));
         cases.push((handoff, "illegal", "(CUDA_ERROR_ILLEGAL_ADDRESS, 700)"));
         cases.push((handoff, "spin", "no frame was finished for"));
@@ -370,22 +371,22 @@ fn a_kernel_that_goes_wrong_is_named() {
             "--producer=cuda",
             "--timeout=0.5",
             "--handoff",
-            handoff,
+            handoff.name(),
         ]);
         // A GPU that never stops is left running. The process then skips its exit handlers, so there is no report.
         let output = stand_in::finish(command.args(["--kernel", &path]))?;
         let text = common::stderr(&output);
-        let side = match handoff {
-            "timeline" | "device-copy" => "CUDA did not signal: CUDA's `ready` is at 0 of ",
-            "binary" => "CUDA did not signal: it has not finished ",
-            _ => "CUDA did not finish ",
+        let side = match (handoff.cpu_waits(), handoff.has_one_slot()) {
+            (true, _) => "CUDA did not finish ",
+            (false, true) => "CUDA did not signal: it has not finished ",
+            (false, false) => "CUDA did not signal: CUDA's `ready` is at 0 of ",
         };
         let named =
             if kernel == "spin" { text.contains(side) } else { text.contains(&format!("{kernel}.ptx: ")) };
         if output.status.code() == Some(1) && text.contains(part) && named && !text.contains("panicked") {
             return Ok(());
         }
-        Err(format!("{kernel} with {handoff}: {}: {text}", output.status))
+        Err(format!("{kernel} with {handoff:?}: {}: {text}", output.status))
     });
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }

@@ -58,10 +58,6 @@ impl EarlyDriver {
         }))
     }
 
-    /// Waits for the driver.
-    ///
-    /// # Errors
-    /// There is no driver, or it reports an error.
     pub(super) fn finish(self) -> Result<(Driver, Vec<CudaInfo>)> {
         let _span = trace_span!("wait for CUDA driver").entered();
         self.0.finish()
@@ -85,9 +81,6 @@ impl EarlyContext {
     }
 
     /// Waits for the context and makes it current on this thread. `None` if the run needs no context.
-    ///
-    /// # Errors
-    /// The driver reports an error.
     pub(crate) fn finish(self) -> Result<Option<Cuda>> {
         let Some(context) = self.0 else { return Ok(None) };
         let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;

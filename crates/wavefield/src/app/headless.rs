@@ -8,7 +8,6 @@ use ash::vk;
 use super::command_line::picture_texts;
 use super::engine::{Behind, Engine, Moment};
 use super::filmed;
-use super::retire;
 use super::traced::Traced;
 use super::{
     Choice, Config, DeviceTable, EarlyContext, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
@@ -44,9 +43,6 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
 }
 
 /// Like [`run_headless`], but also returns the summary of a run that failed after it began to draw.
-///
-/// # Errors
-/// A failure before the first frame.
 pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
@@ -69,9 +65,7 @@ fn draw(
 ) -> Result<Summary> {
     let mut run = Headless::new(&choice, config)?;
     run.engine.heed(stop);
-    let summary = draw_traced(&mut run, config, traced, stop, failures);
-    retire(run);
-    summary
+    draw_traced(&mut run, config, traced, stop, failures)
 }
 
 fn draw_traced(
@@ -138,13 +132,11 @@ fn lap(last: &mut Instant) -> Duration {
     now - std::mem::replace(last, now)
 }
 
-/// An engine and the image that it draws on.
 pub struct Headless {
     // The engine waits for the GPU when it is dropped, so it goes first.
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
-    /// Whether clients in other processes may draw.
     serves: bool,
 }
 
@@ -209,7 +201,6 @@ impl Headless {
         self.frame_at(Moment { time, step })
     }
 
-    /// Draws the next frame at the given moment.
     pub(crate) fn frame_at(&mut self, moment: Moment) -> Result<()> {
         let Self { engine, target, film, .. } = self;
         let flight = engine.begin()?;
@@ -228,7 +219,6 @@ impl Headless {
         engine.draw(&flight, moment, &picture, Behind { commands, present: None })
     }
 
-    /// The engine, for reading slots.
     pub fn engine(&mut self) -> &mut Engine {
         &mut self.engine
     }
@@ -238,7 +228,6 @@ impl Headless {
         read_image(self.engine.queue(), self.target.image())
     }
 
-    /// The picture's size in pixels.
     pub fn extent(&self) -> vk::Extent2D {
         self.target.image().extent()
     }
@@ -254,12 +243,6 @@ impl Headless {
 
 fn desc(interop: bool, inline: bool) -> DeviceDesc {
     DeviceDesc { interop, inline, ..DeviceDesc::default() }
-}
-
-impl AsMut<Engine> for Headless {
-    fn as_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
 }
 
 /// Prints a note if `auto` does without CUDA, and one if the device is a software device.

@@ -7,7 +7,6 @@ mod engine;
 mod filmed;
 mod headless;
 mod picture_file;
-mod retire;
 mod scene;
 mod select;
 mod summary;
@@ -43,7 +42,6 @@ pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, attempt_headless, run_headless};
 pub use picture_file::{read_png, write_png};
-pub(crate) use retire::retire;
 #[cfg(target_os = "linux")]
 pub(crate) use scene::make_producer;
 pub use select::{Choice, DeviceTable};
@@ -53,7 +51,6 @@ pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification}
 pub(crate) use windowed::run_with;
 pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 
-/// What fills the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProducerKind {
     /// CUDA if available, otherwise a Vulkan compute shader; prints the reason.
@@ -74,13 +71,11 @@ pub enum ProducerKind {
 }
 
 impl ProducerKind {
-    /// Whether CUDA fills the field if available.
     pub(crate) fn may_use_cuda(self) -> bool {
         matches!(self, Self::Auto | Self::Cuda)
     }
 }
 
-/// How a window reloads a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reload {
     /// The argument of [`KernelSource::from_argument`].
@@ -91,7 +86,6 @@ pub struct Reload {
     pub try_with: Option<PathBuf>,
 }
 
-/// What a window shows over the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OverlayMode {
     /// Figures and settings.
@@ -104,66 +98,48 @@ pub enum OverlayMode {
     Off,
 }
 
-/// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// An index of the device table, part of a name, or a UUID.
     pub device: Option<String>,
-    /// What is shown.
     pub scene: Scene,
-    /// What fills the field.
     pub producer: ProducerKind,
     /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
     pub kernel: Option<KernelSource>,
     /// Read [`Config::kernel`] again whenever its file is saved; in a window only.
     pub reload: Option<Reload>,
-    /// The initial parameters of [`Config::kernel`].
     pub parameters: KernelValues,
-    /// How CUDA's vertices reach Vulkan.
     pub handoff: Handoff,
     /// Allows the user's kernels inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
     pub risk_the_gpu: bool,
-    /// Columns and rows of vertices, or of the texture's texels.
     pub grid: Grid,
     /// Slots between the producer and the draw. With `None`, three, or more if batches need them.
     pub ring: Option<Ring>,
-    /// How many slots CUDA fills for each wait.
     pub batch: Batching,
-    /// The picture's size, or the window's initial size, in pixels.
     pub size: vk::Extent2D,
-    /// Samples per pixel.
     pub samples: Samples,
     /// Frames to draw. With `None`, a window runs until it is told to stop, and a headless run chooses a number.
     pub frames: Option<u64>,
-    /// The PNG file for a headless run's last picture.
     pub output: Option<PathBuf>,
     /// The GIF file to record the run to, or `-` for raw frames on standard output.
     pub record: Option<PathBuf>,
-    /// The longest side of a recorded GIF, in pixels.
     pub record_side: u32,
     /// The initial camera. The default is [`Scene::camera`].
     pub camera: Option<Camera>,
     /// The file for a trace of the first frames: see [`crate::trace`].
     pub trace: Option<PathBuf>,
-    /// How frames reach the screen.
     pub present: PresentMode,
-    /// What a window shows over the picture at first.
     pub overlay: OverlayMode,
-    /// How the field is drawn. The texture has only one style.
     pub style: Style,
-    /// The colours.
     pub color_map: ColorMap,
     /// Seconds of the field per second of the clock; 0 stops the field.
     pub speed: f64,
-    /// How the CPU waits for the GPU.
     pub wait: Wait,
     /// The run fails if no frame finishes for this long.
     pub timeout: Duration,
-    /// Whether to load the validation layer.
     pub validation: Validation,
     /// Whether to check every vertex of every frame: see [`crate::verify`].
     pub verify: bool,
-    /// The part of the hand-off to leave out, to show that the check finds it.
     pub broken: Option<Broken>,
 }
 

@@ -40,9 +40,6 @@ fn encode(
 }
 
 /// Reads the size and the pixels of an 8-bit RGBA PNG.
-///
-/// # Errors
-/// The file cannot be read, is not a PNG, or has another pixel format.
 pub fn read_png(path: &Path) -> Result<(vk::Extent2D, Vec<u8>)> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let file = File::open(path).map_err(failed)?;

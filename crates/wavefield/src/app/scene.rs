@@ -21,7 +21,6 @@ use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
 impl Scene {
-    /// The signature of a kernel that fills this scene.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,
@@ -29,7 +28,6 @@ impl Scene {
         }
     }
 
-    /// This crate's own kernel for the scene.
     pub fn built_in(self) -> KernelSource {
         match self {
             Self::Field => KernelSource::built_in(),
@@ -37,7 +35,6 @@ impl Scene {
         }
     }
 
-    /// The initial camera.
     pub fn camera(self) -> Camera {
         match self {
             Self::Field => Camera::default(),
@@ -52,7 +49,6 @@ impl Config {
         self.camera.unwrap_or(self.scene.camera())
     }
 
-    /// The initial camera for an array that a client draws.
     pub(crate) fn camera_for(&self, array: &Array) -> Camera {
         match array.kind() {
             Kind::Image => View::of(array).camera,
@@ -69,12 +65,10 @@ impl Config {
         }
     }
 
-    /// The kernel that fills the scene. Without CUDA, another producer does its work.
     pub fn kernel(&self) -> Cow<'_, KernelSource> {
         self.kernel.as_ref().map_or_else(|| Cow::Owned(self.scene.built_in()), Cow::Borrowed)
     }
 
-    /// The settings for a producer. Some hand-offs need another ring: see [`Config::ring_of`].
     pub(crate) fn producer_desc(&self) -> ProducerDesc {
         ProducerDesc {
             scene: self.scene,
@@ -97,15 +91,11 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).is_none()
     }
 
-    /// The compute shader that does the kernel's work, if there is one.
     fn twin(&self) -> Option<&'static Twin> {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
     /// Refuses settings that do not fit this device: a kernel that cannot run, or frames that are too large.
-    ///
-    /// # Errors
-    /// Says what does not fit, and what does.
     pub(super) fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
         self.check_kernel(&Choice { cuda, ..choice.clone() })?;
@@ -116,9 +106,6 @@ impl Config {
     }
 
     /// Refuses a kernel that neither CUDA nor a compute shader can run.
-    ///
-    /// # Errors
-    /// The kernel cannot run. The error says why CUDA cannot run it, and which kernels do not need CUDA.
     pub(super) fn check_kernel(&self, choice: &Choice) -> Result<()> {
         let by_cuda = choice.cuda.is_some() && self.producer.may_use_cuda();
         let by_shader =
@@ -168,9 +155,6 @@ const ROOM: u64 = 128 << 20;
 const LONGEST: usize = 16;
 
 /// Makes the producer that `config` asks for. Waits for the queue.
-///
-/// # Errors
-/// The producer cannot be made.
 pub(crate) fn make_producer(
     queue: &mut Queue,
     context: Option<&Cuda>,
@@ -225,7 +209,6 @@ fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result
     })
 }
 
-/// CPU threads that fill the scene.
 fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
         Scene::Field => Box::new(HostProducer::new(device, desc)?),

@@ -38,10 +38,8 @@ struct Facts {
     shares: Result<(), String>,
 }
 
-/// The device to use.
 #[derive(Clone)]
 pub struct Choice {
-    /// The device in Vulkan.
     pub adapter: Adapter,
     /// The device in CUDA, if the run uses CUDA.
     pub cuda: Option<(Driver, CudaInfo)>,
@@ -52,12 +50,10 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Describes this machine, with this device.
     pub(crate) fn machine(&self) -> Machine {
         Machine::describe(self.adapter.info(), self.cuda.as_ref().map(|(driver, _)| driver.version()))
     }
 
-    /// Whether the device can export memory and timelines to other processes.
     pub(crate) fn can_export(&self) -> bool {
         let sharing = &self.adapter.info().sharing;
         sharing.buffer_export.is_some() && sharing.timeline_export.is_some()
@@ -76,9 +72,6 @@ impl DeviceTable {
     }
 
     /// The table for devices of `instance` that can present to `surface`, if there is one.
-    ///
-    /// # Errors
-    /// See [`DeviceTable::headless`].
     pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: EarlyDriver) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
@@ -123,9 +116,6 @@ impl DeviceTable {
     }
 
     /// Chooses by `--device` and `--producer`.
-    ///
-    /// # Errors
-    /// No device matches, several do, or none that matches can do the work. The error lists every reason.
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
         let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
         let (index, fallback) = choose(&facts, wish, producer).map_err(with_variables)?;
@@ -311,7 +301,6 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     }
 }
 
-/// The row that `--device` names.
 fn named(rows: &[Facts], wish: &str) -> Result<usize> {
     let known = || {
         let names: Vec<_> = rows.iter().enumerate().map(|(i, row)| format!("{i}: {}", row.name)).collect();
@@ -344,7 +333,6 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize> {
     }
 }
 
-/// Every candidate with the reason why it cannot be used.
 struct Reasons<'a>(Vec<&'a Facts>);
 
 impl fmt::Display for Reasons<'_> {

@@ -29,7 +29,6 @@ impl Default for FrameTimes {
 }
 
 impl FrameTimes {
-    /// Adds the time from one frame to the next.
     pub fn add(&mut self, time: Duration) {
         self.nanoseconds.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         self.total += time;
@@ -40,12 +39,10 @@ impl FrameTimes {
         self.total += time;
     }
 
-    /// How many times were added.
     pub fn count(&self) -> u64 {
         self.nanoseconds.len()
     }
 
-    /// The time that a fraction `quantile` of the frames did not exceed.
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.nanoseconds.value_at_quantile(quantile))
     }
@@ -59,45 +56,33 @@ impl FrameTimes {
     }
 }
 
-/// A run's result.
 pub struct Summary {
-    /// Frames drawn.
     pub frames: u64,
     /// Frames that were skipped because the window had no image to draw on.
     pub skipped: u64,
-    /// The times between frames.
     pub times: FrameTimes,
     /// How often the CPU waited for a frame to be drawn because it was as far ahead as allowed.
     pub pacing_waits: u64,
     /// How often the hand-off made the CPU wait: zero for asynchronous hand-offs.
     pub handoff_waits: u64,
-    /// Slots in the ring.
     pub ring: usize,
     /// Slots that CUDA fills per wait; the last value if it changed.
     pub batch: usize,
     /// How often the batch changed, if the run chose it: [`super::Batching::Auto`].
     pub batch_changes: Option<u64>,
-    /// What was shown.
     pub scene: super::Scene,
-    /// Columns and rows of vertices or texels.
     pub grid: crate::wave::Grid,
-    /// The producer's name, with its hand-off.
     pub producer: &'static str,
-    /// The device, with its driver.
     pub device: String,
     /// How the time of the last frames divides into parts, if a window showed that.
     pub parts: Option<String>,
-    /// What was recorded, if the run made a film.
     pub recorded: Option<Recorded>,
-    /// What the check found, in a checked run.
     pub checked: Option<Checked>,
     /// The number of the validation layer's warnings; `None` without the layer.
     pub validation: Option<u64>,
 }
 
-/// The end of a run that had begun to draw, with or without a failure.
 pub struct Ended {
-    /// What the run did until its end.
     pub summary: Summary,
     /// The first failure; every later one was printed. All output that could be written was written.
     pub failure: Option<Error>,
@@ -112,9 +97,6 @@ impl Ended {
     }
 
     /// The summary of a run in which nothing failed.
-    ///
-    /// # Errors
-    /// The first failure.
     pub fn whole(self) -> Result<Summary> {
         self.failure.map_or(Ok(self.summary), Err)
     }

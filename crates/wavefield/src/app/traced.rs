@@ -24,9 +24,6 @@ pub(super) struct Traced {
 
 impl Traced {
     /// Starts to record CPU spans if `config` asks for a trace.
-    ///
-    /// # Errors
-    /// The file cannot be written, or this process already has a trace.
     pub(super) fn begin(config: &Config) -> Result<Option<Self>> {
         let Some(path) = &config.trace else { return Ok(None) };
         whole_file::check_writable(path)?;
@@ -35,7 +32,6 @@ impl Traced {
         Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
     }
 
-    /// Starts to record the engine's frames.
     pub(super) fn follow(&self, engine: &mut Engine) -> Result<()> {
         engine.start_trace(FRAMES)
     }

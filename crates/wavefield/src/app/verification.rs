@@ -16,55 +16,38 @@ use crate::verify::slots::{SlotsFound, tolerance};
 use crate::verify::tally::Tally;
 use crate::{Error, Result};
 
-/// The schema's name and version.
 pub const VERIFY_SCHEMA: &str = "wavefield-verify/1";
 
-/// The record of a checked run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verification {
-    /// [`VERIFY_SCHEMA`].
     pub schema: String,
     /// False if the run stopped or failed before its last frame.
     pub complete: bool,
-    /// The command line, program name included.
     pub command: String,
     /// When the run started: seconds since 1970, UTC.
     pub started: u64,
-    /// The machine that it ran on.
     pub machine: Machine,
-    /// The producer, with its hand-off.
     pub producer: String,
-    /// The part of the hand-off that was left out on purpose.
     pub broken: Option<String>,
     /// `field` or `texture`. Older files omit it; the default is `field`.
     #[serde(default = "field")]
     pub scene: String,
-    /// Columns and rows of vertices or texels.
     pub grid: [u32; 2],
-    /// Slots in the ring.
     pub ring: u32,
     /// Frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
     /// How often the batch changed, if the run chose it (`--batch auto`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
-    /// Whether the run drew in a window.
     pub window: bool,
-    /// Frames drawn.
     pub frames: u64,
-    /// Frames per second.
     pub frames_per_second: f64,
-    /// The counts of all frames.
     pub tally: Tally,
-    /// The contents of the ring at the end.
     pub slots: SlotsFound,
     /// The footprint once the run had settled; absent in a shorter run.
     pub settled: Option<Footprint>,
-    /// The footprint at the end.
     pub end: Footprint,
-    /// Describes everything that was wrong.
     pub findings: Vec<String>,
-    /// The conclusion.
     pub verdict: Verdict,
 }
 
@@ -72,7 +55,6 @@ fn field() -> String {
     Scene::Field.name().to_owned()
 }
 
-/// The conclusion of a checked run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -89,7 +71,6 @@ pub enum Verdict {
 }
 
 impl Verification {
-    /// Makes the record of a checked run; `None` if `summary` comes from an unchecked run.
     pub fn new(
         summary: &Summary,
         config: &Config,
@@ -129,9 +110,6 @@ impl Verification {
     }
 
     /// Whether the run is a success.
-    ///
-    /// # Errors
-    /// The check found wrong data; it found none although a wait was left out; it checked nothing; or the run ended early.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
@@ -157,9 +135,6 @@ impl Verification {
 }
 
 /// Writes the record as JSON, whole or not at all.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
     crate::whole_file::write_json(path, verification)
 }
@@ -183,7 +158,6 @@ fn findings(
     found
 }
 
-/// A difference from the reference, in words.
 fn distance(scene: Scene, worst: f64) -> String {
     match scene {
         Scene::Field => format!("{worst:.1e} of the amplitude"),
@@ -288,11 +262,11 @@ impl fmt::Display for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::tally::{Look, Looks};
+    use crate::verify::tally::{Counts, Look, Looks};
 
     fn tally(wrong: u64) -> Tally {
         let keys = (wrong > 0).then_some((4095, 4095));
-        let look = Look { checked: 100, stale: wrong, keys, ..Look::default() };
+        let look = Look { counts: Counts { checked: 100, stale: wrong, ..Counts::default() }, keys };
         let mut tally = Tally::default();
         tally.add(0, 100, &Looks { before: look, after: look });
         tally

@@ -9,9 +9,7 @@ use crate::producer::Producer;
 use crate::vulkan::{Device, Queue};
 use crate::{Error, Result};
 
-/// How long a run waits for a frame.
 pub(super) struct Patience {
-    /// The longest that a GPU may take for a frame.
     pub(super) timeout: Duration,
     /// Whether the CPU alone fills and draws. A large frame may then take longer than `timeout`.
     pub(super) software: bool,
@@ -19,7 +17,6 @@ pub(super) struct Patience {
     pub(super) stop: Stop,
 }
 
-/// How long to wait for a frame after a stop was requested.
 const STOPPING: Duration = Duration::from_secs(2);
 
 impl Patience {

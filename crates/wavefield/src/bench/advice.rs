@@ -56,8 +56,8 @@ fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
     match Strategy::from_str(strategy, false).ok()? {
         Strategy::Auto => Some("--batch auto".into()),
-        Strategy::Timeline => Some(format!("--ring {ring} --batch {batch}")),
-        Strategy::ProduceOnly | Strategy::Inline => None,
+        Strategy::TIMELINE => Some(format!("--ring {ring} --batch {batch}")),
+        Strategy::ProduceOnly | Strategy::INLINE => None,
         other if !other.uses_cuda() => None,
         other if other.has_ring() => Some(format!("--handoff {strategy} --ring {ring}")),
         _ => Some(format!("--handoff {strategy}")),

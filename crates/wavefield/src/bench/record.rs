@@ -147,13 +147,13 @@ mod tests {
         let cells = with_overhead(vec![
             cell(Strategy::RenderOnly, 1, 100.0, None, Some(90.0)),
             cell(Strategy::RenderOnly, 8, 130.0, None, Some(120.0)),
-            cell(Strategy::Timeline, 1, 300.0, Some(10.0), Some(280.0)),
-            cell(Strategy::Timeline, 8, 200.0, Some(10.0), Some(180.0)),
+            cell(Strategy::TIMELINE, 1, 300.0, Some(10.0), Some(280.0)),
+            cell(Strategy::TIMELINE, 8, 200.0, Some(10.0), Some(180.0)),
             // `render-only` was not measured with this ring.
-            cell(Strategy::Timeline, 16, 200.0, Some(10.0), Some(180.0)),
+            cell(Strategy::TIMELINE, 16, 200.0, Some(10.0), Some(180.0)),
             cell(Strategy::ProduceOnly, 1, 10.0, Some(10.0), None),
             cell(Strategy::Compute, 8, 200.0, Some(10.0), Some(180.0)),
-            cell(Strategy::Inline, 8, 115.0, Some(10.0), Some(180.0)),
+            cell(Strategy::INLINE, 8, 115.0, Some(10.0), Some(180.0)),
         ]);
         let found: Vec<_> = cells.iter().map(|cell| cell.overhead_us).collect();
         assert_eq!(found, [None, None, Some(190.0), Some(60.0), None, None, None, Some(5.0)]);

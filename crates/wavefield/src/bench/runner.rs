@@ -10,7 +10,7 @@ use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_
 use super::stats;
 use super::strategy::{CellPlan, Strategy};
 use crate::Result;
-use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop, retire};
+use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 use crate::cuda::Cuda;
 use crate::handoff::{FieldWork, TextureWork};
 use crate::report::Failures;
@@ -168,7 +168,7 @@ pub(super) fn obstacle(
     if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
-    if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
+    if strategy == Strategy::INLINE && !choice.adapter.info().inline {
         return Some(NO_INLINE.to_owned());
     }
     let info = choice.adapter.info();
@@ -206,7 +206,7 @@ fn measure(
         _ => {
             let mut run = Headless::quietly(choice, &config)?;
             let outcome = frames(plan, cell.warmup(plan), &mut run, samples, stop);
-            retire(run);
+            drop(run);
             outcome?;
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::record::{Distribution, Machine};
-use crate::app::{Config, Headless, ProducerKind, Stop, retire};
+use crate::app::{Config, Headless, ProducerKind, Stop};
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpan, CpuSpans};
@@ -186,7 +186,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     });
     let total = before_main + main.elapsed();
     let producer = run.engine().producer().profile().name.to_owned();
-    retire(run);
+    drop(run);
     drawn?;
     let mut stages = vec![Stage::main(BEFORE_MAIN, microseconds(before_main))];
     stages.extend(stages_of(&spans.take()));

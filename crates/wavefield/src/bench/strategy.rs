@@ -2,6 +2,7 @@
 
 use ash::vk;
 use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use vulkan_cuda::Ring;
 
 use super::runner::Plan;
@@ -9,53 +10,71 @@ use crate::app::{Batching, Config, ProducerKind, Scene};
 use crate::handoff::Handoff;
 use crate::wave::Grid;
 
-/// One way of getting a frame from the producer to the picture, in the order of the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+/// One way of getting a frame from the producer to the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// The default.
+    /// The default: `timeline`, with ring and batch chosen automatically.
     Auto,
-    /// A ring of buffers, timelines.
-    Timeline,
-    /// CUDA in Vulkan's commands.
-    Inline,
-    /// One buffer, two semaphores.
-    Binary,
-    /// One buffer; the CPU waits.
-    CpuSync,
-    /// CUDA's memory and a copy.
-    DeviceCopy,
-    /// Through the CPU's memory.
-    HostCopy,
-    /// A Vulkan compute shader, no CUDA.
+    Handoff(Handoff),
+    /// A Vulkan compute shader on the same device, without interop.
     Compute,
-    /// The draw alone: a ring's slots, filled once.
+    /// The draw alone, from ordinary device memory that was filled once: a ring's slots in turn.
     RenderOnly,
-    /// The same, from exportable memory.
+    /// The draw alone, from memory that could be shared with CUDA but is not.
     RenderShared,
-    /// The CUDA kernel alone.
+    /// The CUDA kernel alone, into shared memory.
     ProduceOnly,
 }
 
+impl ValueEnum for Strategy {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = self.words();
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
 impl Strategy {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Compute => "compute",
-            Self::RenderOnly => "render-only",
-            Self::RenderShared => "render-shared",
-            Self::ProduceOnly => "produce-only",
-            other => other.handoff().name(),
+    /// In the order of the table.
+    pub const ALL: [Self; Handoff::ALL.len() + 5] = {
+        let mut all = [Self::Auto; Handoff::ALL.len() + 5];
+        let mut at = 0;
+        while at < Handoff::ALL.len() {
+            all[1 + at] = Self::Handoff(Handoff::ALL[at]);
+            at += 1;
         }
+        all[1 + at] = Self::Compute;
+        all[2 + at] = Self::RenderOnly;
+        all[3 + at] = Self::RenderShared;
+        all[4 + at] = Self::ProduceOnly;
+        all
+    };
+    pub const TIMELINE: Self = Self::Handoff(Handoff::Timeline);
+    pub const INLINE: Self = Self::Handoff(Handoff::Inline);
+
+    /// Its name, and what it is in a few words: for the command line and the table.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Auto => ("auto", "The default"),
+            Self::Handoff(handoff) => (handoff.name(), handoff.in_brief()),
+            Self::Compute => ("compute", "A Vulkan compute shader, no CUDA"),
+            Self::RenderOnly => ("render-only", "The draw alone: a ring's slots, filled once"),
+            Self::RenderShared => ("render-shared", "The same, from exportable memory"),
+            Self::ProduceOnly => ("produce-only", "The CUDA kernel alone"),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.words().0
     }
 
     /// The hand-off that it measures; `timeline` if it has none.
     pub fn handoff(self) -> Handoff {
         match self {
-            Self::Inline => Handoff::Inline,
-            Self::Binary => Handoff::Binary,
-            Self::CpuSync => Handoff::CpuSync,
-            Self::DeviceCopy => Handoff::DeviceCopy,
-            Self::HostCopy => Handoff::HostCopy,
+            Self::Handoff(handoff) => handoff,
             _ => Handoff::Timeline,
         }
     }
@@ -82,8 +101,7 @@ impl Strategy {
 
     /// What the strategy of this name does, in a few words: the help of the command line.
     pub(super) fn meaning(name: &str) -> String {
-        let known = Self::from_str(name, false).ok().and_then(|strategy| strategy.to_possible_value());
-        known.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+        Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
     }
 
     /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
@@ -99,15 +117,15 @@ impl Strategy {
     /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs
     /// right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
-        if name == Self::Inline.name() { 1 } else { ring }
+        if name == Self::INLINE.name() { 1 } else { ring }
     }
 
     pub fn has_ring(self) -> bool {
-        matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)
+        matches!(self, Self::TIMELINE | Self::Handoff(Handoff::DeviceCopy) | Self::RenderOnly)
     }
 
     pub fn has_batch(self) -> bool {
-        self == Self::Timeline
+        self == Self::TIMELINE
     }
 }
 
@@ -219,9 +237,9 @@ mod tests {
         let cells = plan(Scene::Field, Strategy::value_variants(), &[GRID], &[1, 3, 8], &[1, 4]);
         let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
         // Rings of 1 and 3 do not hold a batch of 4.
-        assert_eq!(count(Strategy::Timeline), 4);
-        assert_eq!(count(Strategy::DeviceCopy), 3);
-        assert_eq!(count(Strategy::Binary), 1);
+        assert_eq!(count(Strategy::TIMELINE), 4);
+        assert_eq!(count(Strategy::Handoff(Handoff::DeviceCopy)), 3);
+        assert_eq!(count(Strategy::Handoff(Handoff::Binary)), 1);
         // Rings of 1, 3 and 8, and the one that `auto` chooses.
         assert_eq!(count(Strategy::RenderOnly), 4);
         assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::value_variants().len() - 3));
@@ -234,9 +252,9 @@ mod tests {
             let alone = cells.iter().filter(|cell| cell.strategy == Strategy::RenderOnly);
             alone.map(|cell| cell.ring.depth()).collect()
         };
-        assert_eq!(rings(&[Strategy::RenderOnly, Strategy::Timeline, Strategy::Compute]), [1, 3, 8]);
-        assert_eq!(rings(&[Strategy::Binary, Strategy::RenderOnly]), [1]);
-        assert_eq!(rings(&[Strategy::Inline, Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::RenderOnly, Strategy::TIMELINE, Strategy::Compute]), [1, 3, 8]);
+        assert_eq!(rings(&[Strategy::Handoff(Handoff::Binary), Strategy::RenderOnly]), [1]);
+        assert_eq!(rings(&[Strategy::INLINE, Strategy::RenderOnly]), [1]);
         assert_eq!(rings(&[Strategy::RenderOnly]), [1, 8], "on its own, those that were asked for");
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::runner::Plan;
 use super::strategy::Strategy;
-use crate::app::{Choice, Config, Headless, Stop, retire};
+use crate::app::{Choice, Config, Headless, Stop};
 use crate::cuda::Cuda;
 use crate::progress::Progress;
 use crate::report::Failures;
@@ -41,7 +41,7 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, st
         let Some(mut run) = failures.catch(made) else { break };
         failures.catch(frames(&mut run, &spans));
         let track = run.engine().end_trace(cell.name(), &mut failures);
-        retire(run);
+        drop(run);
         lanes.extend(track.map(|track| Lane { cpu: spans.take(), track }));
         if failures.first().is_some() {
             break;

@@ -67,9 +67,8 @@ pub struct RunArgs {
     handoff: Option<Handoff>,
     #[command(flatten)]
     consent: Consent,
-    /// Slots between producer and draw. More slots hide the hand-off's cost and add latency. The
-    /// hand-offs binary, cpu-sync and host-copy have one slot [default: 3; with batches, as many as they
-    /// need].
+    /// Slots between producer and draw. More slots hide the hand-off's cost and add latency. Some
+    /// hand-offs have one slot [default: 3; with batches, as many as they need].
     #[arg(long, value_name = "1..=32", value_parser = parse::ring, allow_hyphen_values = true, help_heading = help::HOW)]
     ring: Option<Ring>,
     /// Slots that CUDA fills for each wait, with --handoff timeline. A larger batch makes the hand-off

@@ -207,7 +207,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
-    args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::Inline))?;
+    args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::INLINE))?;
     let kernel = read_kernel(args.kernel.as_deref(), args.scene)?;
     if args.strategies.is_empty() && args.leaves_inline_out() {
         note!("note: inline is left out: {RISK}");
@@ -347,7 +347,7 @@ impl BenchArgs {
         };
         let mut strategies = self.strategies();
         // If it was asked for by name, it has already been refused.
-        strategies.retain(|&strategy| strategy != Strategy::Inline || !self.leaves_inline_out());
+        strategies.retain(|&strategy| strategy != Strategy::INLINE || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {

@@ -5,7 +5,6 @@ use vulkan_cuda::{Result, Stream};
 
 use super::{Array, api};
 
-/// The call behind every copy, for errors.
 const CALL: &str = "cuMemcpy2DAsync";
 
 /// Enqueues a copy of the first `rows` rows of `from`, the first `row_bytes` bytes of each, to the same place in `to`.
@@ -27,7 +26,7 @@ pub unsafe fn copy_array(
     let mut copy = copy(from, row_bytes, rows);
     copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
     copy.dstArray = to.raw();
-    // SAFETY: the caller's promise.
+    // SAFETY: both levels are that large, and live and stay unused until then (the caller's promise).
     unsafe { enqueue(stream, from, &copy) }
 }
 
@@ -55,7 +54,7 @@ pub unsafe fn copy_array_to_host(
     copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
     copy.dstHost = to.as_mut_ptr().cast();
     copy.dstPitch = row_bytes;
-    // SAFETY: the caller's promise; `to` has that many rows.
+    // SAFETY: the level is that large, and both live and stay unused until then (the caller's promise); `to` has that many rows.
     unsafe { enqueue(stream, from, &copy) }
 }
 

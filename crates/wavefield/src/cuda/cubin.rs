@@ -18,21 +18,15 @@ use super::jit_log::JitLog;
 use super::{Cuda, KernelSource};
 use crate::{Error, Result};
 
-/// Machine code of one kernel for one GPU, made by the linker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cubin(Arc<[u8]>);
 
 impl Cubin {
-    /// The machine code, an ELF file.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Links the PTX into machine code for the context's device.
-///
-/// # Errors
-/// The linker refuses the PTX; the error has its log.
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     context.bind()?;
     let ptx = source.text()?;

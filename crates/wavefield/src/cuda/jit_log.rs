@@ -6,7 +6,6 @@ use cudarc::driver::sys::CUjit_option;
 
 use crate::Error;
 
-/// The log of the errors in one compilation, and the options that make the driver write it.
 pub(super) struct JitLog {
     text: Vec<u8>,
     options: [CUjit_option; 2],
@@ -28,7 +27,6 @@ impl JitLog {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }
 
-    /// The driver's answer, followed by the log.
     pub(super) fn after(&self, answer: impl Into<Error>) -> String {
         let log = String::from_utf8_lossy(&self.text);
         format!("{}\n{}", answer.into(), log.trim_end_matches('\0').trim()).trim().to_owned()

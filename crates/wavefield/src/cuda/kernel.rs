@@ -16,14 +16,11 @@ use crate::{Error, Result, plain_file};
 /// The largest PTX of a kernel, in bytes.
 pub const MAX_PTX: u64 = 16 << 20;
 
-/// PTX text and the name of its entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
     /// The name in errors: the file, or a description.
     pub name: String,
-    /// The PTX.
     pub ptx: String,
-    /// The `.entry` to run.
     pub entry: String,
     /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, so that loading needs no compiler.
     pub cubin: Option<Cubin>,
@@ -90,7 +87,6 @@ impl KernelSource {
         }
     }
 
-    /// Computes a level of a mip chain from the level above.
     pub(crate) fn texture_reduce() -> Self {
         Self {
             name: "the built-in mip chain".into(),
@@ -102,9 +98,6 @@ impl KernelSource {
     }
 
     /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
-    ///
-    /// # Errors
-    /// An empty name, and the errors of [`KernelSource::from_file`].
     pub fn from_argument(argument: &str) -> Result<Self> {
         if argument.is_empty() || argument.starts_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
@@ -118,12 +111,6 @@ impl KernelSource {
 
     /// Reads a file of PTX, or of CUDA C++ if its name ends with `.cu`; NVRTC compiles that. If `entry` is `None`, the
     /// file must have exactly one entry.
-    ///
-    /// # Errors
-    /// - The file cannot be read or compiled, or it is not PTX.
-    /// - NVRTC is not installed.
-    /// - The named entry is missing, or there are several and `entry` is `None`.
-    /// - A `//!PARAM` line is invalid.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -144,7 +131,6 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, gallery: None })
     }
 
-    /// The file that an argument of [`KernelSource::from_argument`] names.
     pub(crate) fn file_of(argument: &str) -> PathBuf {
         split_argument(argument).0
     }
@@ -168,28 +154,17 @@ impl KernelSource {
         CString::new(ascii).map_err(|error| problem(error.to_string()))
     }
 
-    /// The entry's name, as the drivers take it.
-    ///
-    /// # Errors
-    /// The name has a zero byte.
     pub(crate) fn entry_name(&self) -> Result<CString> {
         let problem = "its entry has a zero byte".to_owned();
         CString::new(&*self.entry).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
     /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
-    ///
-    /// # Errors
-    /// An invalid line.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx)
             .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
     }
 
-    /// Checks that the entry has the parameters that it will be launched with.
-    ///
-    /// # Errors
-    /// The parameters differ: the error has both. Or a `//!PARAM` line is invalid.
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
             .check(&self.ptx, &self.entry, self.parameters()?.len())
@@ -207,12 +182,9 @@ fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     }
 }
 
-/// A loaded kernel.
 pub struct Kernel {
-    /// The name in errors.
     name: String,
     parameters: KernelParameters,
-    /// The number of threads in a block.
     block: u32,
     function: sys::CUfunction,
     module: sys::CUmodule,
@@ -232,12 +204,6 @@ pub(crate) fn blocks(count: u64, block: u32) -> u32 {
 
 impl Kernel {
     /// Compiles the PTX for this device.
-    ///
-    /// # Errors
-    /// - The compiler refuses the PTX; the error has its log.
-    /// - The entry is missing; the error has the driver's answer.
-    /// - The kernel requires blocks of more than one dimension.
-    /// - A `//!PARAM` line is invalid.
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
@@ -305,12 +271,10 @@ impl Kernel {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// The parameters that can change between two frames.
     pub fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
 
-    /// The number of threads in a block: 256, or what the kernel requires or allows.
     pub(crate) fn block(&self) -> u32 {
         self.block
     }
@@ -357,7 +321,7 @@ impl Kernel {
         count: u64,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise).
         unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
     }
 
@@ -376,7 +340,7 @@ impl Kernel {
         self.context.bind()?;
         let (function, arguments) = (self.function, arguments.as_mut_ptr());
         let none = std::ptr::null_mut();
-        // SAFETY: the caller's promise; the arguments are copied before the call returns.
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise); the arguments are copied before the call returns.
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };

@@ -6,7 +6,6 @@ use super::api;
 use super::{Cuda, Stream};
 use crate::Result;
 
-/// Linear device memory.
 pub struct DeviceMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -26,7 +25,6 @@ impl DeviceMemory {
         Ok(Self { pointer, size, context: context.clone() })
     }
 
-    /// The device address.
     pub fn pointer(&self) -> sys::CUdeviceptr {
         self.pointer
     }
@@ -38,7 +36,7 @@ impl DeviceMemory {
     /// else touches until the stream has passed this point.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
         let code = unsafe { api::cuMemcpyDtoDAsync(target, self.pointer, self.size as usize, stream.raw()) };
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
@@ -50,15 +48,12 @@ impl DeviceMemory {
     /// else writes until the stream has passed this point.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: `source` is as large, of this context, and unchanged until then (the caller's promise).
         let code = unsafe { api::cuMemcpyDtoDAsync(self.pointer, source, self.size as usize, stream.raw()) };
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
     /// Copies `bytes` (or as many as fit) from the host to the start of the memory, and waits for the stream.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
@@ -70,9 +65,6 @@ impl DeviceMemory {
     }
 
     /// Copies the first `bytes.len()` bytes (or all, if there are fewer) to the host, and waits for the stream.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;
@@ -93,7 +85,7 @@ impl DeviceMemory {
 pub(crate) unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: `target` is memory of this context, and nobody else's until then (the caller's promise).
     let code = unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
     Ok(context.check("cuMemsetD32Async", code)?)
 }

@@ -23,9 +23,6 @@ unsafe impl Sync for MipmappedArray {}
 
 impl MipmappedArray {
     /// Allocates `levels` levels. `desc` describes the first one.
-    ///
-    /// # Errors
-    /// Out of memory, or 1 (`INVALID_VALUE`) for an array that CUDA does not support.
     pub fn new(context: &Cuda, desc: &sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<Self>> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -36,9 +33,6 @@ impl MipmappedArray {
     }
 
     /// Returns one of its levels. The level keeps the whole mip chain alive.
-    ///
-    /// # Errors
-    /// There is no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.raw, level, &self.context, self.clone()) }

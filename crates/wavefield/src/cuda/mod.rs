@@ -33,9 +33,6 @@ pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 use crate::Result;
 
 /// Loads CUDA's driver, with the functions that only this program calls.
-///
-/// # Errors
-/// As [`Driver::load`].
 pub fn load_driver() -> Result<Driver> {
     let driver = Driver::load()?;
     // SAFETY: the library is present, because the driver was loaded.

@@ -29,14 +29,11 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (crates/wavefield/kernels/README.md)"
 };
 
-/// `nvrtcResult`.
 type Code = c_int;
 /// `NVRTC_ERROR_COMPILATION`: the source has an error, which the log describes.
 const COMPILATION: Code = 6;
 
-/// `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;
-/// A function that writes a text, and the one that returns the text's size with its terminator.
 type Get = unsafe extern "C" fn(Program, *mut c_char) -> Code;
 type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Code;
 type Create = unsafe extern "C" fn(
@@ -48,7 +45,6 @@ type Create = unsafe extern "C" fn(
     *const *const c_char,
 ) -> Code;
 
-/// The library and its functions.
 struct Nvrtc {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
     error_string: unsafe extern "C" fn(Code) -> *const c_char,
@@ -61,7 +57,6 @@ struct Nvrtc {
     _library: Library,
 }
 
-/// A compiled kernel.
 pub(super) struct Compiled {
     pub(super) ptx: String,
     /// The compiler's warnings; usually empty.
@@ -117,7 +112,7 @@ impl Nvrtc {
     /// # Safety
     /// The library must be NVRTC.
     unsafe fn look_up(library: Library) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller's promise. The functions are kept with the library, so none is called after it is closed.
+        // SAFETY: the library is NVRTC (the caller's promise). The functions are kept with the library, so none is called after it is closed.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,
@@ -132,7 +127,6 @@ impl Nvrtc {
         }
     }
 
-    /// The compiler's name and version, for messages.
     fn name(&self) -> String {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: writes two integers.
@@ -142,7 +136,6 @@ impl Nvrtc {
         }
     }
 
-    /// Turns an answer into an error that names the call.
     fn check(&self, call: &str, code: Code) -> Result<(), String> {
         if code == 0 {
             return Ok(());
@@ -186,14 +179,12 @@ impl Nvrtc {
     }
 }
 
-/// A program that is destroyed on drop.
 struct Open<'a> {
     raw: Program,
     nvrtc: &'a Nvrtc,
 }
 
 impl Open<'_> {
-    /// Reads one of the program's texts.
     fn text(&self, call: &str, (size_of, get): (GetSize, Get)) -> Result<String, String> {
         let mut size = 0;
         // SAFETY: a live program; writes one number.

@@ -27,7 +27,6 @@ const MAX_UNIT: usize = 16;
 pub struct KernelParameter {
     /// A C identifier.
     pub name: String,
-    /// The lowest value.
     pub min: f32,
     /// The highest value; not below `min`.
     pub max: f32,
@@ -93,7 +92,6 @@ impl fmt::Display for KernelParameter {
     }
 }
 
-/// The form of a line.
 const FORM: &str = "//!PARAM name float min max default \"unit\"";
 
 /// Parses the unit; `text` begins after the opening quote.
@@ -131,15 +129,10 @@ pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
 
-/// The parameters of a kernel, in the order of their lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KernelParameters(Arc<[KernelParameter]>);
 
 impl KernelParameters {
-    /// Reads the parameters from PTX or CUDA C++.
-    ///
-    /// # Errors
-    /// The number of an invalid line, and what is wrong with it.
     pub fn of(text: &str) -> Result<Self, String> {
         let mut found: Vec<KernelParameter> = Vec::new();
         for (number, rest) in lines(text) {
@@ -176,9 +169,6 @@ impl KernelParameters {
     }
 
     /// Sets values by name and keeps the others as in `now`. If a name is given twice, the last value counts.
-    ///
-    /// # Errors
-    /// `kernel` has no such parameter, or the value is out of range. The error lists the parameters.
     pub fn choose<'a>(
         &self,
         kernel: &str,
@@ -213,7 +203,6 @@ impl Deref for KernelParameters {
     }
 }
 
-/// The parameters, separated by commas.
 impl fmt::Display for KernelParameters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<_> = self.iter().map(KernelParameter::to_string).collect();
@@ -221,7 +210,6 @@ impl fmt::Display for KernelParameters {
     }
 }
 
-/// The values of a kernel's parameters, in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelValues {
     count: usize,

@@ -14,7 +14,6 @@ pub enum Signature {
 }
 
 impl Signature {
-    /// The parameters in CUDA C++.
     fn words(self) -> &'static str {
         match self {
             Self::Field => {
@@ -36,9 +35,6 @@ impl Signature {
 
     /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of that many floats must
     /// follow.
-    ///
-    /// # Errors
-    /// The parameters differ; the error has both.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -67,7 +63,6 @@ impl Signature {
     }
 }
 
-/// The kind of a parameter.
 #[derive(Clone, Copy)]
 enum Kind {
     Pointer,
@@ -147,7 +142,6 @@ impl Code {
     }
 }
 
-/// A kernel, from its name to its body.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
@@ -173,7 +167,6 @@ impl<'a> Entry<'a> {
         (!name.is_empty() && !declared).then_some(Self { name, parameters, directives })
     }
 
-    /// The type of each parameter.
     fn parameters(&self) -> Vec<String> {
         let list = self.parameters.trim();
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
@@ -190,9 +183,6 @@ impl<'a> Entry<'a> {
 }
 
 /// Finds the entry of that name, or the only entry if there is no name.
-///
-/// # Errors
-/// There is no such entry, or there are several and no name.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();
@@ -227,7 +217,6 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     if count > FEW { format!("{few}, … ({count} in all)") } else { few }
 }
 
-/// The start of a long name.
 fn short(name: &str) -> String {
     const LONG: usize = 100;
     match name.char_indices().nth(LONG) {

@@ -6,7 +6,6 @@ use super::Cuda;
 use super::api::{self, Code};
 use crate::Result;
 
-/// A queue of CUDA work that runs in order.
 pub struct Stream {
     raw: sys::CUstream,
     context: Cuda,
@@ -32,20 +31,16 @@ impl Stream {
     /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
         context.bind()?;
-        let mut raw = std::ptr::null_mut();
+        let (mut raw, flags) = (std::ptr::null_mut(), sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
         // SAFETY: writes one handle; the context is current.
-        context.check("cuStreamCreate", unsafe {
-            api::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
-        })?;
+        context.check("cuStreamCreate", unsafe { api::cuStreamCreate(&mut raw, flags) })?;
         Ok(Self { raw, context: context.clone() })
     }
 
-    /// The raw handle.
     pub fn raw(&self) -> sys::CUstream {
         self.raw
     }
 
-    /// The context that it belongs to.
     pub fn context(&self) -> &Cuda {
         &self.context
     }
@@ -54,10 +49,7 @@ impl Stream {
     pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        match unsafe { api::cuStreamQuery(self.raw) } {
-            Code::NOT_READY => Ok(false),
-            code => Ok(self.context.check("cuStreamQuery", code).map(|()| true)?),
-        }
+        is_ready(&self.context, "cuStreamQuery", unsafe { api::cuStreamQuery(self.raw) })
     }
 
     /// Blocks the CPU until all enqueued work is done. Returns an error if a kernel failed.
@@ -68,6 +60,14 @@ impl Stream {
     }
 }
 
+/// Whether the call did not answer that the work is not done yet.
+fn is_ready(context: &Cuda, call: &'static str, code: Code) -> Result<bool> {
+    match code {
+        Code::NOT_READY => Ok(false),
+        code => Ok(context.check(call, code).map(|()| true)?),
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: created above. A stream may be destroyed while it has work, which then still completes.
@@ -75,7 +75,6 @@ impl Drop for Stream {
     }
 }
 
-/// A mark in a stream that has a time.
 pub struct Event {
     raw: sys::CUevent,
     context: Cuda,
@@ -85,7 +84,6 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Creates an event that records a time.
     pub fn new(context: &Cuda) -> Result<Self> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -97,9 +95,6 @@ impl Event {
     }
 
     /// Marks the end of the work that is enqueued on `stream` so far.
-    ///
-    /// # Errors
-    /// The stream belongs to another context. CUDA is not called then.
     pub fn record(&self, stream: &Stream) -> Result<()> {
         self.context.require_same(stream.context.raw(), "cuEventRecord")?;
         self.context.bind()?;
@@ -111,25 +106,17 @@ impl Event {
     pub fn is_done(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
-        match unsafe { api::cuEventQuery(self.raw) } {
-            Code::NOT_READY => Ok(false),
-            code => Ok(self.context.check("cuEventQuery", code).map(|()| true)?),
-        }
+        is_ready(&self.context, "cuEventQuery", unsafe { api::cuEventQuery(self.raw) })
     }
 
     /// Milliseconds from `self` to `end`, which must both be recorded; `None` until the stream has reached both.
-    ///
-    /// # Errors
-    /// The event belongs to another context. CUDA is not called then.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
         self.context.bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events are alive and of one context, checked above.
-        match unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) } {
-            Code::NOT_READY => Ok(None),
-            code => Ok(self.context.check("cuEventElapsedTime", code).map(|()| Some(milliseconds))?),
-        }
+        let code = unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) };
+        Ok(is_ready(&self.context, "cuEventElapsedTime", code)?.then_some(milliseconds))
     }
 }
 

@@ -5,15 +5,24 @@
 
 use std::time::Duration;
 
-use vulkan_cuda::{Pair, SharedBinary};
+use vulkan_cuda::SharedBinary;
 
-use super::order::Order;
+use super::Entry;
+use super::order::{self, Order};
 use crate::Result;
-use crate::producer::{Fill, FrameSync, Submit};
+use crate::cuda::Cuda;
+use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
+use crate::vulkan::Queue;
+
+pub(super) const BINARY: Entry = order::entry::<BinaryPair>(
+    "binary",
+    "One buffer, two semaphores",
+    "One shared buffer or image and two binary semaphores: the classic scheme",
+);
 
 /// The two semaphores of one slot. They check that each signal has one wait, and that nothing waits for a signal that was not
 /// submitted.
-pub(super) struct BinaryPair {
+struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
@@ -22,16 +31,14 @@ pub(super) struct BinaryPair {
     read: bool,
 }
 
-impl BinaryPair {
-    pub(super) fn new(pair: &Pair) -> Result<Self> {
-        let (ready, free) = (SharedBinary::new(pair)?, SharedBinary::new(pair)?);
-        Ok(Self { ready, free, read: false })
-    }
-}
-
 impl Order for BinaryPair {
     const NAME: &'static str = "cuda, binary";
     const ON_GPU: bool = true;
+
+    fn new(queue: &Queue, context: &Cuda, _desc: &ProducerDesc) -> Result<Self> {
+        let pair = queue.device().pair(context)?;
+        Ok(Self { ready: SharedBinary::new(&pair)?, free: SharedBinary::new(&pair)?, read: false })
+    }
 
     fn wait_free(&mut self, fill: &Fill) -> Result<()> {
         // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
@@ -51,7 +58,7 @@ impl Order for BinaryPair {
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         let (wait, signal) = (self.ready.vulkan_wait()?, self.free.vulkan_signal()?);
-        submit(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) })?;
+        submit(FrameSync { wait: Some(wait), signal: Some(signal), ..FrameSync::default() })?;
         self.ready.submitted();
         self.free.submitted();
         self.read = true;

@@ -3,19 +3,30 @@
 
 use std::time::{Duration, Instant};
 
-use super::order::Order;
+use super::Entry;
+use super::order::{self, Order};
 use crate::Result;
-use crate::producer::Fill;
+use crate::cuda::Cuda;
+use crate::producer::{Fill, ProducerDesc};
+use crate::vulkan::Queue;
 
-/// The CPU as the messenger.
-pub(super) struct CpuSync {
-    /// How long it waits for CUDA.
-    pub(super) timeout: Duration,
+pub(super) const CPU_SYNC: Entry = order::entry::<CpuSync>(
+    "cpu-sync",
+    "One buffer; the CPU waits",
+    "A shared buffer or image; the CPU waits for each side",
+);
+
+struct CpuSync {
+    timeout: Duration,
 }
 
 impl Order for CpuSync {
     const NAME: &'static str = "cuda, cpu-sync";
     const ON_GPU: bool = false;
+
+    fn new(_queue: &Queue, _context: &Cuda, desc: &ProducerDesc) -> Result<Self> {
+        Ok(Self { timeout: desc.timeout })
+    }
 
     fn wait_free(&mut self, _fill: &Fill) -> Result<()> {
         // With one frame in flight, the frame loop has already waited for the previous frame.

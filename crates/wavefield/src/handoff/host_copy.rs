@@ -6,6 +6,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 
 use super::work::{Place, Work};
+use super::{Entry, FieldWork, TextureWork};
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{
@@ -16,8 +17,23 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
+pub(super) const HOST_COPY: Entry = Entry {
+    name: "host-copy",
+    brief: "Through the CPU's memory",
+    help: "A copy from the device to the host and back, as without interop",
+    one_slot: true,
+    cpu_waits: true,
+    supports: |_, _| Ok(()),
+    make: |queue, context, source, desc| {
+        Ok(match desc.scene {
+            Scene::Field => Box::new(HostCopyHandoff::<FieldWork>::new(queue, context, source, desc)?),
+            Scene::Texture => Box::new(HostCopyHandoff::<TextureWork>::new(queue, context, source, desc)?),
+        })
+    },
+};
+
 /// CUDA's own memory, host memory, and Vulkan's own buffer or image.
-pub(super) struct HostCopyHandoff<W: Work> {
+struct HostCopyHandoff<W: Work> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
     work: W,
@@ -37,9 +53,6 @@ enum Slot {
 
 impl<W: Work> HostCopyHandoff<W> {
     /// Works with any pair of devices; nothing is shared.
-    ///
-    /// # Errors
-    /// Fails if a frame is too large, if the kernel does not load, or if memory has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         let work = W::new(device, context, source, desc)?;

@@ -9,17 +9,41 @@ use std::ffi::c_void;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
+use super::Entry;
 use super::module::Module;
+use super::texture_inline::TextureInlineHandoff;
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
-use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
+use crate::scene::Scene;
+use crate::vulkan::{Buffer, Device, NO_INLINE, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
 
-/// Launches the kernel from a command buffer ahead of the draw's.
-pub struct InlineHandoff {
+/// Both producers' name.
+pub(super) const PRODUCER: &str = "cuda, inline by VK_NVX_binary_import";
+
+pub(super) const INLINE: Entry = Entry {
+    name: "inline",
+    brief: "CUDA in Vulkan's commands",
+    help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import; for a texture also \
+           VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
+           on this GPU for every process: see --risk-the-gpu",
+    one_slot: false,
+    cpu_waits: false,
+    supports: |info, scene| match scene {
+        Scene::Field => info.inline.then_some(()).ok_or(NO_INLINE),
+        Scene::Texture => TextureInlineHandoff::supports(info),
+    },
+    make: |queue, context, source, desc| {
+        Ok(match desc.scene {
+            Scene::Field => Box::new(InlineHandoff::new(queue, context, source, desc)?),
+            Scene::Texture => Box::new(TextureInlineHandoff::new(queue, context, source, desc)?),
+        })
+    },
+};
+
+struct InlineHandoff {
     module: Module,
-    /// Runs after the kernel if frames are stamped: see [`crate::stamp`].
     stamp: Option<Module>,
     _buffers: Vec<Buffer>,
     addresses: Vec<vk::DeviceAddress>,
@@ -30,15 +54,11 @@ pub struct InlineHandoff {
 
 impl InlineHandoff {
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
-    ///
-    /// # Errors
-    /// Fails if the device has neither extension, if the kernel does not link or has another signature, or if memory
-    /// has run out.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
-        let support = device.inline()?;
-        let load = |source: &KernelSource| Module::new(device, support, context, source);
+        device.require_inline()?;
+        let load = |source: &KernelSource| Module::new(device, context, source);
         let module = load(source)?;
         source.check_signature(Signature::Field)?;
         let stamp = desc.stamped.then(|| load(&KernelSource::frame_stamp())).transpose()?;
@@ -52,17 +72,12 @@ impl InlineHandoff {
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         let parameters = module.parameters().clone();
-        let profile = Profile {
-            uses_cuda: true,
-            in_queue: true,
-            parameters,
-            ..Profile::of_queue(support.producer_name(), slots)
-        };
+        let profile =
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(PRODUCER, slots) };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
 
-    /// Records the launch of a kernel with the documented signature, one thread for each vertex.
     fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
         let (vertices, grid) = (self.addresses[slot], self.grid);
         let mut values = kernel.parameters().values(&frame.parameters);

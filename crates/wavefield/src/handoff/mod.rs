@@ -13,7 +13,7 @@
 //! | `inline` | `inline`, `texture_inline` | one queue: *Vulkan* launches the CUDA kernel | nothing |
 //!
 //! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
-//! [`Handoff::make`] makes them.
+//! [`Handoff::make`] makes them. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
 
 mod binary;
 mod cpu_sync;
@@ -28,104 +28,123 @@ mod texture_inline;
 mod timeline;
 mod work;
 
+use clap::builder::PossibleValue;
+
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{Producer, ProducerDesc};
 use crate::scene::Scene;
-use crate::vulkan::{AdapterInfo, NO_INLINE, Queue};
+use crate::vulkan::{AdapterInfo, Queue};
 use crate::{Error, Result};
-use binary::BinaryPair;
-use cpu_sync::CpuSync;
-use host_copy::HostCopyHandoff;
-use one_slot::OneSlotHandoff;
-use timeline::TimelineHandoff;
 
 pub(crate) use field::FieldWork;
-pub use inline::InlineHandoff;
 pub(crate) use texture::TextureWork;
-pub use texture_inline::TextureInlineHandoff;
 pub(crate) use work::{Place, Work};
 
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
 
-/// How a frame gets from CUDA to Vulkan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
-pub enum Handoff {
-    /// A ring of shared buffers or images, and two timeline semaphores; the GPU waits.
-    #[default]
-    Timeline,
-    /// The CUDA kernel inside Vulkan's command buffer (VK_NV_cuda_kernel_launch or VK_NVX_binary_import; for a texture
-    /// VK_NVX_binary_import and VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing on
-    /// this GPU for every process: see --risk-the-gpu.
-    Inline,
-    /// One shared buffer or image and two binary semaphores: the classic scheme.
-    Binary,
-    /// A shared buffer or image; the CPU waits for each side.
-    CpuSync,
-    /// CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all
-    /// levels.
-    DeviceCopy,
-    /// A copy from the device to the host and back, as without interop.
-    HostCopy,
+struct Entry {
+    /// On the command line.
+    name: &'static str,
+    /// For `--help`.
+    help: &'static str,
+    /// For the benchmark's table.
+    brief: &'static str,
+    /// Whether it has one slot, whatever the ring's depth.
+    one_slot: bool,
+    /// Whether the CPU waits for CUDA in every frame.
+    cpu_waits: bool,
+    /// Fails with the reason if a device cannot hand over this scene this way.
+    supports: fn(&AdapterInfo, Scene) -> Result<(), &'static str>,
+    make: fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>,
+}
+
+macro_rules! hand_offs {
+    ($($handoff:ident = $entry:path,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Handoff {
+            $($handoff,)*
+        }
+
+        impl Handoff {
+            /// In the order of the help.
+            pub const ALL: [Self; [$(Self::$handoff),*].len()] = [$(Self::$handoff),*];
+
+            fn entry(self) -> &'static Entry {
+                match self {
+                    $(Self::$handoff => &$entry,)*
+                }
+            }
+        }
+    };
+}
+
+hand_offs! {
+    Timeline = timeline::TIMELINE,
+    Inline = inline::INLINE,
+    Binary = binary::BINARY,
+    CpuSync = cpu_sync::CPU_SYNC,
+    DeviceCopy = timeline::DEVICE_COPY,
+    HostCopy = host_copy::HOST_COPY,
+}
+
+impl Default for Handoff {
+    fn default() -> Self {
+        Self::Timeline
+    }
+}
+
+impl clap::ValueEnum for Handoff {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.entry().help))
+    }
 }
 
 impl Handoff {
-    /// All hand-offs, the default first.
-    pub const ALL: [Self; 6] =
-        [Self::Timeline, Self::Inline, Self::Binary, Self::CpuSync, Self::DeviceCopy, Self::HostCopy];
+    /// Those whose kernels run on a CUDA stream: all except `inline`.
+    pub fn on_a_stream() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|&handoff| handoff != Self::Inline)
+    }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Timeline => "timeline",
-            Self::Inline => "inline",
-            Self::Binary => "binary",
-            Self::CpuSync => "cpu-sync",
-            Self::DeviceCopy => "device-copy",
-            Self::HostCopy => "host-copy",
-        }
+        self.entry().name
+    }
+
+    /// What it is, in a few words.
+    pub fn in_brief(self) -> &'static str {
+        self.entry().brief
     }
 
     /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
     pub fn on(self, info: &AdapterInfo, scene: Scene) -> (Self, Option<String>) {
-        let name = &info.name;
-        match (self, scene, self.supports_texture(info)) {
-            (Self::Inline, Scene::Field, _) if info.inline.is_none() => {
-                let note = format!("--handoff inline falls back to timeline on {name}: {NO_INLINE}");
-                (Self::Timeline, Some(note))
-            }
-            (_, Scene::Texture, Err(reason)) => {
-                let note = format!(
-                    "--scene texture has no --handoff {} on {name} and falls back to timeline: {reason}",
-                    self.name()
-                );
-                (Self::Timeline, Some(note))
-            }
-            _ => (self, None),
-        }
+        let Err(reason) = (self.entry().supports)(info, scene) else { return (self, None) };
+        let (name, device, scene) = (self.name(), &info.name, scene.name());
+        let note = format!(
+            "--scene {scene} has no --handoff {name} on {device} and falls back to timeline: {reason}"
+        );
+        (Self::Timeline, Some(note))
     }
 
-    /// Whether it always has one slot, whatever the ring's depth.
     pub fn has_one_slot(self) -> bool {
-        match self {
-            Self::Binary | Self::CpuSync | Self::HostCopy => true,
-            Self::Timeline | Self::Inline | Self::DeviceCopy => false,
-        }
+        self.entry().one_slot
+    }
+
+    /// Whether the CPU waits for CUDA in every frame.
+    pub fn cpu_waits(self) -> bool {
+        self.entry().cpu_waits
     }
 
     /// Fails with the reason if a device cannot hand over a texture this way.
     pub fn supports_texture(self, info: &AdapterInfo) -> Result<(), &'static str> {
-        match self {
-            Self::Inline => TextureInlineHandoff::supports(info),
-            _ => Ok(()),
-        }
+        (self.entry().supports)(info, Scene::Texture)
     }
 
     /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
     /// [`vulkan_cuda::find_twin`].
-    ///
-    /// # Errors
-    /// Fails for a texture that [`Handoff::supports_texture`] refuses, and as the hand-off's own constructor does.
     pub fn make(
         self,
         queue: &mut Queue,
@@ -134,60 +153,10 @@ impl Handoff {
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
         let info = queue.device().info();
-        if desc.scene == Scene::Texture
-            && let Err(reason) = self.supports_texture(info)
-        {
-            return Err(Error::Unsupported(format!(
-                "--scene texture has no --handoff {} on {}: {reason}",
-                self.name(),
-                info.name
-            )));
-        }
-        match desc.scene {
-            Scene::Field => self.make_for::<FieldWork>(queue, context, source, desc),
-            Scene::Texture => self.make_for::<TextureWork>(queue, context, source, desc),
-        }
-    }
-
-    fn make_for<W: Work + 'static>(
-        self,
-        queue: &mut Queue,
-        context: &Cuda,
-        source: &KernelSource,
-        desc: &ProducerDesc,
-    ) -> Result<Box<dyn Producer>> {
-        Ok(match (self, desc.scene) {
-            (Self::Timeline | Self::DeviceCopy, _) => {
-                Box::new(TimelineHandoff::<W>::new(self, queue, context, source, desc)?)
-            }
-            (Self::Binary, _) => {
-                let order = BinaryPair::new(&queue.device().pair(context)?)?;
-                Box::new(OneSlotHandoff::<W, _>::new(order, queue, context, source, desc)?)
-            }
-            (Self::CpuSync, _) => {
-                let order = CpuSync { timeout: desc.timeout };
-                Box::new(OneSlotHandoff::<W, _>::new(order, queue, context, source, desc)?)
-            }
-            (Self::HostCopy, _) => Box::new(HostCopyHandoff::<W>::new(queue, context, source, desc)?),
-            (Self::Inline, Scene::Field) => Box::new(InlineHandoff::new(queue, context, source, desc)?),
-            (Self::Inline, Scene::Texture) => {
-                Box::new(TextureInlineHandoff::new(queue, context, source, desc)?)
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::ValueEnum;
-
-    use super::*;
-
-    #[test]
-    fn all_are_those_of_the_command_line() {
-        assert_eq!(Handoff::ALL, Handoff::value_variants());
-        for handoff in Handoff::ALL {
-            assert_eq!(handoff.to_possible_value().unwrap().get_name(), handoff.name());
-        }
+        (self.entry().supports)(info, desc.scene).map_err(|reason| {
+            let (scene, name) = (desc.scene.name(), self.name());
+            Error::Unsupported(format!("--scene {scene} has no --handoff {name} on {}: {reason}", info.name))
+        })?;
+        (self.entry().make)(queue, context, source, desc)
     }
 }

@@ -1,18 +1,15 @@
 //! A CUDA kernel as Vulkan holds it, and its launch from a command buffer.
 //!
-//! Two vendor extensions launch CUDA kernels from Vulkan. `VK_NV_cuda_kernel_launch` takes PTX; its predecessor
-//! `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from the PTX. Both
-//! are marked experimental and hardly documented, so the hand-off that uses them is an option with a fallback.
-//!
-//! The second ran on an H200 (driver 580). The first is written from its specification and has never run: no driver
-//! with it was available.
+//! `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from the PTX. It is marked
+//! experimental and hardly documented, so the hand-off that uses it is an option with a fallback. It ran on an H200 (driver
+//! 580). No driver was found that has its successor, `VK_NV_cuda_kernel_launch`.
 
 use std::ffi::c_void;
 
-use ash::{nv, nvx, vk};
+use ash::{nvx, vk};
 
 use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
-use crate::vulkan::{Device, InlineSupport, cuda_inside_vulkan};
+use crate::vulkan::{Device, cuda_inside_vulkan};
 use crate::wave::Grid;
 use crate::{Error, Result};
 
@@ -23,100 +20,39 @@ use crate::{Error, Result};
 /// so half of what was right is allowed.
 const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
-/// One kernel, loaded.
 pub(super) struct Module {
-    loaded: Loaded,
+    ext: nvx::binary_import::Device,
+    module: vk::CuModuleNVX,
+    function: vk::CuFunctionNVX,
     parameters: KernelParameters,
-    /// Threads in a block.
     block: u32,
     device: Device,
 }
 
-enum Loaded {
-    Nv { ext: nv::cuda_kernel_launch::Device, module: vk::CudaModuleNV, function: vk::CudaFunctionNV },
-    Nvx { ext: nvx::binary_import::Device, module: vk::CuModuleNVX, function: vk::CuFunctionNVX },
-}
-
 impl Module {
-    /// `support` is an extension that the device was made with. If it takes machine code, `context` links the kernel.
-    ///
-    /// # Errors
-    /// Fails if the kernel does not link, does not take one-dimensional blocks, needs too much local memory, or is
-    /// refused by the driver.
-    pub(super) fn new(
-        device: &Device,
-        support: InlineSupport,
-        context: &Cuda,
-        source: &KernelSource,
-    ) -> Result<Self> {
+    /// The device was made with `inline`; `context` links the kernel.
+    pub(super) fn new(device: &Device, context: &Cuda, source: &KernelSource) -> Result<Self> {
         let entry = source.entry_name()?;
-        let (instance, raw) = (device.instance().raw(), device.raw());
-        // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
-        let (loaded, kernel) = match support {
-            InlineSupport::KernelLaunch => {
-                let ptx = source.text()?;
-                let kernel = Kernel::load(context, source)?;
-                check_local_memory(source, &kernel)?;
-                let ext = nv::cuda_kernel_launch::Device::new(instance, raw);
-                let _alone = cuda_inside_vulkan();
-                (Self::load_nv(device, ext, &ptx, &entry)?, kernel)
-            }
-            InlineSupport::BinaryImport => {
-                let cubin = match &source.cubin {
-                    Some(cubin) => cubin.clone(),
-                    None => cubin::link(context, source)?,
-                };
-                let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
-                let kernel = Kernel::load(context, &linked)?;
-                check_local_memory(source, &kernel)?;
-                let ext = nvx::binary_import::Device::new(instance, raw);
-                let _alone = cuda_inside_vulkan();
-                (Self::load_nvx(device, ext, cubin.bytes(), &entry)?, kernel)
-            }
+        let cubin = match &source.cubin {
+            Some(cubin) => cubin.clone(),
+            None => cubin::link(context, source)?,
         };
+        // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
+        let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
+        let kernel = Kernel::load(context, &linked)?;
+        check_local_memory(source, &kernel)?;
         let (parameters, block) = (kernel.parameters().clone(), kernel.block());
-        Ok(Self { loaded, parameters, block, device: device.clone() })
-    }
 
-    fn load_nv(
-        device: &Device,
-        ext: nv::cuda_kernel_launch::Device,
-        ptx: &std::ffi::CStr,
-        entry: &std::ffi::CStr,
-    ) -> Result<Loaded> {
+        let ext = nvx::binary_import::Device::new(device.instance().raw(), device.raw());
+        let _alone = cuda_inside_vulkan();
         let raw = device.raw().handle();
-        let info = vk::CudaModuleCreateInfoNV::default().data(ptx.to_bytes_with_nul());
-        let mut module = vk::CudaModuleNV::null();
-        // SAFETY: the extension is enabled; `info` points to the text, which outlives the call.
-        unsafe { (ext.fp().create_cuda_module_nv)(raw, &info, std::ptr::null(), &mut module) }
-            .result()
-            .map_err(device.failed("vkCreateCudaModuleNV"))?;
-        let info = vk::CudaFunctionCreateInfoNV::default().module(module).name(entry);
-        let mut function = vk::CudaFunctionNV::null();
-        // SAFETY: as above.
-        let made = unsafe { (ext.fp().create_cuda_function_nv)(raw, &info, std::ptr::null(), &mut function) };
-        if let Err(result) = made.result() {
-            // SAFETY: created above, and nothing refers to it.
-            unsafe { (ext.fp().destroy_cuda_module_nv)(raw, module, std::ptr::null()) };
-            return Err(device.failed("vkCreateCudaFunctionNV")(result));
-        }
-        Ok(Loaded::Nv { ext, module, function })
-    }
-
-    fn load_nvx(
-        device: &Device,
-        ext: nvx::binary_import::Device,
-        cubin: &[u8],
-        entry: &std::ffi::CStr,
-    ) -> Result<Loaded> {
-        let raw = device.raw().handle();
-        let info = vk::CuModuleCreateInfoNVX::default().data(cubin);
+        let info = vk::CuModuleCreateInfoNVX::default().data(cubin.bytes());
         let mut module = vk::CuModuleNVX::null();
         // SAFETY: the extension is enabled; `info` points to the machine code, which outlives the call.
         unsafe { (ext.fp().create_cu_module_nvx)(raw, &info, std::ptr::null(), &mut module) }
             .result()
             .map_err(device.failed("vkCreateCuModuleNVX"))?;
-        let info = vk::CuFunctionCreateInfoNVX::default().module(module).name(entry);
+        let info = vk::CuFunctionCreateInfoNVX::default().module(module).name(&entry);
         let mut function = vk::CuFunctionNVX::null();
         // SAFETY: as above.
         let made = unsafe { (ext.fp().create_cu_function_nvx)(raw, &info, std::ptr::null(), &mut function) };
@@ -125,18 +61,9 @@ impl Module {
             unsafe { (ext.fp().destroy_cu_module_nvx)(raw, module, std::ptr::null()) };
             return Err(device.failed("vkCreateCuFunctionNVX")(result));
         }
-        Ok(Loaded::Nvx { ext, module, function })
+        Ok(Self { ext, module, function, parameters, block, device: device.clone() })
     }
 
-    /// The extension that loaded it.
-    pub(super) fn support(&self) -> InlineSupport {
-        match self.loaded {
-            Loaded::Nv { .. } => InlineSupport::KernelLaunch,
-            Loaded::Nvx { .. } => InlineSupport::BinaryImport,
-        }
-    }
-
-    /// Parameters of the kernel that may change between frames.
     pub(super) fn parameters(&self) -> &KernelParameters {
         &self.parameters
     }
@@ -165,7 +92,7 @@ impl Module {
         // SAFETY: recording, outside a render pass (the caller's promise).
         unsafe { self.device.raw().cmd_pipeline_barrier2(commands, &state) };
         let count = if self.parameters.is_empty() { 5 } else { 6 };
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, the arguments are the kernel's, and barriers order its memory (the caller's promise).
         unsafe { self.launch(commands, threads, &arguments[..count]) };
     }
 
@@ -181,45 +108,24 @@ impl Module {
         threads: Grid,
         parameters: &[*const c_void],
     ) {
-        let blocks = blocks(threads.count(), self.block);
-        match &self.loaded {
-            Loaded::Nv { ext, function, .. } => {
-                let info = vk::CudaLaunchInfoNV {
-                    function: *function,
-                    grid_dim_x: blocks,
-                    grid_dim_y: 1,
-                    grid_dim_z: 1,
-                    block_dim_x: self.block,
-                    block_dim_y: 1,
-                    block_dim_z: 1,
-                    param_count: parameters.len(),
-                    p_params: parameters.as_ptr(),
-                    ..Default::default()
-                };
-                // SAFETY: the caller's promise; the extension is enabled, and copies the arguments while recording.
-                unsafe { (ext.fp().cmd_cuda_launch_kernel_nv)(commands, &info) };
-            }
-            Loaded::Nvx { ext, function, .. } => {
-                let info = vk::CuLaunchInfoNVX {
-                    function: *function,
-                    grid_dim_x: blocks,
-                    grid_dim_y: 1,
-                    grid_dim_z: 1,
-                    block_dim_x: self.block,
-                    block_dim_y: 1,
-                    block_dim_z: 1,
-                    param_count: parameters.len(),
-                    p_params: parameters.as_ptr(),
-                    ..Default::default()
-                };
-                // SAFETY: as above.
-                unsafe { (ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
-            }
-        }
+        let info = vk::CuLaunchInfoNVX {
+            function: self.function,
+            grid_dim_x: blocks(threads.count(), self.block),
+            grid_dim_y: 1,
+            grid_dim_z: 1,
+            block_dim_x: self.block,
+            block_dim_y: 1,
+            block_dim_z: 1,
+            param_count: parameters.len(),
+            p_params: parameters.as_ptr(),
+            ..Default::default()
+        };
+        // SAFETY: the arguments are the kernel's and the memory lives (the caller's promise); the extension is enabled, and
+        // copies the arguments while recording.
+        unsafe { (self.ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
     }
 }
 
-/// Refuses a kernel that needs more than [`MOST_LOCAL_BYTES`].
 fn check_local_memory(source: &KernelSource, kernel: &Kernel) -> Result<()> {
     let bytes = kernel.local_bytes()?;
     if bytes <= MOST_LOCAL_BYTES {
@@ -238,21 +144,12 @@ impl Drop for Module {
         if self.device.is_left_running() {
             return;
         }
-        let raw = self.device.raw().handle();
-        let none = std::ptr::null();
+        let (raw, none) = (self.device.raw().handle(), std::ptr::null());
         let _alone = cuda_inside_vulkan();
         // SAFETY: created from this device, and the GPU is done with it: see the module `vulkan`.
         unsafe {
-            match &self.loaded {
-                Loaded::Nv { ext, module, function } => {
-                    (ext.fp().destroy_cuda_function_nv)(raw, *function, none);
-                    (ext.fp().destroy_cuda_module_nv)(raw, *module, none);
-                }
-                Loaded::Nvx { ext, module, function } => {
-                    (ext.fp().destroy_cu_function_nvx)(raw, *function, none);
-                    (ext.fp().destroy_cu_module_nvx)(raw, *module, none);
-                }
-            }
+            (self.ext.fp().destroy_cu_function_nvx)(raw, self.function, none);
+            (self.ext.fp().destroy_cu_module_nvx)(raw, self.module, none);
         }
     }
 }

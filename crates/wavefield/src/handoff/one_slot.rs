@@ -13,7 +13,7 @@ use crate::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use crate::{Error, Result};
 
 /// `binary` and `cpu-sync`.
-pub(super) struct OneSlotHandoff<W: Work, O: Order> {
+pub(super) struct OneSlot<W: Work, O: Order> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
     order: O,
@@ -24,7 +24,7 @@ pub(super) struct OneSlotHandoff<W: Work, O: Order> {
     family: u32,
 }
 
-impl<W: Work, O: Order> OneSlotHandoff<W, O> {
+impl<W: Work, O: Order> OneSlot<W, O> {
     /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
     pub(super) fn new(
         order: O,
@@ -61,7 +61,6 @@ impl<W: Work, O: Order> OneSlotHandoff<W, O> {
         Ok(Self { fill, order, work, slot, profile, device, family })
     }
 
-    /// Enqueues CUDA's half of a frame. Returns how long the CPU waited, if it did.
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
         let Self { fill, order, work, slot, .. } = self;
         order.wait_free(fill)?;
@@ -71,7 +70,7 @@ impl<W: Work, O: Order> OneSlotHandoff<W, O> {
     }
 }
 
-impl<W: Work, O: Order> Producer for OneSlotHandoff<W, O> {
+impl<W: Work, O: Order> Producer for OneSlot<W, O> {
     fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -92,7 +91,7 @@ impl<W: Work, O: Order> Producer for OneSlotHandoff<W, O> {
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `submit` submits this frame once, or fails (the caller's promise).
         unsafe { self.order.submit(submit) }
     }
 

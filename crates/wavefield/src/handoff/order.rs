@@ -6,17 +6,45 @@
 
 use std::time::Duration;
 
+use super::one_slot::OneSlot;
+use super::{Entry, FieldWork, TextureWork};
 use crate::Result;
-use crate::producer::{Fill, FrameSync, Submit};
+use crate::cuda::Cuda;
+use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
+use crate::scene::Scene;
+use crate::vulkan::Queue;
+
+/// An order's hand-off.
+pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, help: &'static str) -> Entry {
+    Entry {
+        name,
+        help,
+        brief,
+        one_slot: true,
+        cpu_waits: !O::ON_GPU,
+        supports: |_, _| Ok(()),
+        make: |queue, context, source, desc| {
+            let order = O::new(queue, context, desc)?;
+            Ok(match desc.scene {
+                Scene::Field => Box::new(OneSlot::<FieldWork, O>::new(order, queue, context, source, desc)?),
+                Scene::Texture => {
+                    Box::new(OneSlot::<TextureWork, O>::new(order, queue, context, source, desc)?)
+                }
+            })
+        },
+    }
+}
 
 /// Who waits for whom. For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot.
 /// Then `submit` makes Vulkan's submission that reads the slot.
-pub(super) trait Order {
-    /// The producer's name.
+pub(super) trait Order: Sized + 'static {
+    /// The producer's; it begins with `cuda`.
     const NAME: &'static str;
 
     /// Whether the GPU does all the waiting. If not, the CPU waits, and one frame is in flight at a time.
     const ON_GPU: bool;
+
+    fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
 
     /// CUDA: work enqueued after this call writes the slot, so it must wait until Vulkan has read the slot.
     fn wait_free(&mut self, fill: &Fill) -> Result<()>;

@@ -19,7 +19,7 @@ use crate::cuda::{
 };
 use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use crate::texture::{self, Texel};
-use crate::vulkan::{Device, View};
+use crate::vulkan::{Device, View, view_of_shared};
 use crate::wave::Grid;
 
 pub(crate) struct TextureWork {
@@ -103,7 +103,6 @@ impl Chain {
         Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
-    /// A chain in CUDA's own memory, with the shape of a shared picture.
     fn own(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;
@@ -164,7 +163,7 @@ impl Chain {
         for (index, (from, to)) in self.levels.iter().zip(&target.levels).enumerate() {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
-            // SAFETY: the caller's promise; both levels have this size.
+            // SAFETY: nobody else touches either chain until then (the caller's promise); both levels have this size.
             unsafe { copy_array(stream, from.array(), to.array(), row_bytes, rows as usize) }?;
         }
         Ok(())
@@ -180,7 +179,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
-            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which also follows an error.
+            // SAFETY: nobody else writes the chain (the caller's promise); `bytes` is borrowed until the wait below, which also follows an error.
             let copied = unsafe { copy_array_to_host(stream, level.array(), this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.
@@ -206,7 +205,7 @@ impl SharedPicture {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let image = SharedImage::new(&device.pair(context)?, &request)?;
         let chain = Chain::new(size, |level| image.level(level))?;
-        Ok(Self { view: View::shared(device, image.exported())?, chain, image })
+        Ok(Self { view: view_of_shared(device, image.exported())?, chain, image })
     }
 }
 

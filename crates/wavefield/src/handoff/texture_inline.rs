@@ -1,30 +1,27 @@
-//! Images painted *inside the Vulkan command buffer*: as [`inline`](super::InlineHandoff), with surfaces instead of buffers.
+//! Images painted *inside the Vulkan command buffer*: as `inline`, with surfaces instead of buffers.
 //!
 //! The images are Vulkan's own. Nothing is exported, and no CUDA context sees them. Where a kernel expects a CUDA surface
 //! object, it gets the handle of a storage image's view from `VK_NVX_image_view_handle`: 32 bits, zero-extended to 64 in the
 //! kernel's argument. NVIDIA does not document that the two are the same. Direct3D's translation to Vulkan (vkd3d-proton's
-//! `GetCudaSurfaceObject`) has relied on it for years, and it holds on an H200 (driver 580). Nothing says that it holds for
-//! `VK_NV_cuda_kernel_launch`, so images are refused there.
+//! `GetCudaSurfaceObject`) has relied on it for years, and it holds on an H200 (driver 580).
 
 use std::ffi::c_void;
 
 use ash::vk;
 use vulkan_cuda::ownership::whole_image;
 
+use super::inline::PRODUCER;
 use super::module::Module;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{
     Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, check_texture, level_views, own_images,
     own_slot,
 };
-use crate::vulkan::{
-    AdapterInfo, Device, Image, InlineSupport, NO_INLINE, Queue, View, image_barrier, pipeline_barrier,
-};
+use crate::vulkan::{AdapterInfo, Device, Image, NO_INLINE, Queue, View, image_barrier, pipeline_barrier};
 use crate::wave::Grid;
 use crate::{Error, Result, texture};
 
-/// Paints slots with CUDA kernels in a command buffer ahead of the draw's.
-pub struct TextureInlineHandoff {
+pub(super) struct TextureInlineHandoff {
     paint: Module,
     reduce: Module,
     /// Runs last, on every level, if frames are stamped: see [`crate::stamp::texel`].
@@ -36,7 +33,6 @@ pub struct TextureInlineHandoff {
     device: Device,
 }
 
-/// One level of a slot, as the kernels see it.
 struct Level {
     /// The kernels' surface object; valid while the view lives.
     surface: u64,
@@ -49,29 +45,21 @@ impl TextureInlineHandoff {
     pub fn supports(info: &AdapterInfo) -> Result<(), &'static str> {
         match (info.inline, info.inline_images) {
             (_, true) => Ok(()),
-            (None, _) => Err(NO_INLINE),
-            (Some(InlineSupport::BinaryImport), _) => Err(
+            (false, false) => Err(NO_INLINE),
+            (true, false) => Err(
                 "a kernel in Vulkan's command buffer reaches images by handles of VK_NVX_image_view_handle, which the \
                  driver does not have",
-            ),
-            (Some(InlineSupport::KernelLaunch), _) => Err(
-                "VK_NV_cuda_kernel_launch has no way to images; kernels of VK_NVX_binary_import reach them by handles of \
-                 VK_NVX_image_view_handle, and the driver does not have both",
             ),
         }
     }
 
     /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
-    ///
-    /// # Errors
-    /// Fails if the device lacks one of the two extensions, if a kernel does not link or has another signature, if
-    /// the texture is too large, if memory has run out, or if two views have the same handle.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, size) = (queue.device(), desc.grid);
         check_texture(device, size)?;
         // Asked first, because its error names what the device lacks.
         device.image_view_handles()?;
-        let module = |source: &_| Module::new(device, InlineSupport::BinaryImport, context, source);
+        let module = |source: &_| Module::new(device, context, source);
         let (paint, reduce) = (module(source)?, module(&KernelSource::texture_reduce())?);
         source.check_signature(Signature::Texture)?;
         let stamp = desc.stamped.then(|| module(&KernelSource::texture_stamp())).transpose()?;
@@ -79,10 +67,9 @@ impl TextureInlineHandoff {
         let levels = images.iter().map(|image| levels(device, image, size)).collect::<Result<Vec<_>>>()?;
         check_handles(&device.info().name, levels.iter().flatten().map(|level| level.surface).collect())?;
         let slots = images.iter().map(own_slot).map(Source::Texture).collect();
-        let name = paint.support().producer_name();
         let parameters = paint.parameters().clone();
         let profile =
-            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(name, slots) };
+            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(PRODUCER, slots) };
         Ok(Self { paint, reduce, stamp, levels, _images: images, profile, device: device.clone() })
     }
 
@@ -92,7 +79,6 @@ impl TextureInlineHandoff {
     }
 }
 
-/// A view and a handle for each level of an image.
 fn levels(device: &Device, image: &Image, size: Grid) -> Result<Vec<Level>> {
     let handles = device.image_view_handles()?;
     let views = level_views(device, image.raw(), size)?.into_iter().enumerate();
@@ -137,7 +123,7 @@ impl Level {
             (&raw const frame.time).cast(),
             values.pointer(),
         ];
-        // SAFETY: the caller's promise; these are the types of that signature.
+        // SAFETY: recording, and barriers order the memory (the caller's promise); these are the types of that signature.
         unsafe { kernel.launch_frame(commands, self.size, &arguments) };
     }
 
@@ -154,7 +140,7 @@ impl Level {
             (&raw const self.size.cols).cast(),
             (&raw const self.size.rows).cast(),
         ];
-        // SAFETY: the caller's promise; these are the types of `reduce`.
+        // SAFETY: recording, and barriers order the memory (the caller's promise); these are the types of `reduce`.
         unsafe { kernel.launch(commands, self.size, &parameters) };
     }
 }
@@ -209,15 +195,13 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        let reason = |inline, inline_images| {
+        let supports = |inline, inline_images| {
             let info = AdapterInfo { inline, inline_images, ..AdapterInfo::unreal(1) };
             TextureInlineHandoff::supports(&info)
         };
-        assert!(reason(None, false).unwrap_err().contains("neither"));
-        for support in [InlineSupport::KernelLaunch, InlineSupport::BinaryImport] {
-            assert!(reason(Some(support), false).unwrap_err().contains("VK_NVX_image_view_handle"));
-            assert_eq!(reason(Some(support), true), Ok(()));
-        }
+        assert!(supports(false, false).unwrap_err().contains("VK_NVX_binary_import"));
+        assert!(supports(true, false).unwrap_err().contains("VK_NVX_image_view_handle"));
+        assert_eq!(supports(true, true), Ok(()));
     }
 
     #[test]

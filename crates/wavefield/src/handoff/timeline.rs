@@ -8,7 +8,7 @@ use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
 
 use super::work::{Place, Work};
-use super::{Handoff, TIMELINE};
+use super::{Entry, FieldWork, TextureWork};
 use crate::cuda::{Cuda, KernelSource, Stream};
 use crate::producer::{
     Batch, Fill, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
@@ -17,9 +17,42 @@ use crate::scene::Scene;
 use crate::vulkan::{Queue, one_shot};
 use crate::{Error, Result};
 
+pub(super) const TIMELINE: Entry = Entry {
+    name: "timeline",
+    brief: "A ring of buffers, timelines",
+    help: "A ring of shared buffers or images, and two timeline semaphores; the GPU waits",
+    one_slot: false,
+    cpu_waits: false,
+    supports: |_, _| Ok(()),
+    make: |queue, context, source, desc| make(false, queue, context, source, desc),
+};
+
+pub(super) const DEVICE_COPY: Entry = Entry {
+    name: "device-copy",
+    brief: "CUDA's memory and a copy",
+    help: "CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all levels",
+    make: |queue, context, source, desc| make(true, queue, context, source, desc),
+    ..TIMELINE
+};
+
+fn make(
+    copies: bool,
+    queue: &mut Queue,
+    context: &Cuda,
+    source: &KernelSource,
+    desc: &ProducerDesc,
+) -> Result<Box<dyn Producer>> {
+    Ok(match desc.scene {
+        Scene::Field => Box::new(TimelineHandoff::<FieldWork>::new(copies, queue, context, source, desc)?),
+        Scene::Texture => {
+            Box::new(TimelineHandoff::<TextureWork>::new(copies, queue, context, source, desc)?)
+        }
+    })
+}
+
 /// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's allocator (Taichi
 /// and Warp, for example).
-pub(super) struct TimelineHandoff<W: Work> {
+struct TimelineHandoff<W: Work> {
     // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
     /// The frame that was produced, until it is submitted.
     turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
@@ -28,28 +61,25 @@ pub(super) struct TimelineHandoff<W: Work> {
     /// With `device-copy`: what the kernels write. It is copied into the slot.
     own: Option<W::Own>,
     fill: Fill,
-    /// The length of the next batch, in frames.
     next_batch: usize,
-    /// The batch that was filled last.
     filled: Batch,
     profile: Profile,
 }
 
 impl<W: Work> TimelineHandoff<W> {
     /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
-    pub(super) fn new(
-        handoff: Handoff,
+    fn new(
+        copies: bool,
         queue: &mut Queue,
         context: &Cuda,
         source: &KernelSource,
         desc: &ProducerDesc,
     ) -> Result<Self> {
         let pair = queue.device().pair(context)?;
-        let copies = handoff == Handoff::DeviceCopy;
         let work = W::new(queue.device(), context, source, desc)?;
         let slots = work.slots(queue.device(), context, desc.ring.depth())?;
         let own = copies.then(|| work.own(context)).transpose()?;
-        let name = if copies { "cuda, device-copy" } else { TIMELINE };
+        let name = if copies { "cuda, device-copy" } else { super::TIMELINE };
         let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
         let profile = Profile {
             owner: Owner::External,
@@ -152,8 +182,9 @@ impl<W: Work> Producer for TimelineHandoff<W> {
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         let turn = self.turn.take();
         let turn = turn.ok_or_else(|| Error::Rule("Vulkan cannot read what was not produced".into()))?;
-        let submit =
-            |wait, signal| submit(FrameSync { signal_before: None, wait: Some(wait), signal: Some(signal) });
+        let submit = |wait, signal| {
+            submit(FrameSync { wait: Some(wait), signal: Some(signal), ..FrameSync::default() })
+        };
         // SAFETY: one submission with both semaphores, or an error and none (the caller's promise).
         unsafe { turn.submit(submit) }?
     }

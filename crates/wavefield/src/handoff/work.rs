@@ -11,28 +11,20 @@ use crate::vulkan::Device;
 ///
 /// Before a work or its memory is dropped, the stream that runs its kernels must be idle.
 pub(crate) trait Work: Sized {
-    /// Memory that CUDA shares with Vulkan.
     type Slot: Slot;
-    /// Memory of CUDA's own.
     type Own;
 
     /// Loads the kernels. `context` must belong to the same GPU as the device: see
     /// [`vulkan_cuda::find_twin`].
-    ///
-    /// # Errors
-    /// Fails if a frame is too large, or if a kernel does not load or is for another scene.
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
     /// Makes the slots of a ring. Call it after `new`: a bad kernel should fail before gigabytes are allocated.
     fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<Self::Slot>>;
 
-    /// Makes memory of CUDA's own.
     fn own(&self, context: &Cuda) -> Result<Self::Own>;
 
-    /// A slot as Vulkan knows it.
     fn source(slot: &Self::Slot) -> Source;
 
-    /// Parameters of the kernel that may change between frames.
     fn parameters(&self) -> &KernelParameters;
 
     /// Enqueues a frame's kernels between the frame's two events.
@@ -51,18 +43,12 @@ pub(crate) trait Work: Sized {
     fn read(own: &Self::Own, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// What a frame is written into.
 pub(crate) enum Place<'a, W: Work> {
-    /// A shared slot.
     Slot(&'a W::Slot),
     /// CUDA's own memory, used by one stream only.
     Own(&'a W::Own),
 }
 
-/// Loads the kernel that fills a scene.
-///
-/// # Errors
-/// Fails if the kernel does not load or has another signature.
 pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) -> Result<Kernel> {
     let kernel = Kernel::load(context, source)?;
     // Checked only now: for text that is not PTX, the compiler's message is better.

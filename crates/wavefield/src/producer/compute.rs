@@ -16,11 +16,9 @@ use crate::vulkan::{
 };
 use crate::wave::Grid;
 
-/// Fills slots with a compute shader of the gallery.
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    /// Owns the slots.
     _memory: Memory,
     twin: &'static Twin,
     grid: Grid,
@@ -34,7 +32,6 @@ enum Memory {
 }
 
 impl ComputeProducer {
-    /// Works on every Vulkan device.
     pub(crate) fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let none = vk::BufferUsageFlags::empty();

@@ -9,12 +9,10 @@ use tracing::trace_span;
 use crate::cuda::{Cuda, Event, Stream, is_sticky};
 use crate::{Error, Result};
 
-/// CUDA's stream, and two events for each frame that time the kernel.
 pub struct Fill {
     // Field order is drop order: the stream goes before the events that it uses.
     stream: Arc<Stream>,
     marks: Kept<(Event, Event)>,
-    /// The kernel's name, for errors.
     name: String,
 }
 
@@ -29,7 +27,6 @@ impl<T> Kept<T> {
         &self.0[(frame % self.0.len() as u64) as usize]
     }
 
-    /// The item, which is this frame's from now on.
     fn take(&self, frame: u64) -> &T {
         let (user, item) = self.place(frame);
         user.set(Some(frame));
@@ -51,7 +48,6 @@ impl Fill {
         Ok(Self { stream: Arc::new(Stream::new(context)?), marks, name: name.to_owned() })
     }
 
-    /// The stream that runs the kernel.
     pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
@@ -127,7 +123,6 @@ impl Fill {
     }
 }
 
-/// Milliseconds as a duration.
 fn duration(milliseconds: f32) -> Duration {
     Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3)
 }

@@ -19,7 +19,6 @@ pub struct HostProducer {
 }
 
 impl HostProducer {
-    /// Works on every Vulkan device.
     pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         let grid = desc.grid;
         check_grid(device, grid)?;

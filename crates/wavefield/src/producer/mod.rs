@@ -34,7 +34,7 @@ use crate::wave::Grid;
 pub use compute::ComputeProducer;
 pub use fill::Fill;
 pub use host::HostProducer;
-pub(crate) use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots};
+pub(crate) use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
 pub use room::{check_grid, check_texture};
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
@@ -42,12 +42,10 @@ pub use texture_host::TextureHostProducer;
 pub(crate) use texture_host::{level_regions, level_views, own_images, own_slot, record_upload};
 pub(crate) use transfer::Transfer;
 
-/// What to produce, the same for every producer.
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerDesc {
     /// What is shown. It decides whether slots are buffers or images.
     pub scene: Scene,
-    /// Columns and rows of vertices, or of texels.
     pub grid: Grid,
     /// The slots. Some producers have one slot whatever this says.
     pub ring: Ring,
@@ -61,30 +59,24 @@ pub struct ProducerDesc {
     pub leaves_out_free: bool,
 }
 
-/// One frame's input.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
     /// The frame's number: counts produced frames from 0 without gaps.
     pub index: u64,
-    /// Seconds since the start.
     pub time: f64,
     /// The estimated seconds to the next frame, for producers that fill frames ahead of time.
     pub step: f64,
     /// Values for [`Profile::parameters`].
     pub parameters: KernelValues,
-    /// How the slot is read: see [`reads`].
     pub reads: Access,
 }
 
-/// What [`Producer::produce`] returns for a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Produced {
-    /// What to draw.
     pub source: Source,
     /// The number in its stamps, if frames are stamped. It is the frame's own, unless a client writes the frames: a client
     /// counts for itself, and its frame may be shown twice.
     pub number: u64,
-    /// The batch that the frame belongs to.
     pub batch: Batch,
     /// How long the CPU waited, if it did.
     pub blocked: Option<Duration>,
@@ -93,21 +85,17 @@ pub struct Produced {
 /// Frames that were filled in one go when the first of them was due; the others are filled ahead of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// The number of the first frame.
     pub first: u64,
-    /// How many frames.
     pub frames: u64,
     /// The last frame that Vulkan had to read before CUDA filled the first one, if CUDA waited for any.
     pub waits_for: Option<u64>,
 }
 
 impl Batch {
-    /// A frame filled on its own.
     pub fn of_one(frame: u64) -> Self {
         Self { first: frame, frames: 1, waits_for: None }
     }
 
-    /// The number of the first frame after the batch.
     pub fn end(self) -> u64 {
         self.first + self.frames
     }
@@ -120,7 +108,6 @@ pub struct FrameSync {
     pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
     /// Waited for before the slot is read.
     pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// Signalled after it was read.
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
@@ -139,9 +126,7 @@ pub enum Source {
 /// Where a frame's vertices, or another array of a client, lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertices {
-    /// The buffer.
     pub buffer: vk::Buffer,
-    /// The offset of the first byte.
     pub offset: u64,
 }
 
@@ -152,19 +137,15 @@ impl Vertices {
     }
 }
 
-/// An image with its mip chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSlot {
-    /// The image.
     pub image: vk::Image,
     /// A view of all its levels.
     pub view: vk::ImageView,
-    /// Its layout when it is drawn.
     pub layout: vk::ImageLayout,
 }
 
 impl From<vk::Buffer> for Source {
-    /// The whole buffer.
     fn from(buffer: vk::Buffer) -> Self {
         Self::Vertices(Vertices { buffer, offset: 0 })
     }
@@ -190,26 +171,19 @@ pub(crate) fn reader(scene: Scene, family: u32) -> Reader {
     Reader { family, stage, access: vk::AccessFlags::SHADER_READ }
 }
 
-/// The properties of a producer that are the same for all frames.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name, for output.
     pub name: &'static str,
-    /// The slots that are drawn from, in ring order.
     pub slots: Vec<Source>,
     /// Who owns a slot between frames.
     pub owner: Owner,
-    /// The most frames that the CPU may have in flight.
     pub max_in_flight: usize,
-    /// Whether CUDA fills the slots, on a stream of its own or in Vulkan's command buffer.
     pub uses_cuda: bool,
     /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for every frame.
     /// Everything else that producers record is the same for all frames in one slot, so it is recorded once and submitted
     /// again whenever the slot's turn comes.
     pub in_queue: bool,
-    /// The most frames that it can fill in one go: see [`Producer::set_batch`].
     pub longest_batch: usize,
-    /// The parameters whose values are in [`Frame::parameters`].
     pub parameters: KernelParameters,
 }
 
@@ -230,7 +204,6 @@ impl Profile {
         }
     }
 
-    /// The slot of a frame.
     pub fn slot_of(&self, frame: u64) -> usize {
         (frame % self.slots.len() as u64) as usize
     }
@@ -256,7 +229,6 @@ pub(crate) fn wave_parameters() -> KernelParameters {
 ///
 /// The producer and the Vulkan queue must be idle before it is dropped.
 pub trait Producer {
-    /// The properties that are the same for all frames.
     fn profile(&self) -> &Profile;
 
     /// Fills the frame's slot, or enqueues the work that fills it. Does neither if all of the work runs in Vulkan's queue.

@@ -3,9 +3,12 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::Owner;
 
+use super::{Source, level_regions};
+use crate::array::Array;
 use crate::cuda::Cuda;
-use crate::vulkan::{Buffer, BufferDesc, Device};
+use crate::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result, texture};
 
@@ -91,10 +94,6 @@ fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String 
     }
 }
 
-/// Refuses a field that one slot cannot hold, before anything is allocated.
-///
-/// # Errors
-/// Names the limit and the largest square grid that fits.
 pub fn check_grid(device: &Device, grid: Grid) -> Result<()> {
     if grid.cols < 2 || grid.rows < 2 {
         return Err(Error::Usage(format!("a field of {}x{} vertices has no surface", grid.cols, grid.rows)));
@@ -117,10 +116,6 @@ fn too_large(grid: Grid, limit: u64, limit_name: &str, device: &str) -> String {
     )
 }
 
-/// Refuses a texture that one slot cannot hold, before anything is allocated.
-///
-/// # Errors
-/// Names the limit.
 pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     let info = device.info();
     if size.cols < 2 || size.rows < 2 {
@@ -141,6 +136,27 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
         return refuse(bytes, "bytes with its levels (maxMemoryAllocationSize)");
     }
     Ok(())
+}
+
+/// The bytes of a slot that holds this array; of a texture, level after level. Both APIs must be at rest.
+///
+/// # Safety
+/// The slot is alive, of the queue's device, and holds such an array.
+pub(crate) unsafe fn read_slot(
+    queue: &mut Queue,
+    slot: Source,
+    owner: Owner,
+    array: &Array,
+) -> Result<Vec<u8>> {
+    match slot {
+        // SAFETY: such a slot (the caller's promise).
+        Source::Vertices(slot) => unsafe { read_buffer(queue, slot.buffer, array.bytes(), owner) },
+        Source::Texture(slot) => {
+            let (regions, bytes) = (level_regions(array.grid()), texture::chain_bytes(array.grid()));
+            // SAFETY: as above.
+            unsafe { read_image_levels(queue, (slot.image, slot.layout), &regions, bytes, owner) }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::stamp::{self, texel};
 use crate::texture;
 use crate::vulkan::{
     Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier,
-    pipeline_barrier,
+    pipeline_barrier, view_of_shared,
 };
 use crate::wave::{self, Grid};
 
@@ -42,7 +42,6 @@ enum Memory {
 }
 
 impl TextureComputeProducer {
-    /// Works on every Vulkan device.
     pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
         check_texture(device, desc.grid)?;
         let images = own_images(device, desc.grid, desc.ring.depth(), vk::ImageUsageFlags::STORAGE)?;
@@ -58,7 +57,7 @@ impl TextureComputeProducer {
         let sharing = device.sharing()?;
         let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
         let images = each_slot(device, None, size, desc.ring.depth(), image)?;
-        let views = images.iter().map(|image| View::shared(device, image)).collect::<Result<Vec<_>>>()?;
+        let views = images.iter().map(|image| view_of_shared(device, image)).collect::<Result<Vec<_>>>()?;
         let slot = |(image, view): (&Arc<ExportedImage>, &View)| ImageSlot {
             image: image.raw(),
             view: view.raw(),
@@ -125,7 +124,6 @@ impl Producer for TextureComputeProducer {
 struct Pipelines {
     paint: ComputePipeline,
     reduce: ComputePipeline,
-    /// How many levels a slot has below the first.
     below: usize,
 }
 
@@ -172,7 +170,7 @@ impl Pipelines {
     ) {
         let groups = [size.cols.div_ceil(WORKGROUP), size.rows.div_ceil(WORKGROUP)];
         let constants = bytemuck::bytes_of(&parameters);
-        // SAFETY: the caller's promise; the lists were made in this order, and the constants have their type's size.
+        // SAFETY: recording, and barriers order the images (the caller's promise); the lists were made in this order, and the constants have their type's size.
         unsafe {
             match level.checked_sub(1) {
                 None => self.paint.dispatch(commands, [slot], constants, groups),

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::stamp::texel;
 use crate::texture::{self, Texel};
 use crate::vulkan::{
-    Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier,
+    Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier, view,
 };
 use crate::wave::{Grid, phase};
 
@@ -31,7 +31,6 @@ pub struct TextureHostProducer {
 pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
 
 impl TextureHostProducer {
-    /// Works on every Vulkan device.
     pub fn new(device: &Device, request: &ProducerDesc) -> Result<Self> {
         let (size, depth) = (request.grid, request.ring.depth());
         check_texture(device, size)?;
@@ -52,7 +51,6 @@ impl TextureHostProducer {
     }
 }
 
-/// Vulkan's own image, as the renderer reads it.
 pub(crate) fn own_slot(image: &Image) -> ImageSlot {
     ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
 }
@@ -82,11 +80,11 @@ pub(crate) fn own_images(
 
 /// A view for each single level, through which shaders write that level.
 pub(crate) fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
-    let view = |level| {
+    let of_level = |level| {
         let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
-        View::new(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
+        view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
     };
-    (0..texture::levels(size)).map(view).collect()
+    (0..texture::levels(size)).map(of_level).collect()
 }
 
 impl Producer for TextureHostProducer {
@@ -139,7 +137,7 @@ pub(crate) unsafe fn record_upload(
     let sampled = (LAYOUT, (reads.stage, reads.access));
     let ready = image_barrier(image, color, target, sampled).subresource_range(whole_image());
     let regions = level_regions(size);
-    // SAFETY: the caller's promise.
+    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);
         device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, &regions);

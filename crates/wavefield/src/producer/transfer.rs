@@ -6,12 +6,9 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::{ImageSlot, Source, Vertices};
 use crate::vulkan::{Device, pipeline_barrier};
 
-/// The direction of an ownership transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
-    /// Vulkan's queue family takes the slot from CUDA.
     Acquire,
-    /// Vulkan's queue family gives it back to CUDA.
     Release,
 }
 
@@ -44,7 +41,7 @@ impl Transfer {
                 images = Some(cuda.release_image(image, family, reads));
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, for a queue of this family, and the slot is alive (the caller's promise).
         unsafe { pipeline_barrier(device, commands, buffers.as_slice(), images.as_slice()) };
     }
 }

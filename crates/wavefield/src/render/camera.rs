@@ -6,10 +6,8 @@ use std::ops::RangeInclusive;
 use glam::camera::rh::{proj::vulkan::perspective_infinite_reverse, view::look_at_mat4};
 use glam::{Mat4, Vec3};
 
-/// The ray from the eye through one pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ray {
-    /// The eye.
     pub origin: Vec3,
     /// A vector of length 1.
     pub direction: Vec3,
@@ -22,9 +20,7 @@ pub struct Camera {
     pub azimuth: f32,
     /// The angle above the horizon.
     pub elevation: f32,
-    /// The distance from the target.
     pub distance: f32,
-    /// The point in the middle of the picture.
     pub target: Vec3,
 }
 
@@ -58,16 +54,10 @@ const NARROW: f32 = 1.35;
 
 /// The highest elevation, and its negative the lowest: at the poles there is no up.
 const STEEPEST: f32 = 1.5;
-/// The distances that the camera may have.
 const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
-/// How far the target may be from the field's middle.
 const FARTHEST: f32 = 3.0;
 
 impl Camera {
-    /// Makes a camera within the limits that the mouse has too.
-    ///
-    /// # Errors
-    /// A value out of range; the message names the value and the range.
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
         // No range contains NaN.
@@ -99,7 +89,6 @@ impl Camera {
         }
     }
 
-    /// Where the eye is.
     pub fn eye(&self) -> Vec3 {
         let (sin_a, cos_a) = self.azimuth.sin_cos();
         let (sin_e, cos_e) = self.elevation.sin_cos();

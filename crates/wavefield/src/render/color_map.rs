@@ -1,9 +1,9 @@
 //! Perceptual colour maps, as a strip of texels.
 
+use clap::ValueEnum;
+
 /// The colours for w = 0 to 1. All maps are perceptually uniform, and readable when printed in grey.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColorMap {
     /// Violet, green, yellow.
@@ -20,10 +20,8 @@ pub enum ColorMap {
 }
 
 impl ColorMap {
-    /// All colour maps.
     pub const ALL: [Self; 5] = [Self::Viridis, Self::Plasma, Self::Magma, Self::Inferno, Self::Cividis];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Viridis => "viridis",
@@ -34,7 +32,6 @@ impl ColorMap {
         }
     }
 
-    /// The colours as `count` sRGB texels.
     pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
         let gradient = match self {
             Self::Viridis => colorous::VIRIDIS,
@@ -51,15 +48,9 @@ impl ColorMap {
             .collect()
     }
 
-    /// The next map; the first follows the last.
     pub fn next(self) -> Self {
-        match self {
-            Self::Viridis => Self::Plasma,
-            Self::Plasma => Self::Magma,
-            Self::Magma => Self::Inferno,
-            Self::Inferno => Self::Cividis,
-            Self::Cividis => Self::Viridis,
-        }
+        let all = Self::value_variants();
+        all[(self as usize + 1) % all.len()]
     }
 }
 

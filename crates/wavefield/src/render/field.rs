@@ -18,33 +18,24 @@ use crate::scene::Scene;
 use crate::vulkan::{Buffer, Device, Queue};
 use crate::{Error, Result};
 
-/// How to cut a draw into pieces, to time each of them.
 pub struct Slices<'a> {
-    /// How many pieces.
     pub count: usize,
     /// Called in the render pass after each piece, with its number from 0.
     pub after: &'a dyn Fn(usize),
 }
 
-/// How to make a [`FieldRenderer`].
 pub struct FieldRendererDesc {
-    /// The pictures' format.
     pub format: vk::Format,
     /// Frames in flight; each has its own uniforms.
     pub flights: usize,
-    /// What is drawn.
     pub scene: Scene,
     /// What a slot holds; for a texture, the size of its first level.
     pub array: Array,
-    /// How a mesh or a surface is drawn.
     pub style: Style,
-    /// The colours.
     pub color_map: ColorMap,
-    /// Samples per pixel.
     pub samples: Samples,
 }
 
-/// How arrays of one shape are drawn. A renderer uses one at a time.
 #[derive(Clone)]
 pub struct Drawing {
     array: Array,
@@ -53,7 +44,6 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// What it draws.
     pub fn array(&self) -> &Array {
         &self.array
     }
@@ -111,15 +101,10 @@ impl FieldRenderer {
         })
     }
 
-    /// The current drawing.
     pub fn drawing(&self) -> &Drawing {
         &self.drawing
     }
 
-    /// Makes a drawing for an array, in the current style.
-    ///
-    /// # Errors
-    /// The pipeline could not be made.
     pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.made(array, self.drawing.style)
     }
@@ -137,9 +122,6 @@ impl FieldRenderer {
     }
 
     /// Updates an older drawing for [`FieldRenderer::exchange`]: the style may have changed since it was made.
-    ///
-    /// # Errors
-    /// The pipeline could not be made; then the drawing is unchanged.
     pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
         if drawing.style != self.drawing.style {
             *drawing = self.drawing_of(drawing.array)?;
@@ -154,9 +136,6 @@ impl FieldRenderer {
     }
 
     /// Changes the style of a mesh or a surface. The GPU must be idle, and no draw recorded earlier may be submitted again.
-    ///
-    /// # Errors
-    /// The pipeline could not be made; then the style is unchanged.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
@@ -219,7 +198,7 @@ impl FieldRenderer {
                 }
             }
         }
-        // SAFETY: the caller's promise. Together, surface and background cover every pixel.
+        // SAFETY: recording, and the picture is alive and of this format (the caller's promise). Together, surface and background cover every pixel.
         unsafe { attachments.record(commands, picture, || self.draw(commands, flight, slices)) };
         Ok(())
     }
@@ -284,14 +263,10 @@ fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
     }
 }
 
-/// The pieces of a draw.
 #[derive(Clone, Copy)]
 enum Draws {
-    /// Two triangles in all.
     Square,
-    /// Two triangles for each element.
     Dots,
-    /// An instance of the index buffer for each tile.
     Tiles,
 }
 

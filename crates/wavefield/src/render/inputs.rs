@@ -11,7 +11,7 @@ use crate::Result;
 use crate::array::{Array, Number};
 use crate::producer::{ImageSlot, Vertices};
 use crate::scene::Scene;
-use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Queue, Sampler, SetDesc};
+use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
 
 /// As in `shaders/parts/globals.wgsl`.
 #[repr(C)]
@@ -40,9 +40,7 @@ fn code(number: Number) -> u32 {
     }
 }
 
-/// The shaders' set with the uniforms and the colours.
 const FRAME: usize = 0;
-/// The shaders' set with the slot.
 const SOURCE: usize = 1;
 
 /// The descriptor sets, and everything that they point at except the slots.
@@ -53,7 +51,7 @@ pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Vec<Buffer>,
     palette: Palette,
-    texture_sampler: Sampler,
+    texture_sampler: Owned<vk::Sampler>,
 }
 
 impl Inputs {
@@ -81,7 +79,7 @@ impl Inputs {
             bindings: Bindings::new(device, &sets, &[])?,
             uniforms: (0..flights).map(|_| Buffer::new(device, &uniforms)).collect::<Result<_>>()?,
             palette,
-            texture_sampler: Sampler::new(device, vk::SamplerAddressMode::REPEAT)?,
+            texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
         };
         let [colors, color_sampler] = inputs.palette.bound();
         for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
@@ -94,7 +92,6 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// The layout for pipelines that use these sets.
     pub(super) fn layout(&self) -> vk::PipelineLayout {
         self.bindings.layout()
     }
@@ -139,7 +136,7 @@ impl Inputs {
     /// until the frame is done.
     pub(super) unsafe fn point_at_array(&self, flight: usize, vertices: Vertices, array: &Array) {
         let part = vertices.whole(array);
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the flight's set, and the array lives (the caller's promise).
         unsafe { self.bindings.point(SOURCE, flight, [Bound::Buffer(part)]) };
     }
 
@@ -149,7 +146,7 @@ impl Inputs {
     /// As [`Inputs::point_at_array`].
     pub(super) unsafe fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
         let bound = [Bound::Sampled(slot.view, slot.layout), Bound::Sampler(self.texture_sampler.raw())];
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the flight's set, and the texture lives (the caller's promise).
         unsafe { self.bindings.point(SOURCE, flight, bound) };
     }
 
@@ -158,7 +155,7 @@ impl Inputs {
     /// # Safety
     /// `commands` is recording, and the flight's source was set.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and the flight's source was set (the caller's promise).
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };
     }
 }

@@ -5,7 +5,6 @@ use crate::wave::Grid;
 /// Cells along a tile's edge. Its 33 x 33 corners fit 16-bit indices, and it has enough triangles to be worth an instance.
 pub const TILE: u32 = 32;
 
-/// How many tiles cover the grid, across and along.
 pub fn tile_count(grid: Grid) -> (u32, u32) {
     ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }

@@ -6,7 +6,6 @@ use super::Picture;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc};
 
-/// An image to draw to without a window, and to read back.
 pub struct OffscreenTarget {
     image: Image,
 }
@@ -15,15 +14,10 @@ impl OffscreenTarget {
     /// The pixel format: 8 bits per channel, sRGB, as PNG files have it.
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
-    /// Makes the image.
-    ///
-    /// # Errors
-    /// A size beyond the device's `maxImageDimension2D`, or out of memory.
     pub fn new(device: &Device, extent: vk::Extent2D) -> Result<Self> {
         Self::with_format(device, extent, Self::FORMAT)
     }
 
-    /// The same with another format.
     pub(crate) fn with_format(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
         Ok(Self {
             image: Image::new(
@@ -41,7 +35,6 @@ impl OffscreenTarget {
         })
     }
 
-    /// The image as a picture to draw to.
     pub(crate) fn picture(&self) -> Picture {
         Picture {
             image: self.image.raw(),

@@ -14,9 +14,7 @@ use crate::{Error, Result};
 /// egui's output for a frame: see [`egui::Context::tessellate`].
 #[derive(Default)]
 pub struct Painting {
-    /// The shapes.
     pub primitives: Vec<ClippedPrimitive>,
-    /// Pixels of the picture per egui point.
     pub pixels_per_point: f32,
 }
 
@@ -95,7 +93,6 @@ impl Painter {
     }
 }
 
-/// Turns an error of egui's renderer into one of ours.
 fn failed(device: &Device, error: RendererError) -> Error {
     match error {
         RendererError::Vulkan(result) => device.failed("drawing the overlay")(result),

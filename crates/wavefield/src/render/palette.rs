@@ -5,16 +5,14 @@ use ash::vk;
 use super::ColorMap;
 use crate::Result;
 use crate::vulkan::{
-    Bound, Buffer, Image, ImageDesc, Queue, Sampler, image_barrier, one_shot, pipeline_barrier,
+    Bound, Buffer, Image, ImageDesc, Owned, Queue, image_barrier, one_shot, pipeline_barrier, sampler,
 };
 
-/// The number of texels for w = 0 to 1.
 const TEXELS: u32 = 256;
 
-/// An image of one row of texels, and its sampler.
 pub(super) struct Palette {
     image: Image,
-    sampler: Sampler,
+    sampler: Owned<vk::Sampler>,
 }
 
 impl Palette {
@@ -33,7 +31,7 @@ impl Palette {
                 aspect: vk::ImageAspectFlags::COLOR,
             },
         )?;
-        let palette = Self { image, sampler: Sampler::new(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)? };
+        let palette = Self { image, sampler: sampler(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)? };
         palette.set(queue, map)?;
         Ok(palette)
     }
@@ -80,7 +78,6 @@ impl Palette {
         })
     }
 
-    /// The image and the sampler, for shaders.
     pub(super) fn bound(&self) -> [Bound; 2] {
         [
             Bound::Sampled(self.image.view(), vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL),

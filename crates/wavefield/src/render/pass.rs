@@ -5,16 +5,11 @@ use ash::vk;
 use crate::Result;
 use crate::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
-/// The target of a draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture {
-    /// The image, of the renderer's format.
     pub image: vk::Image,
-    /// A view of it.
     pub view: vk::ImageView,
-    /// Its size.
     pub extent: vk::Extent2D,
-    /// Its layout after the draw.
     pub final_layout: vk::ImageLayout,
 }
 
@@ -32,7 +27,6 @@ pub enum Samples {
 }
 
 impl Samples {
-    /// The Vulkan flag.
     pub fn flags(self) -> vk::SampleCountFlags {
         match self {
             Self::One => vk::SampleCountFlags::TYPE_1,
@@ -40,23 +34,19 @@ impl Samples {
         }
     }
 
-    /// The number of samples.
     pub fn count(self) -> u32 {
         self.flags().as_raw()
     }
 }
 
-/// How the pass writes colours.
 pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 
-/// The stages that draw to pictures and copy from them.
 pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
     vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
         | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
 );
 
-/// The next use of a picture, by its final layout.
 pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
     match layout {
         // A semaphore orders the present. Commands after the draw begin at these stages.
@@ -88,7 +78,6 @@ pub(super) struct Attachments {
 }
 
 impl Attachments {
-    /// Makes the attachments for pictures of this size and format.
     pub(super) fn new(
         device: &Device,
         extent: vk::Extent2D,
@@ -120,7 +109,6 @@ impl Attachments {
         })
     }
 
-    /// The size of the pictures that they are for.
     pub(super) fn extent(&self) -> vk::Extent2D {
         self.depth.extent()
     }
@@ -132,7 +120,7 @@ impl Attachments {
     /// be overwritten. Its earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
     /// these.
     pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and the picture is alive, of this size and format (the caller's promise).
         unsafe {
             self.prepare(commands, picture);
             self.begin(commands, picture);

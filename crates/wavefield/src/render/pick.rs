@@ -43,7 +43,6 @@ impl Trail {
         (near < far).then(|| Self { grid, begin: at(near), end: at(far) })
     }
 
-    /// The number of vertices in the trail.
     fn count(&self) -> usize {
         let cells = (self.end.0 - self.begin.0).abs().max_element();
         (cells.ceil() as usize + 1).clamp(2, Self::MOST)

@@ -7,13 +7,12 @@ use ash::vk;
 use super::Samples;
 use super::pass::depth_format;
 use crate::Result;
-use crate::vulkan::{Device, ShaderModule};
+use crate::vulkan::{Device, Owned, shader_module};
 
 /// Two shaders from one file in `shaders/`, as SPIR-V.
 pub(super) struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],
-    /// The fragment shader's entry point.
     entry: &'static CStr,
 }
 
@@ -44,31 +43,22 @@ pub(super) const PLANE: Shaders = shaders!("plane");
 pub(super) const POINTS: Shaders = shaders!("points");
 pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");
 
-/// How to make a [`Pipeline`].
 pub(super) struct PipelineDesc {
-    /// The layout of what the shaders read.
     pub(super) layout: vk::PipelineLayout,
-    /// The picture's format.
     pub(super) format: vk::Format,
-    /// Samples per pixel.
     pub(super) samples: Samples,
     /// The depth test. Depth is reversed, so `GREATER` means nearer. The background lies at the farthest depth, the value that
     /// depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
     pub(super) shows: vk::CompareOp,
 }
 
-/// A graphics pipeline. Viewport and scissor are dynamic state.
-pub(super) struct Pipeline {
-    raw: vk::Pipeline,
-    device: Device,
-}
+pub(super) struct Pipeline(Owned<vk::Pipeline>);
 
 impl Pipeline {
-    /// Makes the pipeline.
     pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc) -> Result<Self> {
-        let vertex = ShaderModule::new(device, shaders.vertex)?;
-        let fragment = ShaderModule::new(device, shaders.fragment)?;
-        let stage = |stage, module: &ShaderModule, name| {
+        let vertex = shader_module(device, shaders.vertex)?;
+        let fragment = shader_module(device, shaders.fragment)?;
+        let stage = |stage, module: &Owned<vk::ShaderModule>, name| {
             vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module.raw()).name(name)
         };
         let stages = [
@@ -116,7 +106,7 @@ impl Pipeline {
         // SAFETY: the description points to locals; if a single pipeline fails, there is nothing to destroy.
         let made = unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
-        Ok(Self { raw: made[0], device: device.clone() })
+        Ok(Self(Owned::new(device, made[0])))
     }
 
     /// Binds it.
@@ -126,17 +116,7 @@ impl Pipeline {
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer) {
         // SAFETY: recording (the caller's promise), and the pipeline is alive and of this device.
         unsafe {
-            self.device.raw().cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.raw);
-        }
-    }
-}
-
-impl Drop for Pipeline {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
-        unsafe { self.device.raw().destroy_pipeline(self.raw, None) };
+            self.0.device().raw().cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, self.0.raw())
+        };
     }
 }

@@ -1,7 +1,9 @@
 //! The ways to draw a field.
 
+use clap::ValueEnum;
+
 /// How a field is drawn. The texture's plane has only one style.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Style {
     /// A lit surface.
     #[default]
@@ -13,7 +15,6 @@ pub enum Style {
 }
 
 impl Style {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Surface => "surface",
@@ -22,12 +23,8 @@ impl Style {
         }
     }
 
-    /// The next style; the first follows the last.
     pub fn next(self) -> Self {
-        match self {
-            Self::Surface => Self::Wireframe,
-            Self::Wireframe => Self::Points,
-            Self::Points => Self::Surface,
-        }
+        let all = Self::value_variants();
+        all[(self as usize + 1) % all.len()]
     }
 }

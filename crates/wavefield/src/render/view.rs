@@ -4,7 +4,6 @@ use super::Camera;
 use crate::array::{Array, Kind, Number};
 use crate::wave::Grid;
 
-/// The parts of a picture that can change without another pipeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
     /// The camera. An image has no perspective: the camera's distance zooms it, and the x and y of the target move it. See
@@ -18,7 +17,6 @@ pub struct View {
 }
 
 impl View {
-    /// The default view of an array.
     pub fn of(array: &Array) -> Self {
         Self {
             camera: match array.kind() {
@@ -42,7 +40,6 @@ impl View {
     }
 }
 
-/// Whether the colour map shows the array's values.
 pub fn has_color_map(array: &Array) -> bool {
     array.kind() != Kind::Image || array.components() == 1
 }
@@ -50,9 +47,7 @@ pub fn has_color_map(array: &Array) -> bool {
 /// Where an image lies in a picture, in pixels from its top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// Its left and top edges.
     pub corner: [f32; 2],
-    /// Its width and height.
     pub size: [f32; 2],
 }
 

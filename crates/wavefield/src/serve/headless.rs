@@ -6,8 +6,7 @@ use super::door::Door;
 use super::host::Host;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
-    Choice, Companion, Config, DeviceTable, Ended, Engine, FrameTimes, Headless, Moment, Parameters, Stop,
-    Summary, retire,
+    Choice, Companion, Config, DeviceTable, Ended, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
 };
 use crate::report::Failures;
 use crate::{Error, Result, whole_file};
@@ -44,12 +43,6 @@ struct Serving {
     host: Host,
 }
 
-impl AsMut<Engine> for Serving {
-    fn as_mut(&mut self) -> &mut Engine {
-        self.run.engine()
-    }
-}
-
 fn serve(
     choice: Choice,
     door: Door,
@@ -67,7 +60,7 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.host.close(serving.run.engine(), &reason));
-    retire(serving);
+    drop(serving);
     Ok(summary)
 }
 

@@ -53,7 +53,7 @@ impl Kernels {
             job: None,
             try_with: options.try_with.clone(),
             too_risky: config.handoff == Handoff::Inline
-                && choice.adapter.info().inline.is_some()
+                && choice.adapter.info().inline
                 && !config.risk_the_gpu,
             running: None,
             good: None,

@@ -26,10 +26,8 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// The options that give a producer with these parts, for an error message.
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -54,8 +52,6 @@ pub(crate) struct BrokenProducer {
 }
 
 impl BrokenProducer {
-    /// # Errors
-    /// Fails if `whole` does not use the timeline hand-off.
     pub(crate) fn new(whole: Box<dyn Producer>, broken: Broken) -> Result<Self> {
         let mut profile = whole.profile().clone();
         if profile.name != TIMELINE {
@@ -102,7 +98,7 @@ impl Producer for BrokenProducer {
         let leaves_out = self.broken == Broken::Ready;
         let mut submit =
             |sync: FrameSync| submit(FrameSync { wait: sync.wait.filter(|_| !leaves_out), ..sync });
-        // SAFETY: the caller's promise. (Without the wait, frames are torn; nothing worse.)
+        // SAFETY: `submit` submits this frame once, or fails (the caller's promise). (Without the wait, frames are torn; nothing worse.)
         unsafe { self.whole.submit(&mut submit) }
     }
 

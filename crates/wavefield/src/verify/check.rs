@@ -5,14 +5,14 @@ use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Moment, Slot, SlotsFound};
 use super::{Broken, Checker, Footprint, Pass, tally::Tally};
+use crate::Result;
 use crate::array::Array;
 use crate::machine::Machine;
 use crate::observer::{At, Finished, Observer};
-use crate::producer::{Frame, Produced, Profile, Source, Vertices, level_regions};
+use crate::producer::{Frame, Produced, Profile, Source, read_slot};
 use crate::scene::Scene;
-use crate::vulkan::{Device, Queue, read_buffer, read_image_levels};
+use crate::vulkan::{Device, Queue};
 use crate::wave::{Grid, Shape};
-use crate::{Result, texture};
 
 /// The number of moments to keep: enough for the deepest ring, and a batch of the same length that is filled ahead.
 const REMEMBERED: usize = 64;
@@ -39,45 +39,30 @@ pub struct Check {
     device: Device,
 }
 
-/// The facts about a run that a [`Check`] needs.
 pub struct CheckDesc {
-    /// What is drawn.
     pub scene: Scene,
-    /// The array in each slot. For a texture, its size is that of the first level.
     pub array: Array,
-    /// The most frames in flight.
     pub flights: usize,
-    /// Whether the run shows the built-in wave or texture, for which there is a reference.
     pub has_reference: bool,
-    /// The part of the hand-off that is left out on purpose.
     pub broken: Option<Broken>,
-    /// The machine that it runs on.
     pub machine: Machine,
 }
 
-/// What a checked run has found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The machine that it ran on.
     pub machine: Machine,
-    /// The part of the hand-off that was left out on purpose.
     pub broken: Option<Broken>,
-    /// The counts of all frames.
     pub tally: Tally,
     /// The contents of the ring at the end; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
     /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
-    /// The footprint at the end.
     pub end: Footprint,
 }
 
 impl Check {
     /// Begins a check of a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for
     /// the queue.
-    ///
-    /// # Errors
-    /// Fails if memory has run out or if the device fails.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
         // These threads check the slots at the end.
         crate::threads::start()?;
@@ -101,7 +86,6 @@ impl Check {
         Ok(made)
     }
 
-    /// Continues the counts of an earlier check.
     pub fn with_earlier(self, earlier: Tally) -> Self {
         Self { tally: earlier, ..self }
     }
@@ -122,7 +106,6 @@ impl Check {
         }
     }
 
-    /// The counts so far, of the frames whose counts were read.
     pub fn tally(&self) -> Tally {
         self.tally
     }
@@ -135,7 +118,13 @@ impl Check {
         let depth = producer.slots.len() as u64;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
-            let found = read_slot(queue, producer.slots[slot as usize], producer.owner, self.grid)?;
+            let source = producer.slots[slot as usize];
+            // SAFETY: a live slot of the run's producer, of this size.
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(self.grid)) }?;
+            let found = match source {
+                Source::Vertices(_) => Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+                Source::Texture(_) => Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+            };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
                     let moment = self.moment_of(frame).filter(|_| self.has_reference);
@@ -147,7 +136,6 @@ impl Check {
         Ok(Checked { slots, end, ..self.so_far(drawn) })
     }
 
-    /// The result without the slots, for a run that failed.
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
             machine: self.machine.clone(),
@@ -177,7 +165,7 @@ impl Observer for Check {
             At::AfterDraw => Pass::AfterDraw,
             At::Slice(_) => return,
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, the flight is free, and the source may be read (the caller's promise).
         unsafe { self.checker.record(commands, flight, source, pass) };
     }
 
@@ -205,24 +193,6 @@ impl Observer for Check {
         }
         Ok(())
     }
-}
-
-/// Reads a slot back. Both APIs must be at rest.
-fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, size: Grid) -> Result<Slot> {
-    Ok(match slot {
-        Source::Vertices(Vertices { buffer, .. }) => {
-            // SAFETY: a live slot of the run's producer, of this size.
-            let bytes = unsafe { read_buffer(queue, buffer, size.bytes(), owner) }?;
-            Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
-        }
-        Source::Texture(slot) => {
-            let (regions, bytes) = (level_regions(size), texture::chain_bytes(size));
-            // SAFETY: as above.
-            let bytes =
-                unsafe { read_image_levels(queue, (slot.image, slot.layout), &regions, bytes, owner) }?;
-            Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes))
-        }
-    })
 }
 
 /// The last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.

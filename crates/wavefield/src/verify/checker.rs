@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
-use super::tally::{Look, Looks};
+use super::tally::{Counts, Look, Looks};
 use crate::Result;
 use crate::array::Array;
 use crate::producer::{ImageSlot, Source, Vertices};
@@ -21,12 +21,9 @@ use crate::vulkan::{
     groups, image_barrier, pipeline_barrier,
 };
 
-/// One of a frame's two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Between the slot's acquisition and the draw.
     BeforeDraw = 0,
-    /// Between the draw and the slot's release.
     AfterDraw = 1,
 }
 
@@ -42,7 +39,6 @@ struct RawCounts {
     lowest: u32,
 }
 
-/// The access that blanks slots.
 const FILL: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
@@ -51,13 +47,13 @@ const KEYS: u32 = stamp::MASK + 2;
 
 impl RawCounts {
     fn look(&self) -> Look {
-        Look {
+        let counts = Counts {
             checked: self.checked.into(),
             stale: self.stale.into(),
             overwritten: self.overwritten.into(),
             missing: self.missing.into(),
-            keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)),
-        }
+        };
+        Look { counts, keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)) }
     }
 }
 
@@ -81,7 +77,6 @@ pub struct Checker {
     pipeline: ComputePipeline,
     /// The shader's counts, in GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
-    /// Copies of the counts for the CPU to read.
     read_back: Vec<Buffer>,
     /// The stamp that each flight's frame must have. It is in memory, not in the commands: the check must also work with commands
     /// that are recorded once and submitted for many frames.
@@ -154,7 +149,6 @@ impl Checker {
         self.array = array;
     }
 
-    /// The number of stamps in a slot.
     pub fn stamps(&self) -> u64 {
         match self.scene {
             Scene::Field => self.array.stamps(),
@@ -187,7 +181,7 @@ impl Checker {
     unsafe fn blank_buffer(&self, commands: vk::CommandBuffer, slot: vk::Buffer, owner: Owner, family: u32) {
         // The old contents are not needed, so there is no acquire.
         let released = [owner.release(slot, family, FILL)];
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and nothing else uses the slot (the caller's promise).
         unsafe {
             self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, stamp::BLANK);
             pipeline_barrier(&self.device, commands, &released, &[]);
@@ -201,7 +195,7 @@ impl Checker {
     unsafe fn blank_image(&self, commands: vk::CommandBuffer, slot: ImageSlot, owner: Owner, family: u32) {
         let device = &self.device;
         let barrier = |barrier| {
-            // SAFETY: the caller's promise.
+            // SAFETY: recording, and nothing else uses the slot (the caller's promise).
             unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
         };
         let transition = |from, to| {
@@ -220,7 +214,7 @@ impl Checker {
             Owner::Queue => transition(vk::ImageLayout::UNDEFINED, cleared),
         }
         let (zeros, whole) = (vk::ClearColorValue { float32: [0.0; 4] }, [whole_image()]);
-        // SAFETY: the caller's promise.
+        // SAFETY: recording, and nothing else uses the slot (the caller's promise).
         unsafe { device.raw().cmd_clear_color_image(commands, slot.image, cleared, &zeros, &whole) };
         transition(cleared, slot.layout);
         if owner == Owner::External {
@@ -229,9 +223,6 @@ impl Checker {
     }
 
     /// Sets the frame that a flight's next submission must find. The GPU must have finished with the flight.
-    ///
-    /// # Errors
-    /// Fails if the buffer is not in memory that the CPU can write.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&stamp::of(frame).to_ne_bytes());
         Ok(())
@@ -311,9 +302,6 @@ impl Checker {
     }
 
     /// The counts of a finished frame's two looks. The GPU must have finished with the flight.
-    ///
-    /// # Errors
-    /// Fails if the buffer is not in memory that the CPU can read.
     pub fn read(&self, flight: usize) -> Result<Looks> {
         let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];

@@ -27,7 +27,6 @@ impl Footprint {
     /// The number of frames after which a run has settled: by then every flight, slot and cache was used.
     pub const SETTLED: u64 = 200;
 
-    /// The current footprint.
     pub fn take(frame: u64, device: &Device, picture: [u32; 2]) -> Self {
         Self {
             frame,

@@ -9,7 +9,6 @@ use crate::stamp::{self, Seen};
 use crate::texture::{self, Texel};
 use crate::wave::{self, Grid, Shape, Vertex};
 
-/// The contents of a slot.
 pub enum Slot {
     /// Row after row.
     Vertices(Vec<Vertex>),
@@ -26,19 +25,15 @@ pub fn tolerance(scene: Scene) -> f64 {
     }
 }
 
-/// What the reference needs to know about the frame that filled a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
-    /// The frame's time, in seconds.
     pub time: f64,
     /// The wave's shape; a texture ignores it.
     pub shape: Shape,
 }
 
-/// What was found in the slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
-    /// Slots that were read back.
     pub slots: u64,
     /// Vertices or texels without the stamp of the frame that filled their slot last. In a slot that no frame has reached, those
     /// that are not blank.
@@ -71,7 +66,6 @@ impl SlotsFound {
         }
     }
 
-    /// Adds a slot that no frame has reached.
     pub fn add_blank(&mut self, slot: &Slot) {
         let written = match slot {
             Slot::Vertices(vertices) => {

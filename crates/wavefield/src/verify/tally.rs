@@ -3,59 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The counts of one look over a slot. Each vertex is `stale`, `overwritten`, `missing` or right.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
-    /// Vertices that were checked.
-    pub checked: u64,
-    /// Vertices of an earlier frame.
-    pub stale: u64,
-    /// Vertices of a later frame.
-    pub overwritten: u64,
-    /// Vertices without a stamp.
-    pub missing: u64,
-    /// The smallest and the largest key of the wrong vertices; `None` if all are right. Vertices have the same key if their stamps
-    /// are equal; all without a stamp share one key.
-    pub keys: Option<(u32, u32)>,
-}
-
-impl Look {
-    /// Vertices that do not belong to this frame.
-    pub fn wrong(&self) -> u64 {
-        self.stale + self.overwritten + self.missing
-    }
-
-    /// Whether the slot mixed vertices of different frames.
-    fn mixes(&self) -> bool {
-        self.wrong() > 0 && (self.wrong() < self.checked || self.keys.is_none_or(|(low, high)| low != high))
-    }
-}
-
-/// A frame's two looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Looks {
-    /// After the hand-off from the producer, before the draw.
-    pub before: Look,
-    /// After the draw, before the hand-off to the producer. It sees what was written while the draw read.
-    pub after: Look,
-}
-
-impl Looks {
-    /// Whether the frame is torn: it mixes vertices of different frames, or the slot changed while it was being read.
-    pub fn torn(&self) -> bool {
-        self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
-    }
-
-    /// Whether either look found a wrong vertex.
-    pub fn wrong(&self) -> bool {
-        self.before.wrong() + self.after.wrong() > 0
-    }
-}
-
-/// Sums of [`Look`]s.
+/// Each vertex that was checked is stale, overwritten, missing or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Vertices that were checked.
     pub checked: u64,
     /// Vertices of an earlier frame.
     pub stale: u64,
@@ -66,17 +16,8 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Vertices that do not belong to their frame.
-    #[cfg(target_os = "linux")] // Only `serve` calls this.
-    pub(crate) fn wrong(&self) -> u64 {
+    pub fn wrong(&self) -> u64 {
         self.stale + self.overwritten + self.missing
-    }
-
-    fn add(&mut self, look: &Look) {
-        self.checked += look.checked;
-        self.stale += look.stale;
-        self.overwritten += look.overwritten;
-        self.missing += look.missing;
     }
 }
 
@@ -93,20 +34,49 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// The sum over all frames so far.
+/// One look over a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    pub counts: Counts,
+    /// The smallest and the largest key of the wrong vertices; `None` if all are right. Vertices have the same key if their stamps
+    /// are equal; all without a stamp share one key.
+    pub keys: Option<(u32, u32)>,
+}
+
+impl Look {
+    fn mixes(&self) -> bool {
+        let wrong = self.counts.wrong();
+        wrong > 0 && (wrong < self.counts.checked || self.keys.is_none_or(|(low, high)| low != high))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Looks {
+    /// After the hand-off from the producer, before the draw.
+    pub before: Look,
+    /// After the draw, before the hand-off to the producer. It sees what was written while the draw read.
+    pub after: Look,
+}
+
+impl Looks {
+    /// Whether the frame is torn: it mixes vertices of different frames, or the slot changed while it was being read.
+    pub fn torn(&self) -> bool {
+        self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
+    }
+
+    pub fn wrong(&self) -> bool {
+        self.before.counts.wrong() + self.after.counts.wrong() > 0
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Frames whose counts were read.
     pub frames: u64,
-    /// The looks before the draw.
     pub before_draw: Counts,
-    /// The looks after the draw.
     pub after_draw: Counts,
-    /// Frames with a wrong vertex in either look.
     pub wrong_frames: u64,
     /// Frames that mix vertices of different frames, or whose slot changed while it was read.
     pub torn_frames: u64,
-    /// The first frame with a wrong vertex.
     pub first_wrong_frame: Option<u64>,
     /// Frames in which a look did not reach every vertex. This is a fault of the check itself.
     pub unchecked_frames: u64,
@@ -116,14 +86,14 @@ impl Tally {
     /// Adds a frame of `vertices` vertices.
     pub fn add(&mut self, frame: u64, vertices: u64, looks: &Looks) {
         self.frames += 1;
-        self.before_draw.add(&looks.before);
-        self.after_draw.add(&looks.after);
+        self.before_draw = self.before_draw + looks.before.counts;
+        self.after_draw = self.after_draw + looks.after.counts;
         if looks.wrong() {
             self.wrong_frames += 1;
             self.first_wrong_frame = Some(self.first_wrong_frame.map_or(frame, |first| first.min(frame)));
         }
         self.torn_frames += u64::from(looks.torn());
-        let whole = looks.before.checked == vertices && looks.after.checked == vertices;
+        let whole = [looks.before, looks.after].iter().all(|look| look.counts.checked == vertices);
         self.unchecked_frames += u64::from(!whole);
     }
 
@@ -152,7 +122,6 @@ impl Tally {
         found
     }
 
-    /// The sum of both looks.
     pub fn total(&self) -> Counts {
         self.before_draw + self.after_draw
     }
@@ -162,10 +131,11 @@ impl Tally {
 mod tests {
     use super::*;
 
-    const RIGHT: Look = Look { checked: 100, stale: 0, overwritten: 0, missing: 0, keys: None };
+    const ALL: Counts = Counts { checked: 100, stale: 0, overwritten: 0, missing: 0 };
+    const RIGHT: Look = Look { counts: ALL, keys: None };
 
     fn stale(count: u64, keys: (u32, u32)) -> Look {
-        Look { stale: count, keys: Some(keys), ..RIGHT }
+        Look { counts: Counts { stale: count, ..ALL }, keys: Some(keys) }
     }
 
     #[test]
@@ -178,9 +148,9 @@ mod tests {
         // Half of it is the previous frame; two earlier frames are mixed; a vertex is missing.
         assert!(torn(stale(50, (4095, 4095)), RIGHT));
         assert!(torn(stale(100, (4094, 4095)), stale(100, (4094, 4095))));
-        assert!(torn(Look { missing: 1, keys: Some((4096, 4096)), ..RIGHT }, RIGHT));
+        assert!(torn(Look { counts: Counts { missing: 1, ..ALL }, keys: Some((4096, 4096)) }, RIGHT));
         // The slot was overwritten while it was read.
-        assert!(torn(RIGHT, Look { overwritten: 100, keys: Some((3, 3)), ..RIGHT }));
+        assert!(torn(RIGHT, Look { counts: Counts { overwritten: 100, ..ALL }, keys: Some((3, 3)) }));
         assert!(torn(whole, RIGHT));
     }
 

@@ -3,7 +3,7 @@
 use ash::{ext, nvx, vk};
 use vulkan_cuda::VkInfo;
 
-use super::{InlineSupport, Instance, Surface};
+use super::{Instance, Surface};
 use crate::{Error, Result};
 
 /// A Vulkan physical device (wgpu calls it an adapter).
@@ -14,16 +14,12 @@ pub struct Adapter {
     info: AdapterInfo,
 }
 
-/// The properties of an [`Adapter`].
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
-    /// `VkPhysicalDeviceProperties::deviceName`.
     pub name: String,
     /// The UUIDs by which CUDA knows the same device, and what the device can export to CUDA.
     pub sharing: VkInfo,
-    /// Discrete, integrated, virtual or CPU.
     pub kind: vk::PhysicalDeviceType,
-    /// The driver's name and version, in the driver's words.
     pub driver: String,
     /// Which driver it is (`VkPhysicalDeviceDriverProperties::driverID`); 0 if unknown.
     pub driver_id: vk::DriverId,
@@ -37,10 +33,9 @@ pub struct AdapterInfo {
     pub largest_buffer: (u64, &'static str),
     /// The size in bytes of the largest allocation (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
-    /// How it launches CUDA kernels from a command buffer, if it does.
-    pub inline: Option<InlineSupport>,
-    /// Whether such kernels can also reach images. This needs `VK_NVX_image_view_handle` for the handles and
-    /// `VK_NVX_binary_import` for the launch, even if [`AdapterInfo::inline`] prefers the other extension for buffers.
+    /// Whether it launches CUDA kernels from a command buffer (`VK_NVX_binary_import`).
+    pub inline: bool,
+    /// Whether such kernels can also reach images (`VK_NVX_image_view_handle`).
     pub inline_images: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
@@ -55,6 +50,9 @@ pub struct AdapterInfo {
     /// The largest width and height of a picture, in pixels.
     pub largest_picture: u32,
 }
+
+/// Why a device cannot launch CUDA kernels from a command buffer.
+pub(crate) const NO_INLINE: &str = "the driver does not have VK_NVX_binary_import";
 
 impl Adapter {
     pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
@@ -73,17 +71,14 @@ impl Adapter {
             .collect()
     }
 
-    /// The device's properties.
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
 
-    /// The instance that listed it.
     pub fn instance(&self) -> &Instance {
         &self.instance
     }
 
-    /// The raw handle.
     pub fn raw(&self) -> vk::PhysicalDevice {
         self.raw
     }
@@ -185,9 +180,7 @@ impl AdapterInfo {
             // SAFETY: as above.
             sparse_binding: unsafe { vk.get_physical_device_features(raw) }.sparse_binding == vk::TRUE,
             inline,
-            inline_images: inline.is_some()
-                && has(InlineSupport::BinaryImport.extension())
-                && has(nvx::image_view_handle::NAME),
+            inline_images: inline && has(nvx::image_view_handle::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
@@ -201,7 +194,6 @@ impl AdapterInfo {
         })
     }
 
-    /// A made-up device, for tests.
     #[cfg(test)]
     pub(crate) fn unreal(uuid: u8) -> Self {
         Self {
@@ -225,7 +217,7 @@ impl AdapterInfo {
             largest_buffer: (1 << 32, "maxBufferSize"),
             largest_allocation: 1 << 32,
             largest_picture: 16384,
-            inline: None,
+            inline: false,
             inline_images: false,
             calibrated_timestamps: false,
             device_fault: false,
@@ -264,25 +256,14 @@ fn supports_inline(
     raw: vk::PhysicalDevice,
     api_version: u32,
     has: &dyn Fn(&'static std::ffi::CStr) -> bool,
-) -> Option<InlineSupport> {
-    let listed = |support: &InlineSupport| has(support.extension());
+) -> bool {
     let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
-    let mut launches = vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default();
     if api_version >= vk::API_VERSION_1_2 {
         let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut addresses);
-        if listed(&InlineSupport::KernelLaunch) {
-            features = features.push_next(&mut launches);
-        }
         // SAFETY: `raw` was enumerated from this live instance; the chain is of local structures.
         unsafe { vk.get_physical_device_features2(raw, &mut features) };
     }
-    [InlineSupport::KernelLaunch, InlineSupport::BinaryImport]
-        .into_iter()
-        .filter(|_| addresses.buffer_device_address == vk::TRUE)
-        .filter(|support| {
-            *support == InlineSupport::BinaryImport || launches.cuda_kernel_launch_features == vk::TRUE
-        })
-        .find(listed)
+    addresses.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME)
 }
 
 fn reports_faults(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {

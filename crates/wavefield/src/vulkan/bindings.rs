@@ -2,21 +2,17 @@
 
 use ash::vk;
 
-use super::Device;
+use super::{Device, Owned};
 use crate::Result;
 
-/// Something that a shader reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// A storage buffer, or a part of one.
     Buffer(vk::DescriptorBufferInfo),
-    /// A whole uniform buffer.
     Uniforms(vk::Buffer),
     /// An image to read, in this layout.
     Sampled(vk::ImageView, vk::ImageLayout),
     /// An image to write, in the layout `GENERAL`.
     Storage(vk::ImageView),
-    /// A sampler.
     Sampler(vk::Sampler),
 }
 
@@ -31,7 +27,6 @@ impl Bound {
         }
     }
 
-    /// The buffer, if it is one.
     fn buffer(self) -> vk::DescriptorBufferInfo {
         match self {
             Self::Buffer(part) => part,
@@ -40,7 +35,6 @@ impl Bound {
         }
     }
 
-    /// The image or the sampler, if it is one.
     fn image(self) -> vk::DescriptorImageInfo {
         let info = vk::DescriptorImageInfo::default();
         match self {
@@ -70,14 +64,29 @@ pub(crate) struct SetDesc<'a> {
     pub(crate) count: usize,
 }
 
-/// The descriptor sets of a pipeline, and its layout.
+impl SetDesc<'_> {
+    fn layout(&self, device: &Device) -> Result<Owned<vk::DescriptorSetLayout>> {
+        let binding = |(index, &(kind, stages))| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(index)
+                .descriptor_type(kind)
+                .descriptor_count(1)
+                .stage_flags(stages)
+        };
+        let bindings: Vec<_> = (0..).zip(self.bindings).map(binding).collect();
+        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+        // SAFETY: a live device, and a description that points to locals.
+        let raw = unsafe { device.raw().create_descriptor_set_layout(&info, None) };
+        Ok(Owned::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
+    }
+}
+
 pub(crate) struct Bindings {
-    layout: vk::PipelineLayout,
-    set_layouts: Vec<vk::DescriptorSetLayout>,
-    pool: vk::DescriptorPool,
+    layout: Owned<vk::PipelineLayout>,
+    _set_layouts: Vec<Owned<vk::DescriptorSetLayout>>,
+    _pool: Owned<vk::DescriptorPool>,
     /// For each set of the shader, the sets that can be bound to it.
     sets: Vec<Vec<vk::DescriptorSet>>,
-    device: Device,
 }
 
 impl Bindings {
@@ -87,50 +96,15 @@ impl Bindings {
         desc: &[SetDesc<'_>],
         constants: &[vk::PushConstantRange],
     ) -> Result<Self> {
-        // Drop ignores null handles, so each step can simply fail.
-        let mut made = Self {
-            layout: vk::PipelineLayout::null(),
-            set_layouts: Vec::new(),
-            pool: vk::DescriptorPool::null(),
-            sets: Vec::new(),
-            device: device.clone(),
-        };
-        made.make_layouts(desc, constants)?;
-        made.make_sets(desc)?;
-        Ok(made)
-    }
-
-    fn make_layouts(&mut self, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<()> {
-        let device = &self.device;
         let vk = device.raw();
-        for set in desc {
-            let bindings: Vec<_> = (0..)
-                .zip(set.bindings)
-                .map(|(index, &(kind, stages))| {
-                    vk::DescriptorSetLayoutBinding::default()
-                        .binding(index)
-                        .descriptor_type(kind)
-                        .descriptor_count(1)
-                        .stage_flags(stages)
-                })
-                .collect();
-            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-            // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
-            let layout = unsafe { vk.create_descriptor_set_layout(&info, None) };
-            self.set_layouts.push(layout.map_err(device.failed("vkCreateDescriptorSetLayout"))?);
-        }
-        let info = vk::PipelineLayoutCreateInfo::default()
-            .set_layouts(&self.set_layouts)
-            .push_constant_ranges(constants);
-        // SAFETY: as above.
-        self.layout = unsafe { vk.create_pipeline_layout(&info, None) }
-            .map_err(device.failed("vkCreatePipelineLayout"))?;
-        Ok(())
-    }
+        let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
+        let layouts: Vec<_> = set_layouts.iter().map(Owned::raw).collect();
+        let info =
+            vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);
+        // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
+        let layout = unsafe { vk.create_pipeline_layout(&info, None) };
+        let layout = Owned::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
 
-    fn make_sets(&mut self, desc: &[SetDesc<'_>]) -> Result<()> {
-        let device = &self.device;
-        let vk = device.raw();
         let sizes: Vec<_> = desc
             .iter()
             .flat_map(|set| set.bindings.iter().map(|&(kind, _)| (kind, set.count as u32)))
@@ -138,23 +112,22 @@ impl Bindings {
             .collect();
         let count = desc.iter().map(|set| set.count as u32).sum();
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
-        // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
-        self.pool = unsafe { vk.create_descriptor_pool(&info, None) }
-            .map_err(device.failed("vkCreateDescriptorPool"))?;
-        for (set, &layout) in desc.iter().zip(&self.set_layouts) {
+        // SAFETY: as above.
+        let pool = unsafe { vk.create_descriptor_pool(&info, None) };
+        let pool = Owned::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
+        let sets = desc.iter().zip(layouts).map(|(set, layout)| {
             let layouts = vec![layout; set.count];
             let info =
-                vk::DescriptorSetAllocateInfo::default().descriptor_pool(self.pool).set_layouts(&layouts);
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw()).set_layouts(&layouts);
             // SAFETY: as above; the pool was sized for this.
-            let sets = unsafe { vk.allocate_descriptor_sets(&info) };
-            self.sets.push(sets.map_err(device.failed("vkAllocateDescriptorSets"))?);
-        }
-        Ok(())
+            unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
+        });
+        let sets = sets.collect::<Result<_>>()?;
+        Ok(Self { layout, _set_layouts: set_layouts, _pool: pool, sets })
     }
 
-    /// The layout for pipelines that use these sets.
     pub(crate) fn layout(&self) -> vk::PipelineLayout {
-        self.layout
+        self.layout.raw()
     }
 
     /// Points bindings 0, 1, … of a set at `bound`. The set is number `chosen` of those made for the shader's set `set`.
@@ -174,7 +147,7 @@ impl Bindings {
                 .image_info(&images[index..=index])
         });
         // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
-        unsafe { self.device.raw().update_descriptor_sets(&writes, &[]) };
+        unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
     /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it.
@@ -188,24 +161,8 @@ impl Bindings {
         chosen: [usize; SETS],
     ) {
         let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
+        let vk = self.layout.device().raw();
         // SAFETY: recording (the caller's promise); layout and sets belong together and are alive.
-        unsafe { self.device.raw().cmd_bind_descriptor_sets(commands, point, self.layout, 0, &sets, &[]) };
-    }
-}
-
-impl Drop for Bindings {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        let vk = self.device.raw();
-        // SAFETY: the GPU is done with them, as the module `vulkan` demands; null handles are allowed.
-        unsafe {
-            vk.destroy_descriptor_pool(self.pool, None);
-            vk.destroy_pipeline_layout(self.layout, None);
-            for &layout in &self.set_layouts {
-                vk.destroy_descriptor_set_layout(layout, None);
-            }
-        }
+        unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, &[]) };
     }
 }

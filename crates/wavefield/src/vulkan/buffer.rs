@@ -2,19 +2,17 @@
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
+use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 
-use super::Device;
+use super::owned::Memory;
+use super::{Device, Owned};
 use crate::{Error, Result};
 
-/// How to make a [`Buffer`].
 #[derive(Clone, Copy, Debug)]
 pub struct BufferDesc {
-    /// For errors and debuggers.
     pub label: &'static str,
     /// The size in bytes; not 0.
     pub size: u64,
-    /// What the GPU does with it.
     pub usage: vk::BufferUsageFlags,
     /// Device, upload (`CpuToGpu`) or read-back (`GpuToCpu`) memory.
     pub location: MemoryLocation,
@@ -25,57 +23,41 @@ const LARGE: u64 = 1 << 20;
 
 /// A buffer and its memory, which CUDA does not share. For shared memory, see [`vulkan_cuda::SharedBuffer`].
 pub struct Buffer {
-    raw: vk::Buffer,
-    // None only while it is being dropped.
-    allocation: Option<Allocation>,
+    raw: Owned<vk::Buffer>,
+    memory: Memory,
     size: u64,
-    device: Device,
 }
 
 impl Buffer {
-    /// Makes a buffer with memory bound to it.
     pub fn new(device: &Device, desc: &BufferDesc) -> Result<Self> {
         let info = vk::BufferCreateInfo::default()
             .size(desc.size)
             .usage(desc.usage)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
         // SAFETY: a live device and a plain description.
-        let raw =
-            unsafe { device.raw().create_buffer(&info, None) }.map_err(device.failed("vkCreateBuffer"))?;
-        // From here on Drop cleans up.
-        let mut buffer = Self { raw, allocation: None, size: desc.size, device: device.clone() };
-        // SAFETY: made above.
-        let requirements = unsafe { device.raw().get_buffer_memory_requirements(raw) };
-        let allocation = device
-            .allocator()
-            .allocate(&AllocationCreateDesc {
-                name: desc.label,
-                requirements,
-                location: desc.location,
-                linear: true,
-                // In a block shared with other buffers, a large one would leave the rest of the block unused.
-                allocation_scheme: match desc.size {
-                    LARGE.. => AllocationScheme::DedicatedBuffer(raw),
-                    _ => AllocationScheme::GpuAllocatorManaged,
-                },
-            })
-            .map_err(|source| Error::Allocation {
-                what: desc.label,
-                bytes: requirements.size,
-                device: device.info().name.clone(),
-                source,
-            })?;
-        let allocation = buffer.allocation.insert(allocation);
+        let raw = unsafe { device.raw().create_buffer(&info, None) };
+        let raw = Owned::new(device, raw.map_err(device.failed("vkCreateBuffer"))?);
+        let desc = AllocationCreateDesc {
+            name: desc.label,
+            // SAFETY: made above.
+            requirements: unsafe { device.raw().get_buffer_memory_requirements(raw.raw()) },
+            location: desc.location,
+            linear: true,
+            // In a block shared with other buffers, a large one would leave the rest of the block unused.
+            allocation_scheme: match desc.size {
+                LARGE.. => AllocationScheme::DedicatedBuffer(raw.raw()),
+                _ => AllocationScheme::GpuAllocatorManaged,
+            },
+        };
+        let memory = Memory::new(device, &desc)?;
+        let (block, offset) = memory.place();
         // SAFETY: the memory was allocated for this buffer's requirements and is bound once.
-        unsafe { device.raw().bind_buffer_memory(raw, allocation.memory(), allocation.offset()) }
+        unsafe { device.raw().bind_buffer_memory(raw.raw(), block, offset) }
             .map_err(device.failed("vkBindBufferMemory"))?;
-        Ok(buffer)
+        Ok(Self { raw, memory, size: info.size })
     }
 
     /// Makes a buffer in memory that the CPU can write, and copies `bytes` into it. `bytes` must not be empty.
-    ///
-    /// # Errors
-    /// As [`Buffer::new`].
     pub fn filled(
         device: &Device,
         label: &'static str,
@@ -88,32 +70,23 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// The raw handle.
     pub fn raw(&self) -> vk::Buffer {
-        self.raw
+        self.raw.raw()
     }
 
-    /// The requested size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
     /// The bytes, as the CPU sees them. They have the alignment that the device requires for such a buffer.
-    ///
-    /// # Errors
-    /// Memory that is for neither upload nor read-back.
     pub fn bytes(&self) -> Result<&[u8]> {
-        let bytes = self.allocation.as_ref().and_then(|allocation| allocation.mapped_slice());
-        bytes.and_then(|bytes| bytes.get(..self.size as usize)).ok_or_else(|| unmapped(&self.device))
+        let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
+        bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 
-    /// The bytes, writable.
-    ///
-    /// # Errors
-    /// As [`Buffer::bytes`].
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
-        let bytes = self.allocation.as_mut().and_then(|allocation| allocation.mapped_slice_mut());
-        bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).ok_or_else(|| unmapped(&self.device))
+        let bytes = self.memory.bytes_mut().and_then(|bytes| bytes.get_mut(..self.size as usize));
+        bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 }
 
@@ -121,18 +94,4 @@ impl Buffer {
 /// has some.
 fn unmapped(device: &Device) -> Error {
     Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
-        unsafe { self.device.raw().destroy_buffer(self.raw, None) };
-        if let Some(allocation) = self.allocation.take() {
-            // It fails only for a block that the allocator does not know, and this one is its own.
-            let _ = self.device.allocator().free(allocation);
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use ash::vk;
 
-use super::{Bindings, Bound, Device, SetDesc, ShaderModule};
+use super::{Bindings, Bound, Device, Owned, SetDesc, shader_module};
 use crate::Result;
 
 /// Threads in a workgroup of every one-dimensional compute shader in `shaders/`.
@@ -18,11 +18,8 @@ pub fn groups(threads: u64) -> [u32; 2] {
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
 }
 
-/// How to make a [`ComputePipeline`].
 pub struct ComputePipelineDesc<'a> {
-    /// The shader, as SPIR-V.
     pub spirv: &'a [u8],
-    /// Its entry point.
     pub entry: &'a CStr,
     /// The size of the push constants in bytes; a multiple of 4.
     pub constants: u32,
@@ -30,10 +27,8 @@ pub struct ComputePipelineDesc<'a> {
     pub sets: &'a [Choices<'a>],
 }
 
-/// What can be bound to one of a shader's sets.
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
-    /// These, all of one kind.
     These(&'a [Bound]),
     /// This many of this kind. Each must be pointed at something before it is used.
     Later(vk::DescriptorType, usize),
@@ -55,11 +50,9 @@ impl Choices<'_> {
     }
 }
 
-/// A compute pipeline with a descriptor set for each thing that can be bound.
 pub struct ComputePipeline {
-    raw: vk::Pipeline,
+    raw: Owned<vk::Pipeline>,
     bindings: Bindings,
-    device: Device,
 }
 
 impl ComputePipeline {
@@ -81,7 +74,7 @@ impl ComputePipeline {
                 unsafe { bindings.point(set, chosen, [bound]) };
             }
         }
-        let module = ShaderModule::new(device, desc.spirv)?;
+        let module = shader_module(device, desc.spirv)?;
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module.raw())
@@ -91,7 +84,7 @@ impl ComputePipeline {
         // made; of a single one there are none.
         let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
-        Ok(Self { raw: made[0], bindings, device: device.clone() })
+        Ok(Self { raw: Owned::new(device, made[0]), bindings })
     }
 
     /// Replaces entry `chosen` of list `list` by `bound`, of the same kind, for commands recorded after this call.
@@ -100,7 +93,7 @@ impl ComputePipeline {
     /// No submitted commands use that entry, and no commands recorded with it are submitted again. What is bound lives as
     /// long as commands use it.
     pub(crate) unsafe fn point(&self, list: usize, chosen: usize, bound: Bound) {
-        // SAFETY: the caller's promise.
+        // SAFETY: no commands use the entry, and what is bound lives (the caller's promise).
         unsafe { self.bindings.point(list, chosen, [bound]) };
     }
 
@@ -117,25 +110,15 @@ impl ComputePipeline {
         groups: [u32; 2],
     ) {
         let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
-        let vk = self.device.raw();
+        let vk = self.raw.device().raw();
         // SAFETY: recording (the caller's promise); pipeline and layout belong together and are alive.
         unsafe {
-            vk.cmd_bind_pipeline(commands, point, self.raw);
+            vk.cmd_bind_pipeline(commands, point, self.raw.raw());
             self.bindings.bind(commands, point, chosen);
             if !constants.is_empty() {
                 vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
             }
             vk.cmd_dispatch(commands, groups[0], groups[1], 1);
         }
-    }
-}
-
-impl Drop for ComputePipeline {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
-        unsafe { self.device.raw().destroy_pipeline(self.raw, None) };
     }
 }

@@ -9,11 +9,10 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, InlineSupport, Instance, NO_INLINE};
+use super::{Adapter, AdapterInfo, Instance, NO_INLINE, Owned};
 use crate::left_running::leave_running;
 use crate::{Error, Result};
 
-/// What a [`Device`] is for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceDesc {
     /// Draws to a window: enables `VK_KHR_swapchain`.
@@ -21,18 +20,16 @@ pub struct DeviceDesc {
     /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` if
     /// the device has it.
     pub interop: bool,
-    /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::InlineHandoff`]
-    /// and [`crate::handoff::TextureInlineHandoff`].
+    /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::Handoff::Inline`].
     pub inline: bool,
 }
 
 impl DeviceDesc {
-    /// How a device of this adapter launches CUDA kernels from command buffers, if this asks for it.
-    pub(super) fn inline_support(&self, info: &AdapterInfo) -> Option<InlineSupport> {
-        info.inline.filter(|_| self.inline)
+    /// Whether a device of this adapter launches CUDA kernels from command buffers.
+    pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
+        self.inline && info.inline
     }
 
-    /// Whether such kernels can reach images.
     pub(super) fn inline_images(&self, info: &AdapterInfo) -> bool {
         self.inline && info.inline_images
     }
@@ -52,7 +49,7 @@ struct Shared {
     raw: ash::Device,
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
-    inline: Option<InlineSupport>,
+    inline: bool,
     image_view_handles: Option<nvx::image_view_handle::Device>,
     fault: Option<FaultReport>,
     /// See [`Device::leave_running`].
@@ -67,13 +64,13 @@ impl Device {
     /// `raw` was made from this adapter with everything that `desc` asks for, and nothing has been made from it yet.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
-        let inline = desc.inline_support(info);
+        let inline = desc.inline(info);
         let allocator = Allocator::new(&AllocatorCreateDesc {
             instance: instance.clone(),
             device: raw.clone(),
             physical_device: adapter.raw(),
             debug_settings: Default::default(),
-            buffer_device_address: inline.is_some(),
+            buffer_device_address: inline,
             allocation_sizes: Default::default(),
         });
         let allocator = match allocator {
@@ -130,22 +127,18 @@ impl Device {
         self.shared.left_running.load(Ordering::Relaxed)
     }
 
-    /// ash's device.
     pub fn raw(&self) -> &ash::Device {
         &self.shared.raw
     }
 
-    /// The physical device that it was made from.
     pub fn adapter(&self) -> &Adapter {
         &self.shared.adapter
     }
 
-    /// The properties of that physical device.
     pub fn info(&self) -> &AdapterInfo {
         self.shared.adapter.info()
     }
 
-    /// The instance that it was made from.
     pub fn instance(&self) -> &Instance {
         self.shared.adapter.instance()
     }
@@ -167,24 +160,23 @@ impl Device {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
-    /// Whether it was made to launch CUDA kernels from command buffers, for fields or textures.
     pub(crate) fn is_inline(&self) -> bool {
-        self.shared.inline.is_some() || self.shared.image_view_handles.is_some()
+        self.shared.inline
     }
 
-    /// How it launches CUDA kernels. Fails if it cannot, or was made without `inline`.
-    pub(crate) fn inline(&self) -> Result<InlineSupport> {
+    /// Fails if it cannot launch CUDA kernels, or was made without `inline`.
+    pub(crate) fn require_inline(&self) -> Result<()> {
         match (self.shared.inline, self.info().inline) {
-            (Some(support), _) => Ok(support),
-            (None, Some(_)) => Err(self.made_without("inline")),
-            (None, None) => Err(Error::Unsupported(format!(
+            (true, _) => Ok(()),
+            (false, true) => Err(self.made_without("inline")),
+            (false, false) => Err(Error::Unsupported(format!(
                 "{} cannot launch CUDA kernels from Vulkan: {NO_INLINE}",
                 self.info().name
             ))),
         }
     }
 
-    /// The functions that give kernels of [`InlineSupport::BinaryImport`] handles to images. Fails if such kernels cannot reach
+    /// The functions that give kernels handles to images. Fails if such kernels cannot reach
     /// images, or the device was made without `inline`.
     pub(crate) fn image_view_handles(&self) -> Result<&nvx::image_view_handle::Device> {
         self.shared.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
@@ -202,10 +194,6 @@ impl Device {
         self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
     }
 
-    /// This device and a CUDA context of the same GPU.
-    ///
-    /// # Errors
-    /// Different GPUs, or a device made without `interop`.
     pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
@@ -213,6 +201,23 @@ impl Device {
     /// The functions that read the device's clock, if it can be read.
     pub(crate) fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
         self.shared.calibrated_timestamps.as_ref()
+    }
+
+    pub(crate) fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// A timeline that has reached `value`.
+    pub(crate) fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(value);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let raw = unsafe { self.raw().create_semaphore(&info, None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
     fn made_without(&self, what: &str) -> Error {
@@ -286,7 +291,7 @@ pub(crate) fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let _alone = (self.inline.is_some() || self.image_view_handles.is_some()).then(cuda_inside_vulkan);
+        let _alone = self.inline.then(cuda_inside_vulkan);
         // SAFETY: every object made from the device holds a clone of it, so none is left. The allocator frees its
         // blocks through the device, so it goes first; it is not used again.
         unsafe {

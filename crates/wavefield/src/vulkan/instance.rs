@@ -14,10 +14,8 @@ use crate::{Error, Result};
 /// in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
-/// How to make an [`Instance`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstanceDesc {
-    /// Whether to load the validation layer, with synchronization validation.
     pub validation: Validation,
     /// The display of the windows to draw to; `None` for headless.
     pub display: Option<RawDisplayHandle>,
@@ -36,10 +34,6 @@ struct Shared {
 
 impl Instance {
     /// Opens the Vulkan loader and makes an instance.
-    ///
-    /// # Errors
-    /// No loader, no driver, a loader older than Vulkan 1.3, a display that Vulkan cannot draw on, or a validation layer
-    /// that is [`Validation::Required`] and missing.
     pub fn new(desc: &InstanceDesc) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
@@ -117,7 +111,6 @@ impl Instance {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// All Vulkan devices of this machine, in the loader's order.
     pub fn adapters(&self) -> Result<Vec<Adapter>> {
         Adapter::enumerate(self)
     }
@@ -127,7 +120,6 @@ impl Instance {
         &self.0.log
     }
 
-    /// Whether the validation layer is loaded.
     pub fn validates(&self) -> bool {
         self.0.messenger.is_some()
     }
@@ -137,12 +129,10 @@ impl Instance {
         Surface::new(self, window)
     }
 
-    /// The loader's entry points.
     pub fn entry(&self) -> &ash::Entry {
         &self.0.entry
     }
 
-    /// ash's instance.
     pub fn raw(&self) -> &ash::Instance {
         &self.0.raw
     }

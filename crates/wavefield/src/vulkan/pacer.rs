@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use super::rhythm::{Rhythm, Step};
-use super::{AdapterInfo, Device, Queue};
+use super::{AdapterInfo, Device, Owned, Queue};
 use crate::{Result, threads};
 
 /// How the CPU waits until the GPU is done with a frame.
@@ -31,7 +31,6 @@ impl Wait {
         }
     }
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hybrid => "hybrid",
@@ -49,9 +48,7 @@ pub struct Flight {
     /// For commands before the draw. The GPU is done with all three command buffers. Each keeps its commands until it is
     /// recorded again, so it can be submitted again as it is.
     pub before: vk::CommandBuffer,
-    /// For the draw.
     pub draw: vk::CommandBuffer,
-    /// For commands after the draw.
     pub behind: vk::CommandBuffer,
     /// For `vkAcquireNextImageKHR`: unsignalled, and no wait is pending.
     pub acquired: vk::Semaphore,
@@ -63,9 +60,10 @@ pub struct Flight {
 /// wait returns at once; a host wait for a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
-    pool: vk::CommandPool,
+    _pool: Owned<vk::CommandPool>,
     flights: Vec<Flight>,
-    done: vk::Semaphore,
+    _acquired: Vec<Owned<vk::Semaphore>>,
+    done: Owned<vk::Semaphore>,
     submitted: u64,
     wait: Wait,
     rhythm: Rhythm,
@@ -95,56 +93,44 @@ impl Pacer {
         if wait == Wait::Hybrid {
             threads::sleep_exactly();
         }
-        let mut kind = vk::SemaphoreTypeCreateInfo::default()
-            .semaphore_type(vk::SemaphoreType::TIMELINE)
-            .initial_value(submitted);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: a live device with timeline semaphores enabled.
-        let done = unsafe { device.raw().create_semaphore(&info, None) }
-            .map_err(device.failed("vkCreateSemaphore"))?;
-        // From here on, Drop cleans up.
-        let mut pacer = Self {
-            device,
-            pool: vk::CommandPool::null(),
-            flights: Vec::new(),
-            done,
-            submitted,
-            wait,
-            rhythm: Rhythm::default(),
-            limit: depth.max(1) as u64,
-            blocking_waits: 0,
-            slowest: None,
-        };
-        pacer.add_flights(queue.family(), depth.max(1))?;
-        Ok(pacer)
-    }
-
-    fn add_flights(&mut self, family: u32, count: usize) -> Result<()> {
-        let device = &self.device;
+        let depth = depth.max(1);
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-            .queue_family_index(family);
+            .queue_family_index(queue.family());
         // SAFETY: a live device and a family of its queue.
-        self.pool = unsafe { device.raw().create_command_pool(&info, None) }
-            .map_err(device.failed("vkCreateCommandPool"))?;
+        let pool = unsafe { device.raw().create_command_pool(&info, None) };
+        let pool = Owned::new(&device, pool.map_err(device.failed("vkCreateCommandPool"))?);
         let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(self.pool)
+            .command_pool(pool.raw())
             .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(3 * count as u32);
+            .command_buffer_count(3 * depth as u32);
         // SAFETY: the pool was made above.
         let commands = unsafe { device.raw().allocate_command_buffers(&info) }
             .map_err(device.failed("vkAllocateCommandBuffers"))?;
-        for (index, three) in commands.chunks_exact(3).enumerate() {
-            // SAFETY: a live device.
-            let acquired =
-                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
-                    .map_err(device.failed("vkCreateSemaphore"))?;
-            self.flights.push(Flight { index, before: three[0], draw: three[1], behind: three[2], acquired });
-        }
-        Ok(())
+        let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
+        let flights =
+            commands.chunks_exact(3).zip(&acquired).enumerate().map(|(index, (three, acquired))| Flight {
+                index,
+                before: three[0],
+                draw: three[1],
+                behind: three[2],
+                acquired: acquired.raw(),
+            });
+        Ok(Self {
+            flights: flights.collect(),
+            _acquired: acquired,
+            done: device.timeline(submitted)?,
+            _pool: pool,
+            device,
+            submitted,
+            wait,
+            rhythm: Rhythm::default(),
+            limit: depth as u64,
+            blocking_waits: 0,
+            slowest: None,
+        })
     }
 
-    /// The number of frames that have resources of their own.
     pub fn depth(&self) -> usize {
         self.flights.len()
     }
@@ -154,12 +140,10 @@ impl Pacer {
         self.limit = frames.clamp(1, self.flights.len()) as u64;
     }
 
-    /// Frames submitted so far.
     pub fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// How often the CPU had to wait.
     pub fn blocking_waits(&self) -> u64 {
         self.blocking_waits
     }
@@ -190,7 +174,7 @@ impl Pacer {
     /// The signal that the frame's submission must carry, so that [`Pacer::begin`] sees when the frame is done.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
-            .semaphore(self.done)
+            .semaphore(self.done.raw())
             .value(self.submitted + 1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
     }
@@ -205,10 +189,9 @@ impl Pacer {
         self.wait_for(self.submitted, alive)
     }
 
-    /// How many frames the GPU has finished.
     pub fn finished(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
-        unsafe { self.device.raw().get_semaphore_counter_value(self.done) }
+        unsafe { self.device.raw().get_semaphore_counter_value(self.done.raw()) }
             .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
     }
 
@@ -274,7 +257,7 @@ impl Pacer {
     }
 
     fn sleep(&self, value: u64) -> Result<bool> {
-        let (semaphores, values) = ([self.done], [value]);
+        let (semaphores, values) = ([self.done.raw()], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: a live timeline semaphore of this device; a submission will signal the value.
         match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP.as_nanos() as u64) } {
@@ -287,22 +270,6 @@ impl Pacer {
 
 /// The longest wait between two calls of `alive`: the frame may never be done.
 const LOOK_UP: Duration = Duration::from_millis(100);
-
-impl Drop for Pacer {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        // SAFETY: the GPU is done with them, as the module `vulkan` demands; null handles are allowed.
-        unsafe {
-            for flight in &self.flights {
-                self.device.raw().destroy_semaphore(flight.acquired, None);
-            }
-            self.device.raw().destroy_command_pool(self.pool, None);
-            self.device.raw().destroy_semaphore(self.done, None);
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {

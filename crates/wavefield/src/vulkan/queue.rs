@@ -15,7 +15,6 @@ pub struct Queue {
     patience: Duration,
 }
 
-/// The default of [`Queue::set_patience`].
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Queue {
@@ -29,12 +28,10 @@ impl Queue {
         Self { device: device.clone(), raw, family, patience: PATIENCE }
     }
 
-    /// The index of its queue family.
     pub fn family(&self) -> u32 {
         self.family
     }
 
-    /// The device it belongs to.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -55,7 +52,7 @@ impl Queue {
     /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
     /// or the semaphores name lives until the GPU is done with it.
     pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: recorded, not pending, and everything named lives (the caller's promise).
         unsafe { self.submit_all(std::slice::from_ref(batch)) }
     }
 
@@ -64,7 +61,7 @@ impl Queue {
     /// # Safety
     /// As [`Queue::submit`], for each.
     pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
-        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
+        // SAFETY: recorded, not pending, and everything named lives (the caller's promise); `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
             .map_err(self.device.failed("vkQueueSubmit2"))
     }
@@ -89,28 +86,20 @@ impl Queue {
         commands: &[vk::CommandBufferSubmitInfo<'_>],
     ) -> Result<()> {
         let device = self.device.clone();
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: a live device with timeline semaphores enabled.
-        let done = unsafe { device.raw().create_semaphore(&info, None) }
-            .map_err(device.failed("vkCreateSemaphore"))?;
+        let done = device.timeline(0)?;
         let signal = [vk::SemaphoreSubmitInfo::default()
-            .semaphore(done)
+            .semaphore(done.raw())
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
-        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done));
-        if let Err(Error::Stuck { .. }) = outcome {
-            device.leave_running();
-            return outcome;
-        }
-        if outcome.is_err() {
+        // SAFETY: the commands are recorded, and what they name lives (the caller's promise); the semaphore lives until the submission is done, or is leaked.
+        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done.raw()));
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Stuck { .. }) => device.leave_running(),
             // The wait failed, so the commands may still be running.
-            let _ = self.wait_presented();
+            Err(_) => drop(self.wait_presented()),
         }
-        // SAFETY: no pending submission signals it.
-        unsafe { device.raw().destroy_semaphore(done, None) };
         outcome
     }
 

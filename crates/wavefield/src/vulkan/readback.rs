@@ -4,7 +4,9 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
-use super::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, image_barrier, pipeline_barrier};
+use super::{
+    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, image_barrier, pipeline_barrier,
+};
 use crate::Result;
 
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
@@ -151,49 +153,31 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// A short-lived command pool.
-pub(crate) struct TransientPool {
-    raw: vk::CommandPool,
-    device: Device,
-}
+pub(crate) struct TransientPool(Owned<vk::CommandPool>);
 
 impl TransientPool {
-    /// Makes a pool for a queue family.
     pub(crate) fn new(device: &Device, family: u32) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::TRANSIENT)
             .queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
-        let raw = unsafe { device.raw().create_command_pool(&info, None) }
-            .map_err(device.failed("vkCreateCommandPool"))?;
-        Ok(Self { raw, device: device.clone() })
+        let raw = unsafe { device.raw().create_command_pool(&info, None) };
+        Ok(Self(Owned::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
     }
-}
 
-impl TransientPool {
-    /// The pool, for a library that allocates from it.
     pub(crate) fn raw(&self) -> vk::CommandPool {
-        self.raw
+        self.0.raw()
     }
 
     /// Allocates command buffers, which are freed with the pool.
     pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(self.raw)
+            .command_pool(self.raw())
             .level(vk::CommandBufferLevel::PRIMARY)
             .command_buffer_count(count);
+        let device = self.0.device();
         // SAFETY: a live pool.
-        unsafe { self.device.raw().allocate_command_buffers(&info) }
-            .map_err(self.device.failed("vkAllocateCommandBuffers"))
-    }
-}
-
-impl Drop for TransientPool {
-    fn drop(&mut self) {
-        if self.device.is_left_running() {
-            return;
-        }
-        // SAFETY: the GPU is done with it, as the module `vulkan` demands.
-        unsafe { self.device.raw().destroy_command_pool(self.raw, None) };
+        unsafe { device.raw().allocate_command_buffers(&info) }
+            .map_err(device.failed("vkAllocateCommandBuffers"))
     }
 }

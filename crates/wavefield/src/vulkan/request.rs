@@ -5,14 +5,11 @@ use std::ffi::{CStr, c_char};
 use ash::{ext, khr, nvx, vk};
 
 use super::device::cuda_inside_vulkan;
-use super::{Adapter, AdapterInfo, Device, DeviceDesc, InlineSupport, Queue};
+use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue};
 use crate::{Error, Result};
 
 impl Adapter {
     /// Makes the logical device and its only queue.
-    ///
-    /// # Errors
-    /// An adapter that [`Adapter::can_draw`] refuses, or an error of the driver.
     pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = self.info();
@@ -44,12 +41,11 @@ fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
     if info.memory_budget {
         extensions.push(ext::memory_budget::NAME);
     }
-    let inline = desc.inline_support(info);
-    extensions.extend(inline.map(|support| support.extension()));
+    if desc.inline(info) {
+        extensions.push(nvx::binary_import::NAME);
+    }
     if desc.inline_images(info) {
         extensions.push(nvx::image_view_handle::NAME);
-        let launches = InlineSupport::BinaryImport;
-        extensions.extend((inline != Some(launches)).then(|| launches.extension()));
     }
     if info.device_fault {
         extensions.push(ext::device_fault::NAME);
@@ -60,7 +56,7 @@ fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
 fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Device> {
     let info = adapter.info();
     let extensions: Vec<*const c_char> = extensions(info, desc).into_iter().map(CStr::as_ptr).collect();
-    let inline = desc.inline_support(info);
+    let inline = desc.inline(info);
     let priorities = [1.0];
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
@@ -68,8 +64,6 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
     let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
     let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
     let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
-    let mut launches =
-        vk::PhysicalDeviceCudaKernelLaunchFeaturesNV::default().cuda_kernel_launch_features(true);
     let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
     let mut create = vk::DeviceCreateInfo::default()
@@ -79,16 +73,13 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
         .push_next(&mut timeline)
         .push_next(&mut sync2)
         .push_next(&mut rendering);
-    if inline.is_some() {
+    if inline {
         create = create.push_next(&mut addresses);
-    }
-    if inline == Some(InlineSupport::KernelLaunch) {
-        create = create.push_next(&mut launches);
     }
     if info.device_fault {
         create = create.push_next(&mut fault);
     }
-    let _alone = (inline.is_some() || desc.inline_images(info)).then(cuda_inside_vulkan);
+    let _alone = inline.then(cuda_inside_vulkan);
     // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
     unsafe { adapter.instance().raw().create_device(adapter.raw(), &create, None) }
         .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })

@@ -21,13 +21,11 @@ const REMEMBERED: usize = 8;
 pub(super) enum Step {
     /// Sleep for this time, which ends before the frame should be done. The frame does not wake the thread.
     Nap(Duration),
-    /// Poll for this time.
     Poll(Duration),
     /// Sleep until the frame wakes the thread.
     Sleep,
 }
 
-/// When the last frames were done.
 #[derive(Default)]
 pub(super) struct Rhythm {
     last: Option<Instant>,
@@ -36,7 +34,6 @@ pub(super) struct Rhythm {
 }
 
 impl Rhythm {
-    /// What to do now.
     pub(super) fn step(&self, now: Instant) -> Step {
         let (Some(last), interval) = (self.last, self.interval()) else { return Step::Sleep };
         let time = (interval / SHARE).min(MOST);
@@ -55,7 +52,6 @@ impl Rhythm {
         }
     }
 
-    /// A frame was done at this moment.
     pub(super) fn arrived(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             self.remember(now - last);

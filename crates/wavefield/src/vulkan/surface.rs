@@ -44,27 +44,22 @@ impl Surface {
         })))
     }
 
-    /// Makes a new surface for the same window, after this one was lost.
     pub(super) fn remake(&self) -> Result<Self> {
         Self::new(&self.0.instance, self.0.window.clone())
     }
 
-    /// The surface's window.
     pub fn window(&self) -> &Window {
         &self.0.window
     }
 
-    /// The raw handle.
     pub(super) fn raw(&self) -> vk::SurfaceKHR {
         self.0.raw
     }
 
-    /// The `VK_KHR_surface` functions.
     pub(super) fn ext(&self) -> &khr::surface::Instance {
         &self.0.ext
     }
 
-    /// Whether a queue of `family` can present to this surface.
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
         if !self.display_known_to(adapter, family) {
             return false;

@@ -3,11 +3,9 @@
 use ash::vk;
 use winit::dpi::PhysicalSize;
 
-use super::image::{create_view, levels_of};
-use super::{Device, Queue, Surface};
+use super::{Device, Owned, Queue, Surface, levels_of, view};
 use crate::{Error, Result};
 
-/// How frames reach the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum PresentMode {
     /// In order, at the display's pace; never tears; always available.
@@ -20,7 +18,6 @@ pub enum PresentMode {
 }
 
 impl PresentMode {
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -38,30 +35,24 @@ impl PresentMode {
     }
 }
 
-/// One acquired image.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapchainImage {
     index: u32,
     /// The image, in an undefined layout.
     pub image: vk::Image,
-    /// A view of it.
     pub view: vk::ImageView,
-    /// Its size.
     pub extent: vk::Extent2D,
     /// The frame's submission must signal this; the present waits for it.
     pub rendered: vk::Semaphore,
 }
 
-/// What [`Swapchain::acquire`] found.
 #[derive(Clone, Copy, Debug)]
 pub enum Acquired {
-    /// Draw here, then present.
     Image(SwapchainImage),
     /// There is no image now (minimised, mid-resize, occluded): skip the frame and leave every semaphore as it is.
     NotReady,
 }
 
-/// The swapchain of a surface.
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
     images: Vec<Target>,
@@ -73,7 +64,6 @@ pub struct Swapchain {
     stale: bool,
     /// The surface is lost and must be replaced first.
     lost: bool,
-    /// How often the surface was lost since the last present.
     losses: u32,
     rebuilds: u64,
     surface: Surface,
@@ -82,9 +72,9 @@ pub struct Swapchain {
 
 struct Target {
     image: vk::Image,
-    view: vk::ImageView,
+    view: Owned<vk::ImageView>,
     // Belongs to the image: after a present waits for it, it is free only when the same image is acquired again.
-    rendered: vk::Semaphore,
+    rendered: Owned<vk::Semaphore>,
 }
 
 /// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
@@ -126,7 +116,6 @@ impl Swapchain {
         })
     }
 
-    /// The images' format.
     pub fn format(&self) -> vk::Format {
         self.format.format
     }
@@ -136,7 +125,6 @@ impl Swapchain {
         self.extent
     }
 
-    /// The present modes that the window supports.
     pub fn modes(&self) -> &[PresentMode] {
         &self.modes
     }
@@ -148,9 +136,6 @@ impl Swapchain {
 
     /// Allows copies from the images, from the next acquire on. This is off by default, because a driver may compress images
     /// that are only shown.
-    ///
-    /// # Errors
-    /// The window does not support this.
     pub fn make_readable(&mut self) -> Result<()> {
         let adapter = self.device.adapter().raw();
         // SAFETY: surface and physical device belong to the same instance.
@@ -168,12 +153,10 @@ impl Swapchain {
         Ok(())
     }
 
-    /// The present mode.
     pub fn mode(&self) -> PresentMode {
         self.mode
     }
 
-    /// How often the images were made, the first time included.
     pub fn rebuilds(&self) -> u64 {
         self.rebuilds
     }
@@ -217,9 +200,9 @@ impl Swapchain {
                 Ok(Acquired::Image(SwapchainImage {
                     index,
                     image: target.image,
-                    view: target.view,
+                    view: target.view.raw(),
                     extent: self.extent,
-                    rendered: target.rendered,
+                    rendered: target.rendered.raw(),
                 }))
             }
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {
@@ -355,15 +338,8 @@ impl Swapchain {
         for image in images {
             let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
             let kind = vk::ImageViewType::TYPE_2D;
-            let view = create_view(&device, image, self.format.format, kind, range)?;
-            self.images.push(Target { image, view, rendered: vk::Semaphore::null() });
-            // SAFETY: a live device.
-            let rendered =
-                unsafe { device.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) }
-                    .map_err(device.failed("vkCreateSemaphore"))?;
-            if let Some(target) = self.images.last_mut() {
-                target.rendered = rendered;
-            }
+            let view = view(&device, image, self.format.format, kind, range)?;
+            self.images.push(Target { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;
         self.rebuilds += 1;
@@ -372,16 +348,9 @@ impl Swapchain {
 
     /// The queue must be idle.
     fn destroy_images(&mut self) {
-        let vk = self.device.raw();
-        for target in self.images.drain(..) {
-            // SAFETY: the queue is idle, so nothing uses view and semaphore; null handles are allowed.
-            unsafe {
-                vk.destroy_image_view(target.view, None);
-                vk.destroy_semaphore(target.rendered, None);
-            }
-        }
+        self.images.clear();
         if let Ok(ext) = self.device.swapchain() {
-            // SAFETY: as above; its images are gone with it.
+            // SAFETY: the queue is idle, so nothing uses it; its images are gone with it. A null handle is allowed.
             unsafe { ext.destroy_swapchain(self.raw, None) };
         }
         self.raw = vk::SwapchainKHR::null();

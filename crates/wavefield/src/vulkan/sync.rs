@@ -29,7 +29,6 @@ pub fn image_barrier(
         )
 }
 
-/// A barrier for a whole buffer within one queue family.
 pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default()
         .buffer(buffer)
@@ -53,6 +52,6 @@ pub unsafe fn pipeline_barrier(
     images: &[vk::ImageMemoryBarrier2<'_>],
 ) {
     let info = vk::DependencyInfo::default().buffer_memory_barriers(buffers).image_memory_barriers(images);
-    // SAFETY: the caller's promise.
+    // SAFETY: recording, and the barriers name live objects (the caller's promise).
     unsafe { device.raw().cmd_pipeline_barrier2(cmd, &info) };
 }

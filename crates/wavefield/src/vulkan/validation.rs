@@ -8,18 +8,14 @@ use ash::{ext::debug_utils, vk};
 
 use crate::{Error, Result};
 
-/// The Khronos layer's name.
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Whether to load the validation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Validation {
-    /// Never.
     #[default]
     Off,
     /// Only if it is installed; a note mentions a missing layer.
     IfInstalled,
-    /// A missing layer is an error.
     Required,
 }
 
@@ -32,12 +28,10 @@ pub struct ValidationLog {
 }
 
 impl ValidationLog {
-    /// Errors so far.
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
 
-    /// Warnings so far.
     pub fn warnings(&self) -> u64 {
         self.warnings.load(Ordering::Relaxed)
     }
@@ -64,7 +58,6 @@ pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessenge
         .user_data(Arc::as_ptr(log) as *mut c_void)
 }
 
-/// The messenger of an instance, destroyed just before it.
 pub(super) struct Messenger {
     ext: debug_utils::Instance,
     raw: vk::DebugUtilsMessengerEXT,

@@ -117,9 +117,9 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         assert_usage(&with(&["--present=fifo", "--headless"]), "--present is for a window");
     }
     for command in [&[][..], &["run"], &["verify"]] {
-        for handoff in ["--handoff=binary", "--handoff=cpu-sync", "--handoff=host-copy"] {
+        for handoff in Handoff::ALL.into_iter().filter(|handoff| handoff.has_one_slot()) {
             assert_usage(
-                &[command, &[handoff, "--ring=2"]].concat(),
+                &[command, &["--handoff", handoff.name(), "--ring=2"]].concat(),
                 "has one slot, so there is no --ring 2",
             );
         }
@@ -212,9 +212,8 @@ fn pacing_is_told_apart_from_waits_of_the_hand_off() {
     };
     let Some(stand_in) = StandIn::new() else { return };
     // The stand-in does not run kernels inside a command buffer.
-    for handoff in Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline) {
-        let blocks = matches!(handoff, Handoff::CpuSync | Handoff::HostCopy);
-        let handoff = handoff.name();
+    for handoff in Handoff::on_a_stream() {
+        let (handoff, blocks) = (handoff.name(), handoff.cpu_waits());
         let mut command = stand_in.command(&ALL);
         command.args([
             "--headless",

@@ -114,12 +114,10 @@ impl AutoBatch {
         })
     }
 
-    /// The number of frames in the next batch.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// How often the choice changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
@@ -172,7 +170,6 @@ impl AutoBatch {
         batch.min(most)
     }
 
-    /// The batch that keeps the hand-off within its share.
     fn fitting(&mut self, frame: f64, seen: &mut Seen) -> usize {
         let frames = seen.frames as f64;
         let batch = self.batch as f64;

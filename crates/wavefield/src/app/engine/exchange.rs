@@ -16,9 +16,7 @@ pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     /// The number of its next frame.
     pub(crate) next: u64,
-    /// The values of its parameters.
     parameters: KernelValues,
-    /// What draws its arrays.
     drawing: Drawing,
     pub(crate) view: View,
 }
@@ -39,17 +37,13 @@ impl Installed {
 }
 
 impl Engine {
-    /// What draws the current array, for [`Installed::new`].
     pub(crate) fn drawing(&self) -> Drawing {
-        self.renderer.drawing().clone()
+        self.drawer.renderer.drawing().clone()
     }
 
     /// What draws another array, for [`Installed::new`].
-    ///
-    /// # Errors
-    /// Fails if the device cannot draw it. Nothing has changed then.
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
-        self.renderer.drawing_of(array)
+        self.drawer.renderer.drawing_of(array)
     }
 
     /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, which nothing uses any
@@ -59,11 +53,9 @@ impl Engine {
     /// Fails if the old producer failed, or if an API did not come to rest. Then nothing is exchanged and nothing is
     /// dropped: while a kernel runs, dropping a CUDA object would wait for it.
     pub(crate) fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
-        self.finish()?;
-        // Tell the observers of every frame of the old producer.
-        self.look_at_all()?;
+        self.settle()?;
         if let Some(incoming) = incoming {
-            self.renderer.renew(&mut incoming.drawing)?;
+            self.drawer.renderer.renew(&mut incoming.drawing)?;
         }
         match incoming.take() {
             Some(incoming) => Ok(self.put(incoming)),
@@ -76,7 +68,7 @@ impl Engine {
     pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
         self.quiesce().then(|| {
             // Do not keep a faulted context.
-            *self.context = None;
+            self.context = None;
             if let Some(check) = &mut self.observers.check {
                 check.exchanged(*incoming.drawing.array(), true);
             }
@@ -87,20 +79,20 @@ impl Engine {
     /// Exchanges the producer. Nothing may be in flight.
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
-        let next = submitted - self.first;
+        let next = self.next();
         if let Some(check) = &mut self.observers.check {
             check.exchanged(*incoming.drawing.array(), false);
         }
         self.times.forget();
         // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);
-        self.forget_recorded();
-        self.first = submitted - incoming.next;
-        let producer = std::mem::replace(&mut *self.producer, incoming.producer);
-        let parameters = std::mem::replace(&mut self.parameters, incoming.parameters);
-        let drawing = self.renderer.exchange(incoming.drawing);
-        let view = std::mem::replace(&mut self.view, incoming.view);
-        self.begin_producer();
+        self.recordings.forget();
+        self.filler.first = submitted - incoming.next;
+        let producer = std::mem::replace(&mut *self.filler.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.filler.parameters, incoming.parameters);
+        let drawing = self.drawer.renderer.exchange(incoming.drawing);
+        let view = std::mem::replace(&mut self.drawer.view, incoming.view);
+        self.filler.begin(&mut self.pacer);
         // The failed work belonged to the old producer, and none of it is in flight.
         self.health = Health::Sound;
         Installed { producer, next, parameters, drawing, view }
@@ -122,7 +114,6 @@ impl Engine {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    /// The number of frames that the GPU has finished drawing.
     pub(crate) fn frames_finished(&self) -> Result<u64> {
         self.pacer.finished()
     }

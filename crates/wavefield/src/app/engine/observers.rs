@@ -2,15 +2,15 @@
 
 use super::probe::Probe;
 use crate::observer::Observer;
-use crate::trace::Recorder;
+use crate::trace::{Recorder, Track};
 use crate::verify::Check;
 
-/// The observers that are on.
 pub(super) struct Observers {
     /// Checks every vertex: `wavefield verify`.
     pub(super) check: Option<Check>,
     /// Records times for `--trace`.
     pub(super) recorder: Option<Recorder>,
+    pub(super) traced: Option<Track>,
     /// Records the times of the last frames: see [`super::Engine::watch`].
     pub(super) live: Option<Recorder>,
     /// Finds the vertex under the pointer: see [`super::Engine::point`].
@@ -18,7 +18,6 @@ pub(super) struct Observers {
 }
 
 impl Observers {
-    /// Whether one of them reads the slots in a compute shader.
     pub(super) fn read_by_compute(&self) -> bool {
         self.check.is_some() || self.probe.is_some()
     }

@@ -16,21 +16,16 @@ use crate::vulkan::{
 };
 use crate::wave::Vertex;
 
-/// An element that was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
-    /// Its column and row.
     pub(crate) at: (u32, u32),
-    /// Its numbers, as many as there are names.
     pub(crate) numbers: [f32; 4],
     pub(crate) names: &'static [&'static str],
 }
 
-/// Where to look.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Aim {
     Mesh(Trail),
-    /// A pixel's column and row.
     Image(u32, u32),
 }
 
@@ -52,7 +47,6 @@ impl Aim {
         }
     }
 
-    /// The columns and rows to read.
     fn places(&self) -> impl Iterator<Item = (u32, u32)> {
         let (trail, pixel) = match *self {
             Self::Mesh(trail) => (Some(trail), None),
@@ -92,7 +86,6 @@ impl Aim {
     }
 }
 
-/// The offset of an element.
 fn first_byte(array: &Array, (col, row): (u32, u32)) -> u64 {
     let index = u64::from(row) * u64::from(array.grid().cols) + u64::from(col);
     index * u64::from(array.components()) * array.number().bytes()
@@ -142,7 +135,6 @@ impl Probe {
         Ok(Self { pipeline, indices, values, asked, aim: None, found: None, array, device: device.clone() })
     }
 
-    /// Reads this from the next frame on, or nothing.
     pub(super) fn aim(&mut self, aim: Option<Aim>) {
         self.aim = aim;
         if self.aim.is_none() {
@@ -150,7 +142,6 @@ impl Probe {
         }
     }
 
-    /// The last element that was found.
     pub(super) fn found(&self) -> Option<Found> {
         self.found
     }

@@ -7,15 +7,15 @@
 
 use ash::vk;
 
-use super::Engine;
-use super::timing::{BEGIN, DRAW, END};
+use super::filler::Filler;
+use super::observers::Observers;
+use super::timing::{BEGIN, DRAW, END, Times};
 use crate::Result;
 use crate::observer::{At, Observer};
 use crate::producer::{Frame, Source};
-use crate::render::{Picture, Slices};
+use crate::render::{FieldRenderer, Picture, Slices};
 use crate::vulkan::{Device, Flight};
 
-/// What each flight's command buffers contain.
 pub(super) struct Recordings {
     flights: Vec<Option<Recorded>>,
     draws: u64,
@@ -40,33 +40,51 @@ impl Recordings {
     pub(super) fn restart(&mut self, flights: usize) {
         self.flights = vec![None; flights];
     }
-}
 
-impl Engine {
-    /// Records the frame's commands, unless the flight's earlier ones still fit.
+    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
+    pub(super) fn forget(&mut self) {
+        self.flights.fill(None);
+    }
+
+    /// How often a draw was recorded: once per flight, and again for another slot or picture.
+    pub(super) fn draws(&self) -> u64 {
+        self.draws
+    }
+
     pub(super) fn record(
         &mut self,
+        mut what: What<'_>,
         flight: &Flight,
         frame: &Frame,
         source: Source,
         picture: &Picture,
     ) -> Result<()> {
         let Picture { image, view, extent, .. } = *picture;
-        let slices = self.observers.each().map(Observer::slices).max().unwrap_or(0);
+        let slices = what.observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = Recorded { source, image, view, extent, slices };
-        let recorded = self.recordings.flights[flight.index].take() == Some(this);
-        let in_queue = self.producer.profile().in_queue && !self.is_held();
+        let recorded = self.flights[flight.index].take() == Some(this);
+        let in_queue = what.filler.profile().in_queue && !what.filler.is_held();
         if in_queue || !recorded {
-            self.record_before(flight, frame, source, in_queue)?;
+            what.record_before(flight, frame, source, in_queue)?;
         }
         if !recorded {
-            self.record_draw(flight, frame, source, picture, slices)?;
-            self.recordings.draws += 1;
+            what.record_draw(flight, frame, source, picture, slices)?;
+            self.draws += 1;
         }
-        self.recordings.flights[flight.index] = Some(this);
+        self.flights[flight.index] = Some(this);
         Ok(())
     }
+}
 
+pub(super) struct What<'a> {
+    pub(super) device: &'a Device,
+    pub(super) observers: &'a Observers,
+    pub(super) times: &'a Times,
+    pub(super) filler: &'a Filler,
+    pub(super) renderer: &'a mut FieldRenderer,
+}
+
+impl What<'_> {
     /// Records the producer's commands before the draw. With `once`, they will not be submitted again.
     fn record_before(&self, flight: &Flight, frame: &Frame, source: Source, once: bool) -> Result<()> {
         let commands = flight.before;
@@ -74,17 +92,16 @@ impl Engine {
             true => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
             false => vk::CommandBufferUsageFlags::empty(),
         };
-        begin(self.queue.device(), commands, usage)?;
+        begin(self.device, commands, usage)?;
         // Resets the draw's marks too: its command buffer is submitted after this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
-        if !self.is_held() {
-            self.producer.record_before_draw(commands, frame, source);
+        if !self.filler.is_held() {
+            self.filler.producer.record_before_draw(commands, frame, source);
         }
-        end(self.queue.device(), commands)
+        end(self.device, commands)
     }
 
-    /// Records the draw, with the observers' commands around it, and the producer's commands after it.
     fn record_draw(
         &mut self,
         flight: &Flight,
@@ -93,9 +110,9 @@ impl Engine {
         picture: &Picture,
         slices: usize,
     ) -> Result<()> {
-        let Self { observers, times, producer, held, renderer, queue, .. } = self;
         let commands = flight.draw;
-        begin(queue.device(), commands, vk::CommandBufferUsageFlags::empty())?;
+        begin(self.device, commands, vk::CommandBufferUsageFlags::empty())?;
+        let observers = self.observers;
         let observe = |at| {
             for observer in observers.each() {
                 // SAFETY: recording, in the draw's render pass for a slice and outside one otherwise; the pacer says that
@@ -104,45 +121,34 @@ impl Engine {
             }
         };
         observe(At::BeforeDraw);
-        times.mark(commands, flight.index, DRAW);
+        self.times.mark(commands, flight.index, DRAW);
         let after = |slice| observe(At::Slice(slice));
         let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
         // picture is the caller's to draw on.
-        unsafe { renderer.record(commands, flight.index, source, picture, slices) }?;
-        times.mark(commands, flight.index, END);
+        unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
+        self.times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
-        if held.is_none() {
-            producer.record_after_draw(commands, frame, source);
+        if !self.filler.is_held() {
+            self.filler.producer.record_after_draw(commands, frame, source);
         }
-        end(queue.device(), commands)
-    }
-
-    /// Records commands that run after the draw, for this frame only.
-    pub(super) fn record_behind(
-        &self,
-        flight: &Flight,
-        record: &mut dyn FnMut(vk::CommandBuffer) -> Result<()>,
-    ) -> Result<vk::CommandBuffer> {
-        let (device, commands) = (self.queue.device(), flight.behind);
-        begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
-        record(commands)?;
-        end(device, commands)?;
-        Ok(commands)
-    }
-
-    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
-    pub(crate) fn forget_recorded(&mut self) {
-        self.recordings.flights.fill(None);
-    }
-
-    /// How often a draw was recorded: once per flight, and again for another slot or picture.
-    pub fn draws_recorded(&self) -> u64 {
-        self.recordings.draws
+        end(self.device, commands)
     }
 }
 
-/// Resets a command buffer and begins to record.
+/// Records commands that run after the draw, for this frame only.
+pub(super) fn record_behind(
+    device: &Device,
+    flight: &Flight,
+    record: &mut dyn FnMut(vk::CommandBuffer) -> Result<()>,
+) -> Result<vk::CommandBuffer> {
+    let commands = flight.behind;
+    begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+    record(commands)?;
+    end(device, commands)?;
+    Ok(commands)
+}
+
 fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.

@@ -13,13 +13,11 @@ use crate::render::{FieldRenderer, FieldRendererDesc};
 use crate::verify::{Check, CheckDesc};
 use crate::vulkan::Queue;
 
-/// Everything that depends on the settings.
 pub(super) struct Setup {
     pub(super) producer: Box<dyn Producer>,
     pub(super) check: Option<Check>,
     pub(super) renderer: FieldRenderer,
     pub(super) times: Times,
-    /// The number of frames in flight that there are resources for.
     pub(super) flights: usize,
 }
 

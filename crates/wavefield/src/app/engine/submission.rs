@@ -2,12 +2,11 @@
 
 use ash::vk;
 
-use super::Engine;
+use super::filler::Filler;
 use crate::Result;
 use crate::producer::FrameSync;
-use crate::vulkan::Flight;
+use crate::vulkan::{Flight, Pacer, Queue};
 
-/// Binary semaphores that tie a frame to the window system.
 #[derive(Clone, Copy, Debug)]
 pub struct PresentSync {
     /// Signalled when the picture may be drawn on.
@@ -16,7 +15,6 @@ pub struct PresentSync {
     pub rendered: vk::Semaphore,
 }
 
-/// What follows a frame's draw.
 #[derive(Default)]
 pub struct Behind<'a> {
     /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
@@ -26,51 +24,49 @@ pub struct Behind<'a> {
     pub present: Option<PresentSync>,
 }
 
-impl Engine {
-    /// Submits a flight's recorded commands, followed by `more`.
-    pub(super) fn submit(
-        &mut self,
-        flight: &Flight,
-        present: Option<PresentSync>,
-        more: Option<vk::CommandBuffer>,
-    ) -> Result<()> {
-        let Self { queue, pacer, producer, held, .. } = self;
-        let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
-        let mut submit = |sync: FrameSync| {
-            let mut waits = Batch::new();
-            let mut signals = Batch::new();
-            if let Some(present) = present {
-                // Only writes to the picture wait for the window system; earlier work need not wait.
-                waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
-                signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
-            }
-            sync.wait.into_iter().for_each(|wait| waits.push(wait));
-            sync.signal.into_iter().for_each(|signal| signals.push(signal));
-            signals.push(pacer.signal());
-            let commands = [flight.before, flight.draw, more.unwrap_or_default()];
-            let commands =
-                commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
-            let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
-            let batch = vk::SubmitInfo2::default()
-                .wait_semaphore_infos(waits.as_slice())
-                .command_buffer_infos(commands)
-                .signal_semaphore_infos(signals.as_slice());
-            // A batch without commands: it signals once all earlier submissions are done.
-            let before = sync.signal_before.map(|signal| [signal]);
-            let before =
-                before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
-            let both = [before.unwrap_or_default(), batch];
-            let batches = if before.is_some() { &both[..] } else { &both[1..] };
-            // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes
-            // away.
-            unsafe { queue.submit_all(batches) }
-        };
-        match held {
-            // The slot is not the producer's frame.
-            Some(_) => submit(FrameSync::default()),
-            // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
-            None => unsafe { producer.submit(&mut submit) },
+/// Submits a flight's recorded commands, followed by `more`.
+pub(super) fn submit(
+    queue: &mut Queue,
+    pacer: &Pacer,
+    filler: &mut Filler,
+    flight: &Flight,
+    present: Option<PresentSync>,
+    more: Option<vk::CommandBuffer>,
+) -> Result<()> {
+    let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
+    let mut submit = |sync: FrameSync| {
+        let mut waits = Batch::new();
+        let mut signals = Batch::new();
+        if let Some(present) = present {
+            // Only writes to the picture wait for the window system; earlier work need not wait.
+            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
+            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
         }
+        sync.wait.into_iter().for_each(|wait| waits.push(wait));
+        sync.signal.into_iter().for_each(|signal| signals.push(signal));
+        signals.push(pacer.signal());
+        let commands = [flight.before, flight.draw, more.unwrap_or_default()];
+        let commands =
+            commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
+        let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits.as_slice())
+            .command_buffer_infos(commands)
+            .signal_semaphore_infos(signals.as_slice());
+        // A batch without commands: it signals once all earlier submissions are done.
+        let before = sync.signal_before.map(|signal| [signal]);
+        let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
+        let both = [before.unwrap_or_default(), batch];
+        let batches = if before.is_some() { &both[..] } else { &both[1..] };
+        // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes
+        // away.
+        unsafe { queue.submit_all(batches) }
+    };
+    match filler.held {
+        // The slot is not the producer's frame.
+        Some(_) => submit(FrameSync::default()),
+        // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
+        None => unsafe { filler.producer.submit(&mut submit) },
     }
 }
 

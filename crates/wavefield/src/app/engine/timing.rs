@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::filler::Filler;
+use super::observers::Observers;
 use crate::Result;
+use crate::observer::Finished;
 use crate::producer::Producer;
 use crate::vulkan::{Device, Timestamps};
 
-/// How long the parts of a finished frame took.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameTiming {
-    /// The frame's number.
     pub frame: u64,
     /// The kernel's time: from CUDA events, or from Vulkan timestamps if it is in the command buffer.
     pub kernel: Option<Duration>,
-    /// The draw's time, from Vulkan timestamps.
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
@@ -33,18 +33,19 @@ pub(super) const BEGIN: usize = 0;
 pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
-/// The times of the frames in flight.
 pub(super) struct Times {
     timestamps: Option<Timestamps<3>>,
+    /// How many finished frames [`Times::look_until`] has passed.
+    pub(super) looked: u64,
+    /// The times of the last frame that had finished when the current one began, if it was new.
+    pub(super) last: Option<FrameTiming>,
     /// The CPU's times of each flight's frame, until they are taken.
     begun: Vec<Option<Begun>>,
 }
 
-/// The CPU's times of a frame.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) frame: u64,
-    /// When the CPU began the frame.
     pub(super) at: Instant,
     /// See [`FrameTiming::cpu`].
     pub(super) cpu: Duration,
@@ -52,7 +53,8 @@ pub(super) struct Begun {
 
 impl Times {
     pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
-        Ok(Self { timestamps: Timestamps::new(device, flights)?, begun: vec![None; flights] })
+        let timestamps = Timestamps::new(device, flights)?;
+        Ok(Self { timestamps, looked: 0, last: None, begun: vec![None; flights] })
     }
 
     /// Resets a flight's marks. `commands` must be outside a render pass.
@@ -62,39 +64,52 @@ impl Times {
         }
     }
 
-    /// Records a mark.
     pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         if let Some(timestamps) = &self.timestamps {
             timestamps.mark(commands, flight, mark);
         }
     }
 
-    /// Keeps the CPU's times of a flight's frame.
     pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
         self.begun[flight] = Some(begun);
     }
 
-    /// Drops the times of the frames in flight.
     #[cfg(target_os = "linux")] // Only `exchange` calls this.
     pub(super) fn forget(&mut self) {
         self.begun.fill(None);
     }
 
-    /// Takes the CPU's times of a flight's frame, and its marks. The GPU must have finished the frame. Returns them only once.
-    pub(super) fn take(&mut self, flight: usize) -> Option<(Begun, Result<Option<[f64; 3]>>)> {
-        let begun = self.begun[flight].take()?;
-        Some((begun, self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight))))
+    /// Tells the observers of every finished frame before number `end` that they do not know yet, in order. Returns the times
+    /// of the last. The GPU must have finished these frames.
+    pub(super) fn look_until(
+        &mut self,
+        end: u64,
+        filler: &Filler,
+        observers: &mut Observers,
+    ) -> Result<Option<FrameTiming>> {
+        let mut last = None;
+        while self.looked < end {
+            let flight = (self.looked % self.begun.len() as u64) as usize;
+            self.looked += 1;
+            let Some(begun) = self.begun[flight].take() else { continue };
+            let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
+            // A held slot was filled earlier: the producer has no times for this frame, and nobody observes it.
+            let producer = (!filler.is_held()).then_some(&**filler.producer);
+            if let Some(producer) = producer {
+                // Even if its times cannot be read, the observers are told of the frame.
+                let known = marks.as_ref().ok().copied().flatten();
+                let (fill, cpu) = (producer.fill(), (begun.at, begun.cpu));
+                let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
+                observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
+            }
+            last = Some(timing(begun, marks?, producer)?);
+        }
+        Ok(last)
     }
 }
 
-/// A finished frame's times, from the CPU and the GPU.
-pub(super) struct Timed {
-    pub(super) begun: Begun,
-    pub(super) marks: Option<[f64; 3]>,
-}
-
 /// The times of a frame. `producer` is the one that filled it, if any did.
-pub(super) fn timing(Timed { begun, marks }: Timed, producer: Option<&dyn Producer>) -> Result<FrameTiming> {
+fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: Option<&dyn Producer>) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };

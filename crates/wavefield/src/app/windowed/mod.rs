@@ -24,7 +24,7 @@ use self::event_loop::ended;
 use self::keys::Action;
 use self::state::State;
 use super::traced::Traced;
-use super::{CompanionDesc, Config, Ended, Stop, Summary, retire};
+use super::{CompanionDesc, Config, Ended, Stop, Summary};
 use crate::report::Failures;
 use crate::{Error, Result};
 
@@ -75,7 +75,7 @@ pub(crate) fn run_with(
         failures.catch(companion.close(&state.engine, &reason));
     }
     let log = state.instance.validation_log().clone();
-    retire(state);
+    drop(state);
     Ok(Ended::new(summary, failures, &log))
 }
 

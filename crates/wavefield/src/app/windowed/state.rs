@@ -751,12 +751,6 @@ impl State {
     }
 }
 
-impl AsMut<Engine> for State {
-    fn as_mut(&mut self) -> &mut Engine {
-        &mut self.engine
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
