@@ -86,14 +86,11 @@ impl Strategy {
         known.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
     }
 
-    /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
-    pub(super) fn is_baseline(name: &str) -> bool {
-        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly].map(Self::name).contains(&name)
-    }
-
     /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
     pub(super) fn has_handoff(name: &str) -> bool {
-        name != Self::Compute.name() && !Self::is_baseline(name)
+        ![Self::Compute, Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
+            .map(Self::name)
+            .contains(&name)
     }
 
     /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs
