@@ -74,7 +74,7 @@ fn it_measures_what_this_machine_has_and_names_the_rest() {
 
     let on_software = report.machine.gpu.contains("llvmpipe");
     let about = if on_software { "takes at least " } else { "takes about " };
-    let cells = format!("s: {} cells, each measured 2 times for 40 ms", report.cells.len());
+    let cells = format!("s: {} measurements of 40 ms, in rounds: 2", 2 * report.cells.len());
     assert!(note.starts_with("note: ") && note.contains(about) && note.contains(&cells), "{note}");
     // Without CUDA, there is no hand-off to choose.
     assert_eq!(stdout(&output).contains("\nUse `--"), report.machine.cuda.is_some(), "{}", stdout(&output));

@@ -85,12 +85,12 @@ const BEFORE_MAIN: &str = "process";
 /// The variable that tells the child when the parent started it, in nanoseconds since 1970.
 const STARTED: &str = "WAVEFIELD_STARTED_NS";
 
-/// Starts this program `rounds` times after a first cold start. With `arguments`, it calls [`startup_child`].
+/// Starts this program `rounds` times after a first cold start, with the same arguments and `--child`: then it calls
+/// [`startup_child`].
 ///
 /// After a stop, or a later start that fails, the result has what was measured before it and is marked incomplete.
 pub fn measure_startup(
     rounds: u32,
-    arguments: &[String],
     command: String,
     config: &Config,
     stop: &Stop,
@@ -103,7 +103,11 @@ pub fn measure_startup(
     let start = || -> Result<Option<ChildReport>> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let mut command = Command::new(&program);
-        command.args(arguments).env(STARTED, now.to_string()).env("CUDA_CACHE_PATH", cache.path());
+        command
+            .args(std::env::args_os().skip(1))
+            .arg("--child")
+            .env(STARTED, now.to_string())
+            .env("CUDA_CACHE_PATH", cache.path());
         let Some(child) = output_unless(command, stop).map_err(|error| failed(error.to_string()))? else {
             return Ok(None);
         };

@@ -2,6 +2,7 @@
 //! `statrs`; its quantiles interpolate, and the ones here are frames that happened.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::statistics::{Data, OrderStatistics, Statistics};
 
 use super::record::Distribution;
 
@@ -25,13 +26,14 @@ impl Distribution {
     /// quantile is a frame that happened, and the p99 of fewer than 100 samples is the largest.
     pub fn of(samples: &mut [f64]) -> Distribution {
         samples.sort_unstable_by(f64::total_cmp);
+        let samples = &*samples;
         let Some(&max) = samples.last() else { return Distribution::default() };
         let quantile = |share: f64| {
             let rank = (share * samples.len() as f64).ceil() as usize;
             samples[rank.clamp(1, samples.len()) - 1]
         };
         Distribution {
-            mean: mean(samples),
+            mean: samples.mean(),
             p50: quantile(0.50),
             p95: quantile(0.95),
             p99: quantile(0.99),
@@ -47,11 +49,7 @@ pub fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let [smallest, .., largest] = sorted[..] else { return 0.0 };
-    let middle = sorted.len() / 2;
-    let median = match sorted.len() % 2 {
-        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        _ => sorted[middle],
-    };
+    let median = Data::new(sorted).median();
     // Rounds of zero length are broken data, but must not divide by zero.
     let scale = if median > 0.0 { median } else { largest.abs() };
     if largest == smallest { 0.0 } else { (largest - smallest) / scale }
@@ -85,7 +83,7 @@ pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
         let logs = runs.iter().map(|rounds| logs(rounds)).collect::<Option<Vec<_>>>()?;
         match one_each {
             true => logs.into_iter().next().filter(|rounds| rounds.len() > 1),
-            false => (!logs.is_empty()).then(|| logs.iter().map(|rounds| mean(rounds)).collect()),
+            false => (!logs.is_empty()).then(|| logs.iter().map(|rounds| rounds.mean()).collect()),
         }
     };
     let (old, new) = (side(old)?, side(new)?);
@@ -93,7 +91,7 @@ pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     let variance = (squared_distances(&old) + squared_distances(&new)) / freedom;
     let error = (variance * (1.0 / old.len() as f64 + 1.0 / new.len() as f64)).sqrt();
     let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error;
-    let difference = mean(&new) - mean(&old);
+    let difference = new.as_slice().mean() - old.as_slice().mean();
     let [value, low, high] = [difference, difference - reach, difference + reach].map(f64::exp);
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
 }
@@ -104,13 +102,9 @@ fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
 }
 
-fn mean(samples: &[f64]) -> f64 {
-    samples.iter().sum::<f64>() / samples.len() as f64
-}
-
 /// The sum of the squared distances from the mean.
 fn squared_distances(samples: &[f64]) -> f64 {
-    let mean = mean(samples);
+    let mean = samples.mean();
     samples.iter().map(|sample| (sample - mean).powi(2)).sum()
 }
 

@@ -104,14 +104,11 @@ impl Strategy {
         Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
     }
 
-    /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
-    pub(super) fn is_baseline(name: &str) -> bool {
-        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly].map(Self::name).contains(&name)
-    }
-
     /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
     pub(super) fn has_handoff(name: &str) -> bool {
-        name != Self::Compute.name() && !Self::is_baseline(name)
+        ![Self::Compute, Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
+            .map(Self::name)
+            .contains(&name)
     }
 
     /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs

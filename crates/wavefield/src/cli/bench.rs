@@ -142,7 +142,7 @@ struct StartupArgs {
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-    /// Run as one of the starts.
+    /// Run as one of the starts: see `measure_startup`.
     #[arg(long, hide = true)]
     child: bool,
 }
@@ -154,11 +154,8 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
         return Ok(());
     }
     check_outputs(&args.json)?;
-    let mut child: Vec<String> = ["bench", "startup", "--child"].map(String::from).to_vec();
-    child.extend(args.device.iter().map(|device| format!("--device={device}")));
-    child.push(format!("--grid={}x{}", args.grid.cols, args.grid.rows));
     let (rounds, mut failures) = (args.rounds as u32, Failures::default());
-    let found = bench::measure_startup(rounds, &child, command_line(), &config, stop, &mut failures)?;
+    let found = bench::measure_startup(rounds, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
     write(&mut failures, &args.json, |path| bench::write_json(path, &found));
     ended(failures, found.complete, "start")
@@ -261,13 +258,11 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
 fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
     // Other software devices and machines may be slower than the one that was timed.
     let about = if on_software { "at least" } else { "about" };
-    let cells = match measurements / plan.rounds.max(1) as usize {
-        1 => "1 cell".to_owned(),
-        cells => format!("{cells} cells, each"),
-    };
-    let times = if plan.rounds == 1 { "once".to_owned() } else { format!("{} times", plan.rounds) };
-    let (takes, round) = (HumanDuration(plan.estimate(measurements, on_software)), plan.round.as_millis());
-    format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
+    let takes = HumanDuration(plan.estimate(measurements, on_software));
+    let (rounds, round) = (plan.rounds, plan.round.as_millis());
+    format!(
+        "note: this takes {about} {takes}: {measurements} measurements of {round} ms, in rounds: {rounds}"
+    )
 }
 
 fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {

@@ -47,7 +47,7 @@ pub(super) fn write_image(
     let family = queue.family();
     let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
     one_shot(queue, |commands| {
-        // Acquire from CUDA, change to the best layout for a copy; afterwards the same in reverse.
+        // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
         let acquire = Owner::External.acquire_image(image.raw(), family, WRITES);
         let release = Owner::External.release_image(image.raw(), family, WRITES);
         // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and every range lies
