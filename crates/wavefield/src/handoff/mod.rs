@@ -43,6 +43,8 @@ pub(crate) use work::{Place, Work};
 /// The name of [`Handoff::Timeline`]'s producer.
 pub(crate) const TIMELINE: &str = "cuda";
 
+type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
+
 struct Entry {
     /// On the command line.
     name: &'static str,
@@ -56,14 +58,14 @@ struct Entry {
     cpu_waits: bool,
     /// Fails with the reason if a device cannot hand over this scene this way.
     supports: fn(&AdapterInfo, Scene) -> Result<(), &'static str>,
-    make: fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>,
+    make: Make,
 }
 
 macro_rules! hand_offs {
-    ($($handoff:ident = $entry:path,)*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    ($($(#[$attribute:meta])* $handoff:ident = $entry:path,)*) => {
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Handoff {
-            $($handoff,)*
+            $($(#[$attribute])* $handoff,)*
         }
 
         impl Handoff {
@@ -80,18 +82,13 @@ macro_rules! hand_offs {
 }
 
 hand_offs! {
+    #[default]
     Timeline = timeline::TIMELINE,
     Inline = inline::INLINE,
     Binary = binary::BINARY,
     CpuSync = cpu_sync::CPU_SYNC,
     DeviceCopy = timeline::DEVICE_COPY,
     HostCopy = host_copy::HOST_COPY,
-}
-
-impl Default for Handoff {
-    fn default() -> Self {
-        Self::Timeline
-    }
 }
 
 impl clap::ValueEnum for Handoff {
