@@ -16,9 +16,7 @@ pub(crate) struct Installed {
     pub(crate) producer: Box<dyn Producer>,
     /// The number of its next frame.
     pub(crate) next: u64,
-    /// The values of its parameters.
     parameters: KernelValues,
-    /// What draws its arrays.
     drawing: Drawing,
     pub(crate) view: View,
 }
@@ -39,11 +37,6 @@ impl Installed {
 }
 
 impl Engine {
-    /// What draws the current array, for [`Installed::new`].
-    pub(crate) fn drawing(&self) -> Drawing {
-        self.renderer.drawing().clone()
-    }
-
     /// What draws another array, for [`Installed::new`].
     ///
     /// # Errors
@@ -84,7 +77,6 @@ impl Engine {
         })
     }
 
-    /// Exchanges the producer. Nothing may be in flight.
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = submitted - self.first;
@@ -122,7 +114,6 @@ impl Engine {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    /// The number of frames that the GPU has finished drawing.
     pub(crate) fn frames_finished(&self) -> Result<u64> {
         self.pacer.finished()
     }
@@ -335,7 +326,7 @@ mod tests {
         let before = draw(&mut run, 3);
         let engine = run.engine();
         let faulting = Box::new(Faulting(Profile::of_queue("faulting", Vec::new())));
-        let (drawing, camera) = (engine.drawing(), engine.view().camera);
+        let (drawing, camera) = (engine.drawing_of(*engine.array()).unwrap(), engine.view().camera);
         let own = engine.swap(&mut Some(Installed::new(faulting, &[], drawing, camera))).unwrap();
         let failed = run.frame_at(Moment { time: 0.5, step: 0.0 });
         assert!(matches!(failed, Err(Error::Kernel { .. })) && run.engine().has_failed());
