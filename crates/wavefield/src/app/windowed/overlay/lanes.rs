@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::figures::time;
 use super::{DRAW, KERNEL, NEITHER};
 use crate::app::SlotNow;
-use crate::axis::round_step;
+use crate::svg::round_step;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
 /// The number of frames to show.
