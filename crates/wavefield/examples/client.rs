@@ -39,7 +39,7 @@ pub mod client {
     use wavefield::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
     use wavefield::serve::default_path;
     use wavefield::serve::protocol::{
-        Described, FromClient, FromServer, Hello, MemoryKind, Version, Welcome,
+        Described, FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome,
     };
     use wavefield::serve::socket::{Connection, Received};
     use wavefield::wave::{self, Grid, Shape};
@@ -135,7 +135,7 @@ pub mod client {
         let connection = Connection::connect(&path)
             .with_context(|| format!("no renderer at {}: start `wavefield serve`", path.display()))?;
         let hello = FromClient::Hello(Hello {
-            protocol: Version::Two.number(),
+            protocol: VERSION,
             client: concat!("the Rust example ", env!("CARGO_PKG_VERSION")).into(),
             memory: match arguments.memory {
                 Memory::Cuda => MemoryKind::Cuda,
@@ -163,7 +163,7 @@ pub mod client {
             Received::Packet(packet, descriptors) => {
                 Ok(Some((serde_json::from_slice(&packet).context("a message of the renderer")?, descriptors)))
             }
-            Received::TooLong(_) => bail!("a message of the renderer is too long"),
+            Received::TooLong => bail!("a message of the renderer is too long"),
             Received::Closed => bail!("the renderer is gone"),
         }
     }

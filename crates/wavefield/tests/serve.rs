@@ -26,7 +26,7 @@ use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
 use stand_in::{ALL, StandIn, first_uuid};
 use wavefield::serve::protocol::{
-    CameraPlace, ErrorCode, FromClient, FromServer, MAX_MESSAGE, RefusedCode, Tagged, Wishes,
+    CameraPlace, ErrorCode, FromClient, FromServer, MAX_MESSAGE, Tagged, Wishes,
 };
 use wavefield::serve::socket::{Connection, Received};
 use wavefield::wave::Grid;
@@ -194,12 +194,12 @@ fn what_a_client_writes_after_ready_is_found() {
 fn parameters_are_set_and_told() {
     let renderer = Renderer::start(&["--speed=2"]);
     let mut client = renderer.client(Memory::Host);
-    assert_eq!(client.welcome.parameters.speed, 2.0);
+    assert_eq!(client.welcome.parameters.field.speed, 2.0);
     let parameters =
         Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true), ..Wishes::default() };
     client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera: None });
     let (FromServer::Parameters { parameters, .. }, _) = client.answer() else { panic!("no parameters") };
-    assert_eq!((parameters.speed, parameters.paused), (-0.5, true));
+    assert_eq!((parameters.field.speed, parameters.field.paused), (-0.5, true));
     let parameters = Wishes { colormap: Some("jet".into()), ..Wishes::default() };
     client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera: None });
     let (FromServer::Failed { reason, .. }, _) = client.answer() else { panic!("no refusal") };
@@ -282,7 +282,7 @@ fn rubbish_and_lies_cost_the_client_its_place_and_nobody_else_anything() {
         (vec![b' '; MAX_MESSAGE + 1], ErrorCode::Message),
         (json(r#"{"type": "ready", "frame": 0"#), ErrorCode::Message),
         (json(r#"{"type": "kernel", "entry": "wave", "bytes": 10}"#), ErrorCode::Message),
-        (json(r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "host"}"#), ErrorCode::Order),
+        (json(r#"{"type": "hello", "protocol": 2, "client": "x", "memory": "host"}"#), ErrorCode::Order),
         (json(r#"{"type": "ready", "frame": 1}"#), ErrorCode::Value),
         (json(r#"{"type": "ready", "frame": 18446744073709551615}"#), ErrorCode::Value),
         (json(r#"{"type": "show", "frame": 0, "allocation": 1, "offset": 0}"#), ErrorCode::Value),
@@ -595,7 +595,7 @@ fn failed(client: &mut Client, renderer: &Renderer) -> String {
     verdict(client).unwrap_or_else(|| panic!("it runs: {}", renderer.notes()))
 }
 
-/// In version 2, each answer has the id of its request. While a kernel draws, a request for the picture of a later frame fails.
+/// Each answer has the id of its request. While a kernel draws, a request for the picture of a later frame fails.
 #[test]
 fn a_kernel_is_answered_by_its_id_and_ends_the_wait_for_a_frame() {
     let Some(renderer) = stand_in_renderer(&[]) else { return };
@@ -1132,19 +1132,4 @@ fn a_cuda_client_that_stops_leaves_its_last_frame_on_show() {
     if common::has_gpu() {
         stopped_client(Memory::Cuda, 10);
     }
-}
-
-#[test]
-fn a_wrong_version_is_told_so() {
-    let renderer = Renderer::start(&[]);
-    let connection = Connection::connect(&renderer.socket()).unwrap();
-    let hello = br#"{"type": "hello", "protocol": 9, "client": "x", "memory": "host"}"#;
-    connection.send_bytes(hello, &[]).unwrap();
-    let Received::Packet(packet, _) = connection.receive_within(PATIENCE) else { panic!("no answer") };
-    let Ok(FromServer::Refused { code, reason }) = serde_json::from_slice(&packet) else {
-        panic!("no refusal")
-    };
-    assert_eq!(code, RefusedCode::Version);
-    assert!(reason.contains('9') && reason.contains("same release"), "{reason}");
-    renderer.end().assert_fine();
 }

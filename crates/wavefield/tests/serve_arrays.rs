@@ -1,4 +1,4 @@
-//! `wavefield serve` and clients of version 2 with their own arrays: meshes, surfaces, points and images. Also version 1 beside it.
+//! `wavefield serve` and clients with their own arrays: meshes, surfaces, points and images.
 
 #![cfg(target_os = "linux")]
 
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use common::assert_same_picture;
-use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, receive, validated};
+use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, validated};
 use serde_json::{Value, json};
 use wavefield::app::write_png;
 use wavefield::array::Array;
@@ -418,77 +418,65 @@ fn fields(packet: &[u8]) -> Vec<String> {
     parts.into_iter().filter_map(|part| Some(part.rsplit_once('"')?.1.to_owned())).collect()
 }
 
-/// In a whole conversation of version 1, every message has exactly the fields of version 1, in their order.
+/// In a whole conversation, every message has exactly the fields of docs/protocol.md, in their order.
 #[test]
-fn version_1_is_answered_as_ever() {
+fn every_message_has_the_fields_of_the_page() {
     let renderer = Renderer::start(validated());
     let connection = Connection::connect(&renderer.socket()).unwrap();
     let say = |text: &str| connection.send_bytes(text.as_bytes(), &[]).unwrap();
-    let hear = || match connection.receive_within(PATIENCE) {
-        Received::Packet(packet, descriptors) => (packet, descriptors),
-        other => panic!("{other:?}"),
-    };
     let answer = |want: &str| {
-        let (packet, descriptors) = hear();
+        let (packet, descriptors) = match connection.receive_within(PATIENCE) {
+            Received::Packet(packet, descriptors) => (packet, descriptors),
+            other => panic!("{other:?}"),
+        };
         assert_eq!(fields(&packet).join(" "), want);
         let message: Value = serde_json::from_slice(&packet).unwrap();
         (message, descriptors)
     };
-    // Version 1 knows neither arrays nor ids, and ignores them.
-    say(
-        r#"{"type": "hello", "protocol": 1, "client": "old", "memory": "host", "ring": 2, "array": 7, "request_id": 3}"#,
-    );
+    say(r#"{"type": "hello", "protocol": 2, "client": "strict", "memory": "host", "ring": 2}"#);
     let (welcome, files) = answer(
-        "type protocol server device memory grid components dtype vertex_bytes row_bytes offset_alignment ring slots \
+        "type protocol server device memory array frame_bytes offset_alignment largest_allocation ring slots \
          frame_seconds trust parameters",
     );
     let slot =
         |number: u64| json!({"fd": 0, "offset": number << 16, "bytes": 4096, "allocation_bytes": 131_072});
     for (name, want) in [
         ("type", json!("welcome")),
-        ("protocol", json!(1)),
+        ("protocol", json!(2)),
         ("memory", json!("host")),
-        ("grid", json!([16, 16])),
-        ("components", json!(4)),
-        ("dtype", json!("<f4")),
-        ("vertex_bytes", json!(16)),
-        ("row_bytes", json!(256)),
+        ("array", json!({"kind": "mesh", "shape": [16, 16, 4], "dtype": "<f4"})),
+        ("frame_bytes", json!(4096)),
         ("ring", json!(2)),
         ("slots", json!([slot(0), slot(1)])),
-        ("parameters", json!({"speed": 1.0, "colormap": "viridis", "paused": false})),
+        (
+            "parameters",
+            json!({"speed": 1.0, "colormap": "viridis", "paused": false, "limits": [0.0, 1.0], "size": 3.0}),
+        ),
     ] {
         assert_eq!(welcome[name], want, "{name}");
     }
     let device: Vec<_> = welcome["device"].as_object().unwrap().keys().collect();
-    assert_eq!(device, ["name", "uuid"]);
-    say(
-        r#"{"type": "set", "parameters": {"paused": true, "limits": "none", "size": 99}, "camera": "near", "request_id": 4}"#,
-    );
-    let (told, _) = answer("type parameters");
-    assert_eq!(told["parameters"], json!({"speed": 1.0, "colormap": "viridis", "paused": true}));
+    assert_eq!(device, ["driver_uuid", "name", "uuid"]);
+    say(r#"{"type": "set", "parameters": {"paused": true}, "request_id": 4}"#);
+    let (told, _) = answer("type parameters request_id");
+    assert_eq!((&told["parameters"]["paused"], &told["request_id"]), (&json!(true), &json!(4)));
     rustix::io::pwrite(&files[0], &[0; 4096], 0).unwrap();
     say(r#"{"type": "ready", "frame": 0}"#);
     assert_eq!(answer("type frame").0, json!({"type": "free", "frame": 0}));
-    say(r#"{"type": "snapshot", "after": "a while", "request_id": -1}"#);
-    let (picture, files) = answer("type width height format bytes");
+    say(r#"{"type": "snapshot", "after": 0}"#);
+    let (picture, files) = answer("type width height format bytes frame");
     assert_eq!((picture["type"].as_str(), files.len()), (Some("picture"), 1));
     say(r#"{"type": "status"}"#);
-    answer("type frames_drawn frame_shown ready free producer seconds gaps_us late_us");
+    answer("type frames_drawn frame_shown ready free producer seconds gaps_us late_us camera shown_at");
     say(r#"{"type": "allocate", "bytes": 100}"#);
     let allocated =
         json!({"type": "allocated", "id": 1, "fd": 0, "offset": 0, "bytes": 100, "allocation_bytes": 100});
     assert_eq!(answer("type id fd offset bytes allocation_bytes").0, allocated);
     say(r#"{"type": "allocate", "bytes": 0, "request_id": 5}"#);
-    answer("type request reason");
+    answer("type request reason request_id");
     say(r#"{"type": "ready", "frame": 7}"#);
     assert_eq!(answer("type code reason").0["code"], "value");
     drop(connection);
-    // The next client uses version 2.
-    let connection = Connection::connect(&renderer.socket()).unwrap();
-    connection
-        .send_bytes(br#"{"type": "hello", "protocol": 2, "client": "new", "memory": "host"}"#, &[])
-        .unwrap();
-    assert!(matches!(receive(&connection).0, FromServer::Welcome(_)));
     renderer.end().assert_fine();
 }
 

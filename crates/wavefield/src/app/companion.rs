@@ -13,23 +13,19 @@ use crate::{Error, Result};
 pub struct Parameters {
     /// Seconds of the field per second of the clock.
     pub speed: f64,
-    /// The colours.
     pub colormap: ColorMap,
     /// Whether the field stands still.
     pub paused: bool,
 }
 
 impl Parameters {
-    /// The initial parameters.
     pub(crate) fn new(config: &Config) -> Self {
         Self { speed: config.speed, colormap: config.color_map, paused: false }
     }
 }
 
-/// How to make a [`Companion`] for a window.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect only on Linux.
 pub(crate) struct CompanionDesc<'a> {
-    /// Makes the companion, once the device is chosen.
     pub(crate) make: Box<dyn FnOnce(Choice) -> Result<Box<dyn Companion>> + 'a>,
     /// The least number of frames in flight that the engine must have resources for.
     pub(crate) flights: usize,
@@ -43,7 +39,6 @@ pub(crate) trait Companion {
     /// [`Companion::before_frame`] for a run that no display paces: returns when it is time to draw.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
-    /// Called after a frame was submitted.
     fn drawn(&mut self, engine: &Engine) -> Result<()>;
 
     /// Called when a frame has failed with `error`. After `Ok` the engine is repaired: start the frame again once
@@ -53,7 +48,6 @@ pub(crate) trait Companion {
     /// Whether a frame may begin. If not, call [`Companion::before_frame`] and ask again.
     fn is_ready(&self) -> bool;
 
-    /// The name of the client whose frames are drawn.
     fn shown_client(&self) -> Option<&str>;
 
     /// Whether a client's frames are drawn, and another draw would show the same.
@@ -62,12 +56,10 @@ pub(crate) trait Companion {
     /// Says that nothing is drawn until [`Companion::is_still`] returns false.
     fn rest(&mut self);
 
-    /// Whether a client waits for the last picture.
     fn wants_picture(&self) -> bool;
 
     /// Hands over that picture: sRGB RGBA, four bytes per pixel.
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
-    /// Called at the end of the run.
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()>;
 }

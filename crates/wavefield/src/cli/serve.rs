@@ -65,7 +65,6 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         trust: args.trust,
         pace: args.pace,
         json: args.json,
-        try_with: super::try_with(),
     };
     let headless = args.run.headless;
     let has_batch = args.run.has_batch();

@@ -7,19 +7,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::closing::{self, ClientFd};
-use super::door::Seated;
 use super::foreign::Shared;
 use super::imports::Import;
 use super::memory::ClientMemory;
-use super::protocol::{
-    ErrorCode, FromServer, MemoryKind, Parameters, Request, Tagged, Version, encode, short,
-};
-use super::session::{Action, Fault, Session, Terms};
+use super::protocol::{ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Request, Tagged, short};
+use super::session::{Fault, Judged, Session, Terms, is_heavy};
 use super::socket::{Connection, Received};
-use super::version_1;
 use crate::app::Config;
 use crate::render::{Camera, Drawing};
 use crate::{Result, note};
@@ -30,8 +27,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
 const CLOSED: &str = "its connection closed";
-/// While this many answers wait for an import, the client's messages are not read.
-const MAX_LATER: usize = 64;
 /// The time between two reads of `ready`: while frames come in quick succession, and otherwise.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
@@ -43,8 +38,6 @@ pub(super) struct Client {
     pub(super) name: String,
     pub(super) connection: Arc<Connection>,
     pub(super) shared: Rc<RefCell<Shared>>,
-    version: Version,
-    /// The `kernel` request that is being tried and compiled.
     pub(super) compiling: Option<Request>,
     /// The kernel that was put into the engine, until `running` is sent.
     pub(super) starting: Option<Starting>,
@@ -54,7 +47,6 @@ pub(super) struct Client {
     pub(super) busy: bool,
     /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
-    /// What draws its arrays.
     pub(super) drawing: Drawing,
     /// The camera for its ring or kernel that is put into the engine next: what it asked for, or where it was before a fault.
     /// `None` means the default.
@@ -65,16 +57,9 @@ pub(super) struct Client {
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
-    /// The import that is being tried.
     pub(super) import: Option<Import>,
-    /// Messages that wait for the import's answer: answers come in the order of the requests.
-    later: Vec<(Vec<u8>, Vec<OwnedFd>)>,
-    /// Whether one of them is a picture.
-    pub(super) picture_later: bool,
-    /// Why its time is over, once it is.
     ended: Option<Ended>,
     complaints: u32,
-    _seat: Seated,
 }
 
 /// A kernel whose first frame is not drawn yet.
@@ -85,7 +70,6 @@ pub(super) struct Starting {
     pub(super) request: Request,
 }
 
-/// A picture that a client waits for.
 #[derive(Clone, Copy)]
 pub(super) struct WantedPicture {
     pub(super) request: Request,
@@ -93,31 +77,27 @@ pub(super) struct WantedPicture {
     pub(super) after: Option<u64>,
 }
 
-/// Encodes a message for a client of this version, with the `request_id` of the request that it answers.
-pub(super) fn packet(version: Version, message: &FromServer, request_id: Option<u64>) -> Vec<u8> {
-    match version {
-        Version::One => version_1::write(message),
-        Version::Two => encode(&Tagged { message, request_id }),
+enum Ended {
+    Left(&'static str),
+    Dropped(Fault),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Dropped(fault)
     }
 }
 
-/// How a client's time ends.
-enum Ended {
-    /// The client left.
-    Left(&'static str),
-    /// The renderer drops it, and tells it why.
-    Dropped(Fault),
-}
+/// A request, what to do, and its descriptors.
+type Heard = (Request, Judged, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
 #[derive(Clone, Copy)]
 pub(super) struct Counters(Option<(u64, u64)>);
 
 impl Client {
-    /// A client whose `welcome` had these `parameters`.
     pub(super) fn new(
         name: String,
-        seat: Seated,
         connection: Connection,
         terms: Terms,
         memory: ClientMemory,
@@ -129,7 +109,6 @@ impl Client {
             name,
             shared: Shared::new(Session::new(terms), memory, &connection),
             connection,
-            version: terms.version,
             compiling: None,
             starting: None,
             wants_picture: None,
@@ -141,66 +120,33 @@ impl Client {
             last_new: Instant::now(),
             shown_at: None,
             import: None,
-            later: Vec::new(),
-            picture_later: false,
             ended: None,
             complaints: 0,
-            _seat: seat,
         }
     }
 
-    /// The camera for its first frame.
     pub(super) fn first_camera(&self, config: &Config) -> Camera {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
-    /// Sends a message that answers no request. Like an answer, it waits for an import that is being tried.
-    pub(super) fn send(&mut self, message: &FromServer) {
-        self.answer(None, message, Vec::new());
-    }
-
-    /// Sends an answer. While an import is being tried, keeps it until the import is answered.
-    pub(super) fn answer(
-        &mut self,
-        request_id: Option<u64>,
-        message: &FromServer,
-        descriptors: Vec<OwnedFd>,
-    ) {
-        let packet = packet(self.version, message, request_id);
-        match self.import {
-            Some(_) => self.later.push((packet, descriptors)),
-            None => self.send_now(&packet, &descriptors),
-        }
-    }
-
-    /// Sends the messages that waited for an import.
-    pub(super) fn catch_up(&mut self) {
-        self.picture_later = false;
-        for (packet, descriptors) in std::mem::take(&mut self.later) {
-            self.send_now(&packet, &descriptors);
-        }
-    }
-
-    /// Sends at once. If the client does not read, or its connection is broken, its time is over: the renderer never waits.
-    fn send_now(&mut self, packet: &[u8], descriptors: &[OwnedFd]) {
+    /// Sends an answer to a request with this `request_id`. If the client does not read, or its connection is broken, its time is
+    /// over: the renderer never waits.
+    pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let ended = match self.connection.send_bytes(packet, &descriptors) {
+        let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
             Ok(()) => return,
-            Err(Errno::AGAIN) => Ended::Dropped(Fault {
-                code: ErrorCode::Slow,
-                reason: "the client does not read what it is sent".into(),
-            }),
+            Err(Errno::AGAIN) => {
+                Fault::new(ErrorCode::Slow, "the client does not read what it is sent").into()
+            }
             Err(_) => Ended::Left("its connection broke"),
         };
         self.ended.get_or_insert(ended);
     }
 
-    /// Sends an `error`, the last message of a connection.
     pub(super) fn send_error(&self, code: ErrorCode, reason: String) {
         let _ = self.connection.send(&FromServer::Error { code, reason }, &[]);
     }
 
-    /// Answers that a request did nothing.
     pub(super) fn fail(&mut self, Request { name, id }: Request, reason: impl ToString) {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
@@ -208,7 +154,7 @@ impl Client {
             // A compiler's log quotes what the client sent, so it is made safe for the terminal.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
-        self.answer(id, &FromServer::Failed { request: name.into(), reason }, Vec::new());
+        self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
     }
 
     /// Sends the parameters and those of its kernel, as an answer if there is a `request_id`.
@@ -219,7 +165,7 @@ impl Client {
         kernel: BTreeMap<String, f32>,
     ) {
         self.told = (parameters, kernel.clone());
-        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, Vec::new());
+        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, &[]);
     }
 
     /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was signalled has then
@@ -238,57 +184,49 @@ impl Client {
     }
 
     /// The next request and its descriptors. `None` if there is no message, or if messages wait.
-    pub(super) fn hear(&mut self, counters: Counters) -> Option<(Request, Action, Vec<ClientFd>)> {
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
         }
-        if self.busy || self.later.len() >= MAX_LATER {
-            if self.import.is_some() {
-                self.notice_end();
+        self.next(counters).unwrap_or_else(|ended| {
+            self.ended = Some(ended);
+            None
+        })
+    }
+
+    fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
+        if self.busy {
+            if self.import.is_some() && self.connection.is_closed() {
+                return Err(Ended::Left(CLOSED));
             }
-            if self.ended.is_none() && self.can_count() {
-                self.ended = self.see(counters).err().map(Ended::Dropped);
+            if self.can_count() {
+                self.see(counters)?;
             }
-            return None;
+            return Ok(None);
         }
         let (packet, descriptors) = match self.connection.receive() {
-            Received::Packet(packet, descriptors) => (packet, descriptors),
+            Received::Packet(packet, descriptors) => (packet, ClientFd::all(descriptors)),
             Received::Nothing => {
-                self.ended = self.see(counters).err().map(Ended::Dropped);
-                return None;
+                self.see(counters)?;
+                return Ok(None);
             }
-            Received::Closed => {
-                self.ended = Some(Ended::Left(CLOSED));
-                return None;
-            }
-            Received::TooLong(descriptors) => {
-                drop(ClientFd::all(descriptors));
-                let reason = "a message longer than 65536 bytes".into();
-                self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Message, reason }));
-                return None;
+            Received::Closed => return Err(Ended::Left(CLOSED)),
+            Received::TooLong => {
+                let reason = format!("a message longer than {MAX_MESSAGE} bytes");
+                return Err(Fault::new(ErrorCode::Message, reason).into());
             }
         };
-        let descriptors = ClientFd::all(descriptors);
         if !descriptors.is_empty() && closing::is_full() {
-            self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason: closing::FULL.into() }));
-            return None;
+            return Err(Fault::new(ErrorCode::Stuck, closing::FULL).into());
         }
-        let judged = self.shared.borrow_mut().session.read(&packet, descriptors.len());
-        match judged {
-            Ok((request, action)) => {
-                self.busy = action.is_heavy();
-                Some((request, action, descriptors))
-            }
-            Err(fault) => {
-                self.ended = Some(Ended::Dropped(fault));
-                None
-            }
-        }
+        let (request, judged) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
+        self.busy = judged.as_ref().is_ok_and(is_heavy);
+        Ok(Some((request, judged, descriptors)))
     }
 
     /// Ends its time if it is gone although its messages wait. For waits that can take long.
     pub(super) fn notice_end(&mut self) {
-        if self.busy || self.later.len() >= MAX_LATER {
+        if self.busy {
             let gone = self.connection.is_closed();
             self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
         }
@@ -330,16 +268,14 @@ impl Client {
                  in the grid should be neighbours in space"
             ),
         };
-        self.ended = Some(Ended::Dropped(Fault { code: ErrorCode::Stuck, reason }));
+        self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
     }
 
-    /// Whether its time is over.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped. It keeps the seat until
-    /// it is dropped.
+    /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped.
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
             Some(Ended::Dropped(fault)) => {
@@ -354,7 +290,6 @@ impl Client {
         why
     }
 
-    /// Gives up its seat.
     pub(super) fn into_connection(self) -> Option<Connection> {
         Arc::into_inner(self.connection)
     }
@@ -364,20 +299,22 @@ impl Client {
         self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
         for frame in copied {
-            self.send(&FromServer::Free { frame });
+            self.answer(None, &FromServer::Free { frame }, &[]);
         }
     }
 
-    /// Sleeps until there may be news, but not longer than `left`. `draws`: whether its ring is in the engine.
-    pub(super) fn rest(&self, draws: bool, left: Duration) {
+    /// Its connection, if its next message would be read now.
+    pub(super) fn watched(&self) -> Option<PollFd<'_>> {
+        let waits = self.busy || self.leaving.is_some();
+        (!waits).then(|| PollFd::new(&*self.connection, PollFlags::IN))
+    }
+
+    /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
+    pub(super) fn quiet_time(&self, draws: bool) -> Duration {
         let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
-        match by_semaphore {
-            // What it says next waits for the next draw.
-            _ if self.busy => std::thread::sleep(left.min(CALM)),
-            true if draws && self.last_new.elapsed() < QUICK_FOR => std::thread::sleep(left.min(QUICK)),
-            true => std::thread::sleep(left.min(CALM)),
-            // All of its news comes by the socket.
-            false => self.connection.wait(left.min(CALM)),
+        match by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR {
+            true => QUICK,
+            false => CALM,
         }
     }
 }

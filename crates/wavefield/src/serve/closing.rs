@@ -1,7 +1,6 @@
 //! Closes what came from clients, on one thread for all. `close` can block as long as a client likes: the descriptor may be
 //! a file of a file system that the client itself serves, or a socket that lingers. Nothing else in the renderer waits for it.
 
-use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
@@ -13,6 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use crate::Result;
+use crate::threads::not_started;
+
 /// With so many descriptors that wait to be closed, newcomers wait, and a client that sends one more is dropped.
 const MOST: usize = 256;
 /// What the user and such a client are told.
@@ -20,10 +22,8 @@ pub(super) const FULL: &str =
     "256 descriptors that clients sent take long to close: send none whose close blocks";
 /// The most connections that wait for their other ends.
 const MOST_LEAVING: usize = 64;
-/// How long a connection waits for its other end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The way to the thread.
 static CLOSER: OnceLock<Sender<Closing>> = OnceLock::new();
 /// How much is on that way, and in the call that closes.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
@@ -35,21 +35,18 @@ enum Closing {
 }
 
 /// Starts the thread, unless it runs. (Without it, as in a client, descriptors are closed where they are dropped.)
-///
-/// # Errors
-/// The system allows no more threads.
-pub(super) fn start() -> io::Result<()> {
+pub(super) fn start() -> Result<()> {
     if CLOSER.get().is_some() {
         return Ok(());
     }
     let (give, queue) = channel();
-    Builder::new().name("closing".into()).spawn(move || close_all(&queue))?;
+    let closing = Builder::new().name("closing".into());
+    closing.spawn(move || close_all(&queue)).map_err(|error| not_started("closing", error))?;
     // If another thread was faster, this `give` is dropped, and its thread ends.
     let _ = CLOSER.set(give);
     Ok(())
 }
 
-/// Whether [`MOST`] descriptors wait.
 pub(super) fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= MOST
 }
@@ -58,7 +55,6 @@ pub(super) fn is_full() -> bool {
 pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
 
 impl ClientFd {
-    /// The descriptors of one message.
     pub(super) fn all(descriptors: Vec<OwnedFd>) -> Vec<Self> {
         descriptors.into_iter().map(|fd| Self(ManuallyDrop::new(fd))).collect()
     }

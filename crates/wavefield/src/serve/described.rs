@@ -9,11 +9,9 @@ use crate::array::{Array, Kind, Number};
 /// What a slot holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Described {
-    /// How it is drawn.
     pub kind: Kind,
     /// The lengths of its sides, as [`Array::new`] takes them.
     pub shape: Vec<u64>,
-    /// The type of its numbers, as NumPy writes it.
     pub dtype: Number,
 }
 
@@ -23,13 +21,9 @@ impl From<Array> for Described {
     }
 }
 
-/// The most dimensions of any kind.
 const DIMENSIONS: usize = 3;
 
 /// The array that a `hello` asks for.
-///
-/// # Errors
-/// What is wrong with the description, and what is allowed.
 pub fn described(wanted: &Value) -> Result<Array, String> {
     let Value::Object(fields) = wanted else {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());

@@ -1,139 +1,208 @@
-//! Accepts clients: one thread accepts connections, and each newcomer has its own thread until its `hello` is read. The
-//! renderer sees only clients that belong to its user, speak a known version, and have the seat.
+//! Accepts clients. The renderer looks at the door between two frames, and never waits there: it takes only clients that belong
+//! to its user, speak its version, and come when nobody else draws.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
 
 use super::closing::{self, ClientFd};
 use super::listener::Listener;
-use super::protocol::{FromServer, RefusedCode};
-use super::session::{Greeting, display_name, greet};
+use super::protocol::{FromServer, Hello, RefusedCode};
+use super::session::{display_name, greet};
 use super::socket::{Connection, Peer, Received};
 use crate::app::Stop;
-use crate::note;
+use crate::array::Array;
+use crate::{Result, note};
 
 /// How long a newcomer may take to say `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a newcomer waits for the seat.
+/// How long a newcomer waits until the client before it has left.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
 /// The most newcomers at the same time.
 const MAX_NEWCOMERS: usize = 16;
+/// The pause after a connection could not be accepted: most likely no descriptors are left, and some will be closed.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// A client that may draw as soon as the renderer has made its memory.
-pub struct Visitor {
-    /// Its connection.
-    pub connection: Connection,
-    /// Its `hello`.
-    pub greeting: Greeting,
-    /// Its name for people.
-    pub name: String,
-    /// Its right to draw.
-    pub seat: Seated,
+pub(super) struct Visitor {
+    pub(super) connection: Connection,
+    pub(super) hello: Hello,
+    /// What it wants to draw. `None` means a mesh of the renderer's own grid.
+    pub(super) array: Option<Array>,
+    pub(super) name: String,
 }
 
-/// The socket, and the thread that accepts connections to it.
-pub struct Door {
-    visitors: Receiver<Visitor>,
-    closing: Arc<AtomicBool>,
+/// A connection whose client does not draw yet.
+enum Newcomer {
+    /// Has not said `hello`. With its process, and when the renderer's patience ends.
+    Silent(Connection, i32, Instant),
+    /// Waits until nobody else draws, but not beyond this moment.
+    Waiting(Visitor, Instant),
+}
+
+/// The socket and its newcomers.
+pub(super) struct Door {
+    /// None once a stop is requested: the process may be killed at any time from then on, and the socket should be gone.
+    listener: Option<Listener>,
     path: PathBuf,
-    thread: Option<JoinHandle<()>>,
+    owner: u32,
+    stop: Stop,
+    newcomers: Vec<Newcomer>,
+    /// Accept nothing before this; `None` if the last attempt was fine.
+    pause: Option<Instant>,
+    /// When a refusal was last printed.
+    printed: Option<Instant>,
 }
 
 impl Door {
-    /// Starts to accept connections, from processes of user `owner` only. As soon as `stop` is requested it closes and the
-    /// socket is removed, since the process may be killed at any time from then on.
+    /// Takes connections from processes of user `owner` only.
     ///
     /// # Errors
-    /// A thread could not be started.
-    pub fn open(listener: Listener, owner: u32, stop: &Stop) -> io::Result<Self> {
+    /// The thread that closes clients' descriptors could not be started.
+    pub(super) fn open(listener: Listener, owner: u32, stop: &Stop) -> Result<Self> {
         closing::start()?;
-        let (sender, visitors) = channel();
-        let closing = Arc::new(AtomicBool::new(false));
-        let hall = Hall {
-            owner,
-            seat: Seat::default(),
-            newcomers: Arc::default(),
-            sender,
-            complaints: Complaints::default(),
-        };
-        let path = listener.path().to_owned();
-        let thread = {
-            let (closing, stop) = (closing.clone(), stop.clone());
-            let closed = move || closing.load(Ordering::Relaxed) || stop.requested();
-            Builder::new().name("door".into()).spawn(move || accept(&listener, &hall, closed))?
-        };
-        Ok(Self { visitors, closing, path, thread: Some(thread) })
+        let (path, stop) = (listener.path().to_owned(), stop.clone());
+        let newcomers = Vec::new();
+        Ok(Self { listener: Some(listener), path, owner, stop, newcomers, pause: None, printed: None })
     }
 
-    /// The socket's path.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// The next client, if one is there.
-    pub fn visitor(&self) -> Option<Visitor> {
-        self.visitors.try_recv().ok()
+    /// Accepts who is there, and hears what the newcomers say. Returns the next client, unless one `draws` already. A newcomer
+    /// that follows a leaving client should get its place, so it waits a moment.
+    pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Visitor> {
+        self.accept();
+        let mut next = None;
+        for newcomer in std::mem::take(&mut self.newcomers) {
+            match newcomer.hear() {
+                None => {}
+                Some(Newcomer::Waiting(visitor, _)) if draws.is_none() && next.is_none() => {
+                    next = Some(visitor)
+                }
+                Some(Newcomer::Waiting(visitor, until)) if Instant::now() >= until => {
+                    let first = draws.or(next.as_ref().map(|next| next.name.as_str())).unwrap_or_default();
+                    let reason = format!(
+                        "{first} draws, and one client draws at a time: end it, or start another renderer"
+                    );
+                    self.print(|| format!("told {} that {first} draws already", visitor.name));
+                    refuse(visitor.connection, RefusedCode::Busy, reason);
+                }
+                Some(newcomer) => self.newcomers.push(newcomer),
+            }
+        }
+        next
     }
-}
 
-impl Drop for Door {
-    fn drop(&mut self) {
-        self.closing.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+    /// What to watch: something to read there is a reason to look.
+    pub(super) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let open = self.listener.as_ref().filter(|_| self.pause.is_none() && !closing::is_full());
+        let silent = self.newcomers.iter().filter_map(|newcomer| match newcomer {
+            Newcomer::Silent(connection, ..) => Some(PollFd::new(connection, PollFlags::IN)),
+            Newcomer::Waiting(..) => None,
+        });
+        open.map(|listener| PollFd::new(listener, PollFlags::IN)).into_iter().chain(silent)
+    }
+
+    fn accept(&mut self) {
+        if self.stop.requested() {
+            self.listener = None;
+        }
+        for _ in 0..MAX_NEWCOMERS {
+            let Some(listener) = &self.listener else { return };
+            if self.pause.is_some_and(|until| Instant::now() < until) {
+                return;
+            }
+            let accepted = match closing::is_full() {
+                true => Err(closing::FULL.to_owned()),
+                false => listener.accept(Duration::ZERO).map_err(|error| error.to_string()),
+            };
+            match accepted {
+                Ok(Some(connection)) => self.admit(connection),
+                Ok(None) => return self.pause = None,
+                Err(reason) => {
+                    if self.pause.replace(Instant::now() + PAUSE).is_none() {
+                        note!("note: a client cannot be let in: {reason}");
+                    }
+                }
+            }
         }
     }
-}
 
-/// What every newcomer's thread needs.
-#[derive(Clone)]
-struct Hall {
-    owner: u32,
-    seat: Seat,
-    newcomers: Arc<AtomicUsize>,
-    sender: Sender<Visitor>,
-    complaints: Complaints,
-}
+    fn admit(&mut self, connection: Connection) {
+        match connection.peer() {
+            Ok(Peer { uid, .. }) if uid == self.owner && self.newcomers.len() >= MAX_NEWCOMERS => {
+                refuse(connection, RefusedCode::Limit, "too many connections at once: try again");
+            }
+            Ok(Peer { pid, uid }) if uid == self.owner => {
+                self.newcomers.push(Newcomer::Silent(connection, pid, Instant::now() + PATIENCE));
+            }
+            Ok(Peer { pid, uid }) => {
+                let owner = self.owner;
+                self.print(|| format!("refused process {pid} of user {uid}: not this renderer's user"));
+                let reason = format!(
+                    "this renderer belongs to user {owner} and the client to user {uid}: run both as the same user"
+                );
+                refuse(connection, RefusedCode::User, reason);
+            }
+            Err(_) => connection.leave(),
+        }
+    }
 
-/// Prints why newcomers are refused: at most five lines a second.
-#[derive(Clone, Default)]
-struct Complaints(Arc<Mutex<Option<Instant>>>);
-
-impl Complaints {
-    fn note(&self, text: impl FnOnce() -> String) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_none_or(|last| last.elapsed() > Duration::from_millis(200)) {
-            *last = Some(Instant::now());
+    /// Prints why a newcomer is refused: at most five lines a second.
+    fn print(&mut self, text: impl FnOnce() -> String) {
+        if self.printed.is_none_or(|last| last.elapsed() > Duration::from_millis(200)) {
+            self.printed = Some(Instant::now());
             note!("note: {}", text());
         }
     }
 }
 
-fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
-    let mut complained = false;
-    while !closed() {
-        let accepted = match closing::is_full() {
-            true => Err(closing::FULL.to_owned()),
-            false => listener.accept(Duration::from_millis(50)).map_err(|error| error.to_string()),
+impl Newcomer {
+    /// Reads the `hello`, once it is there. `None`: the newcomer has left, or was refused.
+    fn hear(self) -> Option<Self> {
+        let Self::Silent(connection, pid, until) = self else { return Some(self) };
+        let refused = |connection, code, reason: String| {
+            refuse(connection, code, reason);
+            None
         };
-        match accepted {
-            Ok(Some(connection)) => {
-                complained = false;
-                admit(connection, hall);
+        let late = Instant::now() >= until;
+        let (packet, descriptors) = match connection.receive() {
+            Received::Packet(packet, descriptors) => (packet, descriptors),
+            Received::Closed => {
+                connection.leave();
+                return None;
             }
-            Ok(None) => {}
-            Err(reason) => {
-                // Most likely no descriptors are left. Some will be closed.
-                if !complained {
-                    note!("note: a client cannot be let in: {reason}");
-                    complained = true;
-                }
-                std::thread::sleep(Duration::from_millis(50));
+            Received::TooLong => {
+                let reason = "the first message is too long for a hello";
+                return refused(connection, RefusedCode::Hello, reason.into());
+            }
+            Received::Nothing if late => {
+                return refused(connection, RefusedCode::Hello, "no hello within 2 seconds".into());
+            }
+            Received::Nothing => return Some(Self::Silent(connection, pid, until)),
+        };
+        let count = descriptors.len();
+        drop(ClientFd::all(descriptors));
+        match greet(&packet, count) {
+            Ok((hello, array)) => {
+                let name = display_name(&hello.client, pid);
+                let visitor = Visitor { connection, hello, array, name };
+                Some(Self::Waiting(visitor, Instant::now() + SEAT_PATIENCE))
+            }
+            Err((code, reason)) => refused(connection, code, reason),
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        for newcomer in self.newcomers.drain(..) {
+            match newcomer {
+                Newcomer::Silent(connection, ..) => connection.leave(),
+                Newcomer::Waiting(visitor, _) => visitor.connection.leave(),
             }
         }
     }
@@ -143,108 +212,6 @@ fn accept(listener: &Listener, hall: &Hall, closed: impl Fn() -> bool) {
 pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
     connection.leave();
-}
-
-fn admit(connection: Connection, hall: &Hall) {
-    let peer = match connection.peer() {
-        Ok(peer) if peer.uid == hall.owner => peer,
-        Ok(peer) => {
-            let Peer { pid, uid } = peer;
-            hall.complaints.note(|| format!("refused process {pid} of user {uid}: not this renderer's user"));
-            let reason = format!(
-                "this renderer belongs to user {} and the client to user {}: run both as the same user",
-                hall.owner, peer.uid
-            );
-            return refuse(connection, RefusedCode::User, reason);
-        }
-        Err(_) => return connection.leave(),
-    };
-    if hall.newcomers.fetch_add(1, Ordering::Relaxed) >= MAX_NEWCOMERS {
-        hall.newcomers.fetch_sub(1, Ordering::Relaxed);
-        return refuse(connection, RefusedCode::Limit, "too many connections at once: try again");
-    }
-    let newcomer = hall.clone();
-    let spawned = Builder::new().name("newcomer".into()).spawn(move || {
-        greet_one(connection, peer.pid, &newcomer);
-        newcomer.newcomers.fetch_sub(1, Ordering::Relaxed);
-    });
-    if spawned.is_err() {
-        hall.newcomers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Waits for one newcomer's `hello`.
-fn greet_one(connection: Connection, pid: i32, hall: &Hall) {
-    let deadline = Instant::now() + PATIENCE;
-    let (packet, descriptors) = loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        match connection.receive_within(left) {
-            Received::Packet(packet, descriptors) => break (packet, descriptors),
-            Received::Closed => return,
-            Received::TooLong(descriptors) => {
-                drop(ClientFd::all(descriptors));
-                return refuse(connection, RefusedCode::Hello, "the first message is too long for a hello");
-            }
-            Received::Nothing if left.is_zero() => {
-                return refuse(connection, RefusedCode::Hello, "no hello within 2 seconds");
-            }
-            Received::Nothing => {}
-        }
-    };
-    let count = descriptors.len();
-    drop(ClientFd::all(descriptors));
-    let greeting = match greet(&packet, count) {
-        Ok(greeting) => greeting,
-        Err((code, reason)) => return refuse(connection, code, reason),
-    };
-    let name = display_name(&greeting.hello.client, pid);
-    // A newcomer that follows a leaving client should get the seat: the renderer notices within a frame that it is free.
-    let until = Instant::now() + SEAT_PATIENCE;
-    let mut seat = hall.seat.take(&name);
-    while seat.is_err() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-        seat = hall.seat.take(&name);
-    }
-    match seat {
-        Ok(seat) => drop(hall.sender.send(Visitor { connection, greeting, name, seat })),
-        Err(holder) => {
-            hall.complaints.note(|| format!("told {name} that {holder} draws already"));
-            let reason =
-                format!("{holder} draws, and one client draws at a time: end it, or start another renderer");
-            refuse(connection, RefusedCode::Busy, reason);
-        }
-    }
-}
-
-/// The seat: only one client draws at a time. Holds that client's name.
-#[derive(Clone, Default)]
-struct Seat(Arc<Mutex<Option<String>>>);
-
-impl Seat {
-    fn holder(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the seat. Fails with the name of the client that has it.
-    fn take(&self, name: &str) -> Result<Seated, String> {
-        let mut holder = self.holder();
-        match &*holder {
-            Some(other) => Err(other.clone()),
-            None => {
-                *holder = Some(name.to_owned());
-                Ok(Seated(self.clone()))
-            }
-        }
-    }
-}
-
-/// The right to draw, until it is dropped.
-pub struct Seated(Seat);
-
-impl Drop for Seated {
-    fn drop(&mut self) {
-        *self.0.holder() = None;
-    }
 }
 
 #[cfg(test)]
@@ -268,76 +235,68 @@ mod tests {
         encode(&FromClient::Hello(Hello { protocol: 2, client, memory, ring: None, array: None }))
     }
 
-    fn answer(connection: &Connection) -> Option<FromServer> {
-        match connection.receive_within(Duration::from_secs(20)) {
-            Received::Packet(packet, _) => serde_json::from_slice(&packet).ok(),
-            _ => None,
-        }
-    }
-
-    fn refusal(connection: &Connection) -> Option<(RefusedCode, String)> {
-        match answer(connection) {
-            Some(FromServer::Refused { code, reason }) => Some((code, reason)),
-            _ => None,
-        }
-    }
-
-    /// The next visitor; they come on threads of their own.
-    fn visitor(door: &Door) -> Visitor {
-        loop {
-            if let Some(visitor) = door.visitor() {
-                return visitor;
+    /// Looks at the door until this connection is answered, which must be a refusal. Nobody is let in meanwhile.
+    fn refusal(
+        door: &mut Door,
+        draws: Option<&str>,
+        connection: &Connection,
+    ) -> Option<(RefusedCode, String)> {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            assert!(door.look(draws).is_none());
+            match connection.receive_within(Duration::from_millis(1)) {
+                Received::Nothing => {}
+                Received::Packet(packet, _) => match serde_json::from_slice(&packet) {
+                    Ok(FromServer::Refused { code, reason }) => return Some((code, reason)),
+                    other => panic!("{other:?}"),
+                },
+                other => panic!("{other:?}"),
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
+        None
     }
 
     #[test]
     fn another_user_is_refused() {
-        let (_folder, path, door) = open(me() + 1);
+        let (_folder, path, mut door) = open(me() + 1);
         let connection = Connection::connect(&path).unwrap();
-        let (code, reason) = refusal(&connection).unwrap();
+        let (code, reason) = refusal(&mut door, None, &connection).unwrap();
         assert_eq!(code, RefusedCode::User);
         assert!(reason.contains(&me().to_string()) && reason.contains("same user"), "{reason}");
-        assert!(door.visitor().is_none());
     }
 
     #[test]
     fn the_socket_goes_when_a_stop_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         let (path, stop) = (folder.path().join("s"), Stop::default());
-        let _door = Door::open(Listener::bind(Some(&path)).unwrap(), me(), &stop).unwrap();
-        assert!(path.exists());
+        let mut door = Door::open(Listener::bind(Some(&path)).unwrap(), me(), &stop).unwrap();
+        assert!(door.look(None).is_none() && path.exists());
         stop.request();
-        let until = Instant::now() + Duration::from_secs(60);
-        while std::fs::read_dir(&folder).unwrap().next().is_some() {
-            assert!(Instant::now() < until, "the socket or its lock is left");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        door.look(None);
+        assert!(std::fs::read_dir(&folder).unwrap().next().is_none(), "the socket or its lock is left");
     }
 
     #[test]
     fn one_sits_and_the_next_is_told_who() {
-        let (_folder, path, door) = open(me());
+        let (_folder, path, mut door) = open(me());
         let first = Connection::connect(&path).unwrap();
         first.send_bytes(&hello("first"), &[]).unwrap();
-        let seated = visitor(&door);
+        let seated = door.look(None).unwrap();
         assert!(seated.name.starts_with("first (process "), "{}", seated.name);
         let second = Connection::connect(&path).unwrap();
         second.send_bytes(&hello("second"), &[]).unwrap();
-        let (code, reason) = refusal(&second).unwrap();
+        let (code, reason) = refusal(&mut door, Some(&seated.name), &second).unwrap();
         assert!(code == RefusedCode::Busy && reason.contains("first (process"), "{reason}");
-        // A newcomer that comes while the first leaves gets the seat.
+        // A newcomer that comes while the first leaves gets its place.
         let third = Connection::connect(&path).unwrap();
         third.send_bytes(&hello("third"), &[]).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        drop(seated);
-        assert!(visitor(&door).name.starts_with("third"));
+        assert!(door.look(Some(&seated.name)).is_none());
+        assert!(door.look(None).unwrap().name.starts_with("third"));
     }
 
     #[test]
     fn what_is_no_hello_is_refused() {
-        let (_folder, path, door) = open(me());
+        let (_folder, path, mut door) = open(me());
         let versioned = String::from_utf8(hello("x")).unwrap().replace("\"protocol\":2", "\"protocol\":3");
         for (packet, want) in [
             (b"rubbish".to_vec(), RefusedCode::Hello),
@@ -347,35 +306,29 @@ mod tests {
         ] {
             let connection = Connection::connect(&path).unwrap();
             connection.send_bytes(&packet, &[]).unwrap();
-            assert_eq!(refusal(&connection).map(|(code, _)| code), Some(want));
+            assert_eq!(refusal(&mut door, None, &connection).map(|(code, _)| code), Some(want));
         }
-        // Neither silence nor leaving takes the seat.
+        // Neither silence nor leaving is a client.
         drop(Connection::connect(&path).unwrap());
         let silent = Connection::connect(&path).unwrap();
-        assert_eq!(refusal(&silent).map(|(code, _)| code), Some(RefusedCode::Hello));
-        assert!(door.visitor().is_none());
+        assert_eq!(refusal(&mut door, None, &silent).map(|(code, _)| code), Some(RefusedCode::Hello));
     }
 
     #[test]
     fn a_hundred_connections_leave_the_door_open() {
-        let (_folder, path, door) = open(me());
-        let crowd: Vec<_> = (0..100).filter_map(|_| Connection::connect(&path).ok()).collect();
-        let limited = crowd.iter().filter_map(|connection| match connection.receive_within(Duration::ZERO) {
-            Received::Packet(..) => Some(()),
-            _ => None,
-        });
-        let _ = limited.count();
+        let (_folder, path, mut door) = open(me());
+        let crowd: Vec<_> = (0..100)
+            .filter_map(|_| {
+                assert!(door.look(None).is_none());
+                Connection::connect(&path).ok()
+            })
+            .collect();
+        let told = crowd.iter().filter(|connection| matches!(connection.receive(), Received::Packet(..)));
+        assert!(told.count() >= 80, "they are told to try again");
         drop(crowd);
-        // Some may find the door crowded; they are told to try again.
-        let (_connection, _visitor) = loop {
-            let Ok(connection) = Connection::connect(&path) else { continue };
-            if connection.send_bytes(&hello("patient"), &[]).is_err() {
-                continue;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-            if let Some(visitor) = door.visitor() {
-                break (connection, visitor);
-            }
-        };
+        door.look(None);
+        let patient = Connection::connect(&path).unwrap();
+        patient.send_bytes(&hello("patient"), &[]).unwrap();
+        assert!(door.look(None).unwrap().name.starts_with("patient"));
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use super::Setup;
-use super::absent::Absent;
 use super::foreign::{ForeignProducer, Shared};
 use super::kernels::Kernels;
 use super::pace::cpu_time;
@@ -26,10 +25,8 @@ const SLOW: Duration = Duration::from_secs(300);
 
 /// The producer in the engine, and the renderer's own that comes back later.
 pub(super) struct Exchange {
-    /// Clients' kernels, including the one in the engine.
     pub(super) kernels: Kernels,
     pub(super) stamps: Stamps,
-    /// The array that the renderer's own producers fill.
     own: Array,
     /// The renderer's own producer, while another one is in the engine.
     built_in: Option<Installed>,
@@ -41,7 +38,7 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(setup: &Setup) -> Self {
         Self {
-            kernels: Kernels::new(&setup.choice, &setup.config, &setup.options),
+            kernels: Kernels::new(&setup.choice, &setup.config),
             stamps: Stamps::default(),
             own: Array::mesh(setup.config.grid),
             built_in: None,
@@ -50,17 +47,14 @@ impl Exchange {
         }
     }
 
-    /// Whether a client's kernel is in the engine.
     pub(super) fn has_kernel(&self) -> bool {
         self.kernels.running().is_some()
     }
 
-    /// Whether a client's ring is in the engine.
     pub(super) fn has_ring(&self) -> bool {
         self.built_in.is_some() && !self.has_kernel()
     }
 
-    /// Replaces the renderer's own producer, drawing and camera by the client's.
     pub(super) fn put_ring(
         &mut self,
         engine: &mut Engine,
@@ -77,7 +71,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Replaces the producer in the engine by a client's kernel.
     pub(super) fn put_kernel(
         &mut self,
         engine: &mut Engine,
@@ -93,7 +86,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// Brings the renderer's own producer back, if it is not there.
     pub(super) fn take_back(&mut self, engine: &mut Engine) -> Result<()> {
         if self.built_in.is_some() {
             drop(engine.swap(&mut self.built_in)?);
@@ -108,12 +100,10 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether a frame may be begun.
     pub(super) fn is_ready(&self) -> bool {
         self.slow.is_none()
     }
 
-    /// Why nothing can be drawn now; `None` if it can.
     pub(super) fn obstacle(&self) -> Option<String> {
         let seconds = self.slow.as_ref()?.began.elapsed().as_secs_f64();
         Some(format!(
@@ -143,32 +133,31 @@ impl Exchange {
         Ok(())
     }
 
-    /// After a kernel's fault: drops everything that holds the faulted context, which must go before there can be a new one.
-    /// Returns the user's camera, or `None` if the GPU does not come to rest.
-    pub(super) fn take_down(&mut self, engine: &mut Engine) -> Option<Camera> {
-        let camera = engine.view().camera;
-        let absent = Installed::new(Box::new(Absent::new()), &[], engine.drawing(), camera);
-        drop(engine.swap_failed(absent)?);
-        Some(self.built_in.take().map_or(camera, |own| own.view.camera))
-    }
-
-    /// Makes a new producer of the renderer's own, after [`Exchange::take_down`], with the user's camera.
-    pub(super) fn rebuild(&mut self, engine: &mut Engine, setup: &Setup, camera: Camera) -> Result<()> {
-        let context = EarlyContext::begin(&setup.choice, &setup.config, engine.device().is_inline());
-        let made = context
-            .finish()
-            .and_then(|context| make_producer(engine.queue(), context.as_ref(), &setup.config));
-        let built_in = match made {
-            Ok(producer) => producer,
+    /// After a kernel's fault: drops everything that holds the faulted context, which must go before there can be a new one. A
+    /// compute shader takes over, and then the renderer's own producer, if CUDA comes back. False if the GPU does not come to
+    /// rest.
+    pub(super) fn renew(&mut self, engine: &mut Engine, setup: &Setup) -> Result<bool> {
+        let Setup { choice, config, .. } = setup;
+        let camera = self.built_in.as_ref().map_or(engine.view().camera, |own| own.view.camera);
+        let shader = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave())?;
+        let drawing = engine.drawing_of(self.own)?;
+        let shader = Installed::new(Box::new(shader), &config.parameters, drawing, camera);
+        if engine.swap_failed(shader).is_none() {
+            return Ok(false);
+        }
+        self.built_in = None;
+        self.kernels.forget_context();
+        let context = EarlyContext::begin(choice, config, engine.device().is_inline()).finish();
+        match context.and_then(|context| make_producer(engine.queue(), context.as_ref(), config)) {
+            Ok(own) => exchange_own(engine, self.own, own, &config.parameters, camera).map(drop)?,
             Err(again) => {
                 note!(
                     "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
                 );
                 self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
-                Box::new(ComputeProducer::new(engine.device(), &setup.config.producer_desc(), Twin::wave())?)
             }
-        };
-        exchange_own(engine, self.own, built_in, &setup.config.parameters, camera).map(drop)
+        }
+        Ok(true)
     }
 }
 
@@ -201,7 +190,6 @@ fn exchange(engine: &mut Engine, incoming: Installed) -> Result<Installed> {
     swapped
 }
 
-/// A draw of a client's array that takes longer than `--timeout`.
 struct Slow {
     began: Instant,
     /// When the GPU was last seen to finish a frame, and how many it had finished then.
@@ -217,7 +205,6 @@ impl Slow {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
-    /// Whether the GPU still draws.
     ///
     /// # Errors
     /// It has finished no frame for [`SLOW`], and a software device has used hardly any CPU time.

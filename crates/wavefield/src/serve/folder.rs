@@ -7,7 +7,6 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// The socket's default path.
 pub fn default_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
         Some(folder) => Path::new(&folder).join("wavefield.sock"),
@@ -15,7 +14,6 @@ pub fn default_path() -> PathBuf {
     }
 }
 
-/// The socket's folder without `XDG_RUNTIME_DIR`.
 pub(super) fn shared_folder() -> PathBuf {
     format!("/tmp/wavefield-{}", rustix::process::getuid().as_raw()).into()
 }

@@ -20,13 +20,11 @@ use crate::{Error, Result};
 pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
-    /// The frame that the next submission draws.
     current: Option<Current>,
     /// Memory `host`: frames that were copied and whose `free` is not sent yet.
     pub(super) copied: Vec<u64>,
     /// `--trust`: the largest value of `ready` that a submission waits for.
     promised: u64,
-    /// The client's connection, as long as it has the seat.
     connection: Weak<Connection>,
 }
 
@@ -34,7 +32,6 @@ pub(super) struct Shared {
 struct Current {
     frame: u64,
     vertices: Vertices,
-    /// Drawn for the first time.
     new: bool,
 }
 
@@ -49,7 +46,6 @@ impl Shared {
         Rc::new(RefCell::new(Self { session, memory, current: None, copied, promised, connection }))
     }
 
-    /// Chooses the frame to draw.
     fn choose(&mut self) -> Result<Current> {
         let Some((shown, new)) = self.session.choose() else {
             return Err(Error::Unsupported("the client has no frame yet".into()));
@@ -72,7 +68,6 @@ impl Shared {
         Ok(current)
     }
 
-    /// Whether the last frame was drawn for the first time.
     pub(super) fn drew_new(&self) -> bool {
         self.current.is_some_and(|current| current.new)
     }

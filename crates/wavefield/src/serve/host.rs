@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use ash::vk;
+use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::client::{Client, Starting};
-use super::door::{Door, Visitor, refuse};
+use super::door::{Door, refuse};
 use super::exchange::Exchange;
 use super::imports;
-use super::protocol::{ErrorCode, FromServer, RefusedCode, Request};
+use super::protocol::{self, ErrorCode, FromServer, RefusedCode, Request};
 use super::report::Report;
 use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
 use super::socket::Connection;
@@ -21,15 +22,15 @@ use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
-/// The most messages that are read between two frames.
 const MESSAGES_A_FRAME: usize = 64;
 /// After this time without a draw (in a hidden window, say), the client's messages no longer wait for one. They still wait
 /// for a pending picture, since they could change what it shows. A hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
+/// Without a client, the door is looked at this often, even if nobody comes: newcomers' patience may end.
+const NO_CLIENT: Duration = Duration::from_millis(20);
 /// Names a kernel that fails after its request was answered.
 const KERNEL: Request = Request { name: "kernel", id: None };
 
-/// Serves one client after another.
 pub(crate) struct Host {
     /// Dropped first at the end, which removes the socket.
     door: Option<Door>,
@@ -44,7 +45,6 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Takes clients from `door`.
     pub(crate) fn new(door: Door, choice: Choice, config: &Config, options: &Options) -> Self {
         note!("note: listening on {}", door.path().display());
         crate::threads::sleep_exactly();
@@ -70,9 +70,8 @@ impl Host {
             // An error came before the connection could end, and was repaired.
             self.restore(engine)?;
         }
-        if self.client.is_none()
-            && let Some(visitor) = self.visitor()
-        {
+        let draws = self.client.as_ref().map(|client| client.name.as_str());
+        if let Some(visitor) = self.door.as_mut().and_then(|door| door.look(draws)) {
             self.client = welcome(visitor, engine, &self.setup, *parameters);
             if self.client.is_some() {
                 self.report.end(engine.producer().profile().name, None, "a client came");
@@ -90,7 +89,7 @@ impl Host {
                 // `running` will list them.
                 Some(_) => client.told.1.clone(),
             };
-            let now = client.told.0.with(*parameters);
+            let now = protocol::Parameters { field: *parameters, ..client.told.0 };
             if client.told.0 != now || client.told.1 != kernel {
                 // The user has changed them, or another kernel took over.
                 client.tell(None, now, kernel);
@@ -103,18 +102,26 @@ impl Host {
         Ok(())
     }
 
-    fn visitor(&self) -> Option<Visitor> {
-        self.door.as_ref()?.visitor()
-    }
-
     /// Refuses newcomers while nothing can be drawn, and tells them why.
-    fn turn_away(&self) {
-        while let (Some(reason), Some(visitor)) = (self.exchange.obstacle(), self.visitor()) {
-            refuse(visitor.connection, RefusedCode::Busy, reason);
+    fn turn_away(&mut self) {
+        let (Some(door), Some(reason)) = (&mut self.door, self.exchange.obstacle()) else { return };
+        while let Some(visitor) = door.look(None) {
+            refuse(visitor.connection, RefusedCode::Busy, reason.clone());
         }
     }
 
-    /// When to draw at the latest, even if there is nothing new.
+    /// Waits for news of a client or a newcomer, but not longer than `left`.
+    fn rest_until_news(&self, left: Duration) {
+        let quiet = match &self.client {
+            Some(client) => client.quiet_time(self.exchange.has_ring()),
+            None => NO_CLIENT,
+        };
+        let client = self.client.as_ref().and_then(Client::watched);
+        let mut watched: Vec<_> = self.door.iter().flat_map(|door| door.watched()).chain(client).collect();
+        // An error only ends the wait early.
+        let _ = poll(&mut watched, Timespec::try_from(left.min(quiet)).ok().as_ref());
+    }
+
     fn due(&self) -> Instant {
         match self.setup.options.pace {
             pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
@@ -128,7 +135,6 @@ impl Host {
         self.exchange.has_ring() && self.client.as_ref().is_some_and(may_advance)
     }
 
-    /// Reads the client's counters and its messages, and does what it asks for.
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         if self.last_draw.elapsed() >= NO_DRAW {
@@ -144,8 +150,8 @@ impl Host {
         let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
         let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, action, descriptors)) = client.hear(counters) else { break };
-            desk.answer(client, request, action, descriptors)?;
+            let Some((request, judged, descriptors)) = client.hear(counters) else { break };
+            desk.answer(client, request, judged, descriptors)?;
         }
         Ok(())
     }
@@ -167,7 +173,6 @@ impl Host {
         Ok(())
     }
 
-    /// Puts a kernel that was tried and compiled into the engine.
     fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         // The kernel before it is answered first.
@@ -219,9 +224,9 @@ impl Host {
     fn renew(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         let last_good = self.exchange.kernels.take_last_good();
         let seen_from = engine.view().camera;
-        let Some(own_camera) = self.exchange.take_down(engine) else { return Err(error) };
-        self.exchange.kernels.forget_context();
-        self.exchange.rebuild(engine, &self.setup, own_camera)?;
+        if !self.exchange.renew(engine, &self.setup)? {
+            return Err(error);
+        }
         if let Some(client) = &mut self.client {
             client.camera = Some(seen_from);
             let request = client.starting.take().map_or(KERNEL, |starting| starting.request);
@@ -306,10 +311,7 @@ impl Companion for Host {
             if left.is_zero() || self.has_new() {
                 return Ok(());
             }
-            match &self.client {
-                Some(client) => client.rest(self.exchange.has_ring(), left),
-                None => std::thread::sleep(left.min(Duration::from_millis(2))),
-            }
+            self.rest_until_news(left);
         }
     }
 
@@ -341,7 +343,7 @@ impl Companion for Host {
             // Until the client is told otherwise, it assumes the defaults.
             client.told.1 =
                 parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.answer(request.id, &FromServer::Running { producer, parameters }, Vec::new());
+            client.answer(request.id, &FromServer::Running { producer, parameters }, &[]);
         }
         Ok(())
     }

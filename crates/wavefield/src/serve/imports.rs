@@ -16,40 +16,26 @@ use crate::threads::{Job, Wanted};
 use crate::trial::ImportTrial;
 use crate::{Error, Result, note};
 
-/// A descriptor and its bytes.
 type Chunk = (ClientFd, u64);
 
 /// An import that is being tried. Dropping it ends the trial.
 pub(super) struct Import {
     request: Request,
-    id: u64,
     job: Job<Vec<Chunk>>,
 }
 
 impl Import {
-    /// Begins the trial of a client's chunks.
-    ///
-    /// # Errors
-    /// There is no program for the trial, or its thread could not be started.
     pub(super) fn begin(
         setup: &Setup,
         engine: &Engine,
         request: Request,
-        id: u64,
         chunks: Vec<Chunk>,
     ) -> Result<Self> {
-        let Some(program) = setup.options.try_with.clone() else {
-            return Err(Error::Unsupported(
-                "this renderer imports no memory: its program does not say how to try that first \
-                 (serve::Options::try_with)"
-                    .into(),
-            ));
-        };
         let sharing = &engine.device().info().sharing;
         let (device, driver) = (sharing.uuid, DeviceUuid(sharing.driver_uuid));
         let patience = setup.config.timeout / 2;
         let job = move |wanted: &Wanted| {
-            let trial = ImportTrial { program: &program, device, driver, usage: SLOT_USAGE, patience };
+            let trial = ImportTrial { device, driver, usage: SLOT_USAGE, patience };
             let took = trial.run(&chunks, || wanted.is_so())?;
             note!(
                 "note: memory of {} chunks passed its trial, which took {:.2} s",
@@ -58,32 +44,28 @@ impl Import {
             );
             Ok(chunks)
         };
-        Ok(Self { request, id, job: Job::begin("import", job)? })
+        Ok(Self { request, job: Job::begin("import", job)? })
     }
 }
 
 /// Once a trial is over, imports the memory if it passed, and answers the client.
-///
-/// # Errors
-/// The GPU does not finish the frames before in time.
 pub(super) fn take(engine: &mut Engine, client: &mut Client) -> Result<()> {
     if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
     }
     // Binding waits for the queue without a time limit, so drain the queue first, with one. If that fails, the import stays.
     engine.drain()?;
-    let Some(Import { request, id, job }) = client.import.take() else { return Ok(()) };
+    let Some(Import { request, job }) = client.import.take() else { return Ok(()) };
     let made = job.finish().and_then(|chunks| import(engine, chunks));
-    client.shared.borrow_mut().session.imported(made.is_ok());
+    let id = client.shared.borrow_mut().session.imported(made.is_ok()).unwrap_or_default();
     match made {
         Ok(buffer) => {
             let bytes = buffer.size();
             client.shared.borrow_mut().memory.keep(id, buffer);
-            client.answer(request.id, &FromServer::Imported { id, bytes }, Vec::new());
+            client.answer(request.id, &FromServer::Imported { id, bytes }, &[]);
         }
         Err(error) => client.fail(request, error),
     }
-    client.catch_up();
     Ok(())
 }
 

@@ -1,17 +1,16 @@
 //! Kernels that clients send. They are tried and compiled on a separate thread, so no frame waits for that.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use super::Options;
 use super::closing::ClientFd;
 use crate::app::{Choice, Config, RISK};
 use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
 use crate::producer::Producer;
 use crate::threads::{Job, Wanted};
-use crate::trial::Trial;
+use crate::trial::{THIS_PROGRAM, Trial};
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
 
@@ -23,14 +22,11 @@ const MOMENT: Duration = Duration::from_millis(30);
 
 /// The compiler of clients' kernels, and the CUDA context that they run in.
 pub(super) struct Kernels {
-    /// The CUDA driver and device, or why there are none.
     cuda: Result<(Driver, CudaInfo), String>,
     /// The primary context: from the first kernel until a fault.
     context: Option<Cuda>,
     /// A kernel that is being tried and compiled. Dropping it ends the trial.
     job: Option<Job<Compiled>>,
-    /// The program that tries kernels, see [`Options::try_with`].
-    try_with: Option<PathBuf>,
     /// A kernel would run in Vulkan's command buffer, and the user has not accepted that risk (`--risk-the-gpu`).
     too_risky: bool,
     /// The kernel in the engine, if it is a client's.
@@ -41,7 +37,7 @@ pub(super) struct Kernels {
 }
 
 impl Kernels {
-    pub(super) fn new(choice: &Choice, config: &Config, options: &Options) -> Self {
+    pub(super) fn new(choice: &Choice, config: &Config) -> Self {
         let reason = || match &choice.fallback {
             Some(reason) => format!("this renderer has no CUDA: {reason}"),
             None => "this renderer was started with another --producer than CUDA".into(),
@@ -51,7 +47,6 @@ impl Kernels {
             cuda,
             context: None,
             job: None,
-            try_with: options.try_with.clone(),
             too_risky: config.handoff == Handoff::Inline
                 && choice.adapter.info().inline
                 && !config.risk_the_gpu,
@@ -61,13 +56,8 @@ impl Kernels {
         }
     }
 
-    /// Begins to try and to compile a client's kernel.
-    ///
-    /// # Errors
-    /// There is no CUDA or no program for the trial, the hand-off needs `--risk-the-gpu`, or another kernel is still being
-    /// tried or compiled.
     pub(super) fn compile(&mut self, client: &str, entry: String, file: ClientFd, bytes: u64) -> Result<()> {
-        let (cuda, program) = self.compiler().map_err(Error::Unsupported)?;
+        let cuda = self.compiler().map_err(Error::Unsupported)?;
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
         let (grid, patience) = (self.config.grid, self.config.timeout / 2);
@@ -77,7 +67,7 @@ impl Kernels {
             let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
             // First, and in another process: here a fault would end CUDA, and a kernel that never ends would end everything.
-            let trial = Trial { program: &program, device: &cuda.1, grid, patience };
+            let trial = Trial { program: Path::new(THIS_PROGRAM), device: &cuda.1, grid, patience };
             let took = trial.run(&source, || wanted.is_so())?;
             note!("note: {} passed its trial, which took {:.2} s", source.name, took.as_secs_f64());
             // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
@@ -93,7 +83,7 @@ impl Kernels {
     }
 
     /// What a kernel is compiled and tried with, or why no kernel can be taken now.
-    fn compiler(&self) -> Result<((Driver, CudaInfo), PathBuf), String> {
+    fn compiler(&self) -> Result<(Driver, CudaInfo), String> {
         if self.job.is_some() {
             return Err("the kernel before this one is still being tried or compiled".into());
         }
@@ -103,14 +93,9 @@ impl Kernels {
                 "this renderer was started with --handoff inline and takes no kernels: {RISK}"
             ));
         }
-        let program = self.try_with.clone().ok_or(
-            "this renderer takes no kernels: its program does not say how to try them first \
-             (serve::Options::try_with)",
-        )?;
-        Ok((cuda, program))
+        Ok(cuda)
     }
 
-    /// The result of the trial and the compilation, once they are done.
     pub(super) fn compiled(&mut self) -> Option<Result<KernelSource>> {
         let job = self.job.take_if(|job| job.is_done())?;
         Some(job.finish().map(|(source, context)| {
@@ -119,7 +104,6 @@ impl Kernels {
         }))
     }
 
-    /// A producer that runs `source`.
     pub(super) fn producer(&mut self, queue: &mut Queue, source: &KernelSource) -> Result<Box<dyn Producer>> {
         let context = match &self.context {
             Some(context) => context.clone(),
@@ -139,7 +123,6 @@ impl Kernels {
         self.good = self.running.replace(source);
     }
 
-    /// The kernel in the engine.
     pub(super) fn running(&self) -> Option<&KernelSource> {
         self.running.as_ref()
     }
@@ -160,19 +143,16 @@ impl Kernels {
         job.give_up(MOMENT);
     }
 
-    /// CUDA is lost: refuses kernels from now on.
     pub(super) fn give_up(&mut self, reason: String) {
         self.cuda = Err(reason);
     }
 
-    /// The client is gone, and with it its kernels.
     pub(super) fn clear(&mut self) {
         // This ends a trial. A compilation goes on, and its result is dropped.
         (self.job, self.running, self.good) = (None, None, None);
     }
 }
 
-/// Reads a client's memfd.
 fn read(name: &str, file: &impl AsFd, bytes: u64) -> Result<String> {
     let problem = |problem: &str| Error::Kernel { kernel: name.to_owned(), problem: problem.to_owned() };
     // Only a memfd has seals. A read from anything else (a pipe, a file of a file system that the client serves) could block

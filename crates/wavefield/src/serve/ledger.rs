@@ -5,38 +5,28 @@
 
 use std::collections::VecDeque;
 
-/// Where a frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In a slot of the ring.
     Slot(usize),
-    /// In an allocation.
     Allocation {
-        /// Its id.
         id: u64,
         /// The frame's first byte in it.
         offset: u64,
     },
 }
 
-/// The frame on show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// Its number.
     pub frame: u64,
-    /// Where it lies.
     pub origin: Origin,
 }
 
-/// Keeps track of one client's frames.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     depth: u64,
     /// Each draw reads the frame on show in its slot. Otherwise the frame was copied, and its slot is free.
     in_place: bool,
-    /// How many frames are known to be written.
     ready: u64,
-    /// The frame on show.
     shown: Option<Shown>,
     /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
@@ -48,7 +38,6 @@ impl Ledger {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
 
-    /// How many frames are known to be written.
     pub fn ready(&self) -> u64 {
         self.ready
     }
@@ -58,22 +47,18 @@ impl Ledger {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
 
-    /// The frame on show.
     pub fn shown(&self) -> Option<Shown> {
         self.shown
     }
 
-    /// The number of the next frame to show.
     pub fn next(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + 1)
     }
 
-    /// Whether the next frame is written.
     pub fn has_next(&self) -> bool {
         self.ready > self.next()
     }
 
-    /// Records the value of `ready`.
     ///
     /// # Errors
     /// A value that no correct client signals.
@@ -128,7 +113,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Puts the next frame on show.
     pub fn advance(&mut self) -> Shown {
         let frame = self.next();
         let origin = match self.elsewhere.front() {
@@ -141,7 +125,6 @@ impl Ledger {
         *self.shown.insert(Shown { frame, origin })
     }
 
-    /// Whether the frame on show, or an announced one, lies in this allocation.
     pub fn needs(&self, allocation: u64) -> bool {
         let on_show =
             |shown: Shown| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);

@@ -1,8 +1,7 @@
 //! The socket that clients connect to: its file, and the lock beside it that keeps other renderers away.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -14,54 +13,16 @@ use super::socket::Connection;
 use crate::descriptors::seqpacket;
 use crate::{Error, Result};
 
-/// The files of a listening renderer.
-struct Files {
-    socket: PathBuf,
-    /// Device and inode of the socket. A file with other numbers belongs to another program.
-    identity: (u64, u64),
-    lock: PathBuf,
-    /// The socket's folder, if it is removed too once it is empty.
-    folder: Option<PathBuf>,
-}
-
-/// The files of all listeners of this process, for [`remove_files`].
-static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
-
-fn listening() -> MutexGuard<'static, Vec<Files>> {
-    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Files {
-    /// Call this only while the lock is held.
-    fn remove(&self) {
-        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
-            let _ = rustix::fs::unlink(&self.socket);
-        }
-        let _ = rustix::fs::unlink(&self.lock);
-        if let Some(folder) = &self.folder {
-            let _ = rustix::fs::rmdir(folder);
-        }
-    }
-}
-
-/// Removes the files of every [`Listener`] of this process. For an exit that drops nothing.
-pub fn remove_files() {
-    listening().drain(..).for_each(|files| files.remove());
-}
-
-/// Device and inode of what lies at `path`.
-fn identity(path: &Path) -> Result<(u64, u64), Errno> {
-    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
-}
-
 /// A socket that clients can connect to. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Finds its files in [`LISTENING`].
+    /// Device and inode of the socket. A file with other numbers belongs to another program.
     identity: (u64, u64),
-    /// Keeps other renderers from listening here.
-    _lock: OwnedFd,
+    /// The file that keeps other renderers from listening here.
+    lock: (OwnedFd, PathBuf),
+    /// Whether the socket's folder is removed too, if it is empty.
+    removes_folder: bool,
 }
 
 impl Listener {
@@ -86,11 +47,8 @@ impl Listener {
         if path.as_os_str().is_empty() {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
-        // Before the lock is made, so that a refusal leaves no file behind.
-        look_at(&path, &address).map_err(failed)?;
-        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        let lock = lock(&path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
-            // Look again: the last holder of the lock may have bound it meanwhile.
             if look_at(&path, &address)? == Found::LeftOver {
                 rustix::fs::unlink(&path)?;
             }
@@ -103,25 +61,19 @@ impl Listener {
             Ok((fd, identity))
         };
         match listen() {
-            Ok((fd, identity)) => {
-                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
-                Ok(Self { fd, path, identity, _lock: lock })
-            }
+            Ok((fd, identity)) => Ok(Self { fd, path, identity, lock, removes_folder: false }),
             Err(error) => {
-                let _ = rustix::fs::unlink(&lock_path);
+                let _ = rustix::fs::unlink(&lock.1);
                 Err(failed(error))
             }
         }
     }
 
     /// Also removes the socket's folder in the end, if it is empty. For a folder that was made for this socket.
-    pub fn remove_folder_too(&self) {
-        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
-            own.folder = self.path.parent().map(Path::to_owned);
-        }
+    pub fn remove_folder_too(&mut self) {
+        self.removes_folder = true;
     }
 
-    /// The socket's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -132,14 +84,27 @@ impl Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Unless `remove_files` has removed them: another renderer may listen there by now.
-        let mut all = listening();
-        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
-            all.remove(own).remove();
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.path);
+        }
+        let _ = rustix::fs::unlink(&self.lock.1);
+        if let (true, Some(folder)) = (self.removes_folder, self.path.parent()) {
+            let _ = rustix::fs::rmdir(folder);
         }
     }
+}
+
+/// Device and inode of what lies at `path`.
+fn identity(path: &Path) -> Result<(u64, u64), Errno> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
 
 /// What lies at the path of a socket.

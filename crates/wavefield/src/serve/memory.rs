@@ -1,7 +1,9 @@
 //! A client's memory: slots, semaphores, and more memory on request. New for each client.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -23,7 +25,6 @@ use crate::{Error, Result};
 /// Slots begin at multiples of this in the memfd. It is a multiple of any page size in use, so each slot can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;
 
-/// One client's memory.
 pub(super) enum ClientMemory {
     /// Vulkan's own memory, exported.
     Cuda(CudaMemory),
@@ -56,11 +57,11 @@ impl Allocation {
 }
 
 pub(super) struct HostMemory {
-    file: OwnedFd,
+    file: File,
     /// The bytes of a slot. `stride` is the distance from one slot to the next.
     size: u64,
     stride: u64,
-    allocations: BTreeMap<u64, OwnedFd>,
+    allocations: BTreeMap<u64, File>,
     buffers: Vec<Buffer>,
     /// How many frames were copied. They take the buffers in turn, whatever slot they come from.
     copied: usize,
@@ -68,9 +69,6 @@ pub(super) struct HostMemory {
 
 impl ClientMemory {
     /// Makes a ring of `depth` slots. Does not wait for the GPU.
-    ///
-    /// # Errors
-    /// Memory `cuda` on a device that exports no timelines; out of memory.
     pub(super) fn new(device: &Device, kind: MemoryKind, array: Array, depth: usize) -> Result<Self> {
         // Shaders read whole words.
         let size = 4 * array.words();
@@ -117,13 +115,12 @@ impl ClientMemory {
         let mut at = 0;
         while at < end {
             let rest = &bytes[..bytes.len().min((end - at) as usize)];
-            write_at(&memory.file, rest, at).map_err(|error| out_of_memory(end, error))?;
+            memory.file.write_all_at(rest, at).map_err(|error| out_of_memory(end, error))?;
             at += rest.len() as u64;
         }
         Ok(())
     }
 
-    /// The buffers that draws read.
     pub(super) fn slots(&self) -> Vec<Source> {
         match self {
             Self::Cuda(memory) => memory.slots.iter().map(|slot| slot.raw().into()).collect(),
@@ -236,10 +233,10 @@ impl ClientMemory {
 
 impl HostMemory {
     fn copy(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
-        let (file, mut from) = match origin {
-            Origin::Slot(slot) => (self.file.as_fd(), slot as u64 * self.stride),
+        let (file, from) = match origin {
+            Origin::Slot(slot) => (&self.file, slot as u64 * self.stride),
             Origin::Allocation { id, offset } => match self.allocations.get(&id) {
-                Some(file) => (file.as_fd(), offset),
+                Some(file) => (file, offset),
                 None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
             },
         };
@@ -248,18 +245,8 @@ impl HostMemory {
         self.copied += 1;
         let buffer = &mut self.buffers[next];
         let raw = buffer.raw();
-        let mut rest = buffer.bytes_mut()?;
-        while !rest.is_empty() {
-            match rustix::io::pread(file, &mut *rest, from) {
-                Ok(count) if count > 0 => {
-                    rest = &mut rest[count..];
-                    from += count as u64;
-                }
-                Err(Errno::INTR) => {}
-                // Sealed memory cannot get shorter. If the kernel is out of memory, the frame is shown as far as it was read.
-                _ => break,
-            }
-        }
+        // Sealed memory cannot get shorter. If the kernel is out of memory, the frame is shown as far as it was read.
+        let _ = file.read_exact_at(buffer.bytes_mut()?, from);
         Ok((raw, 0))
     }
 }
@@ -282,53 +269,39 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
 
 /// Shared memory whose size cannot change. A client that cut it short could otherwise end a process that touches the rest
 /// (`SIGBUS`).
-fn sealed_memory(name: &str, bytes: u64) -> Result<OwnedFd> {
+fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, bytes)?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Ok(file)
+        Ok(file.into())
     };
-    make().map_err(|error: Errno| out_of_memory(bytes, error))
+    make().map_err(|error: Errno| out_of_memory(bytes, error.into()))
 }
 
 /// [`sealed_memory`] with these bytes in it.
 pub(super) fn sealed_copy(name: &str, bytes: &[u8]) -> Result<OwnedFd> {
     let size = bytes.len() as u64;
     let file = sealed_memory(name, size)?;
-    write_at(&file, bytes, 0).map_err(|error| out_of_memory(size, error))?;
-    Ok(file)
+    file.write_all_at(bytes, 0).map_err(|error| out_of_memory(size, error))?;
+    Ok(file.into())
 }
 
-fn write_at(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, at) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                at += count as u64;
-            }
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+fn copy_of(file: &File) -> Result<OwnedFd> {
+    let copy = file.try_clone().map_err(|error| no_memory("shared memory to send", error));
+    copy.map(OwnedFd::from)
 }
 
-fn copy_of(file: &OwnedFd) -> Result<OwnedFd> {
-    rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(|error| no_memory("shared memory to send", error))
-}
-
-fn out_of_memory(bytes: u64, error: Errno) -> Error {
+fn out_of_memory(bytes: u64, error: std::io::Error) -> Error {
     no_memory(&format!("shared memory of {bytes} bytes"), error)
 }
 
-fn no_memory(what: &str, error: Errno) -> Error {
-    let advice = match error {
-        Errno::MFILE | Errno::NFILE => {
+fn no_memory(what: &str, error: std::io::Error) -> Error {
+    let advice = match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => {
             "; no file descriptor is left: release what is not needed, or start the renderer with a higher `ulimit -n`"
         }
         _ => "",
     };
-    Error::Unsupported(format!("no {what}: {}{advice}", std::io::Error::from(error)))
+    Error::Unsupported(format!("no {what}: {error}{advice}"))
 }

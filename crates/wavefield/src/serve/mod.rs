@@ -4,16 +4,15 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | [`protocol`] | the messages of version 2 |
+//! | [`protocol`] | the messages |
 //! | `described`, `wishes` | what a message says about an array, the parameters and the camera, checked; pure |
-//! | `version_1` | how version 1 differs |
 //! | [`session`] | what a client may say when, and what the renderer does then; pure |
 //! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
 //! | `folder` | the socket's default folder, which only its user can write to |
 //! | [`listener`] | the socket's file, and the lock beside it |
 //! | `closing` | closes what came from clients, on a thread of its own |
 //! | [`socket`] | connections: who is at the other end, packets and descriptors |
-//! | `door` | accepts connections and waits for each `hello`, on its own threads |
+//! | `door` | accepts connections, and reads each `hello` once it is there |
 //! | `memory` | a client's memory, new for each client |
 //! | `welcome` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: reads its messages and sends it others |
@@ -31,7 +30,6 @@
 //! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
 //! (Only `--trust` breaks this rule.)
 
-mod absent;
 mod client;
 mod closing;
 mod described;
@@ -39,8 +37,6 @@ mod door;
 mod exchange;
 mod folder;
 mod foreign;
-#[cfg(test)]
-mod fuzz;
 mod headless;
 mod host;
 mod imports;
@@ -56,7 +52,6 @@ mod requests;
 pub mod session;
 pub mod socket;
 mod stamps;
-mod version_1;
 mod welcome;
 mod windowed;
 mod wishes;
@@ -89,19 +84,6 @@ pub struct Options {
     pub pace: f64,
     /// Where to write the measurements, as JSON.
     pub json: Option<PathBuf>,
-    /// The program that tries each kernel and each import of a client in a child process: a `wavefield` of the same release,
-    /// started as `wavefield try-kernel` or `wavefield try-import`. Without it, kernels and imports are refused.
-    ///
-    /// `wavefield serve` names itself as `/proc/self/exe`, which works even if the file was replaced or deleted. Any other
-    /// program must name an installed `wavefield`: with `/proc/self/exe` it would start *itself* again. Starting the child
-    /// sets `FD_CLOEXEC` on every descriptor of this process from 3 on.
-    pub try_with: Option<PathBuf>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { socket: None, remove_folder: false, trust: false, pace: 60.0, json: None, try_with: None }
-    }
 }
 
 /// How the renderer was started.
@@ -124,13 +106,11 @@ fn check_scene(config: &Config) -> Result<()> {
 
 /// Opens the socket and starts to accept connections.
 fn listen(options: &Options, stop: &Stop) -> Result<Door> {
-    let listener = Listener::bind(options.socket.as_deref())?;
+    let mut listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();
     }
-    Door::open(listener, rustix::process::getuid().as_raw(), stop).map_err(|error| {
-        Error::Unsupported(format!("the thread for the socket could not be started: {error}"))
-    })
+    Door::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 
 /// Seconds of the field from one frame to the next: `frame_seconds` in `welcome`.
@@ -140,3 +120,6 @@ const FRAME_SECONDS: f64 = 1.0 / 60.0;
 fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }
+
+#[cfg(test)]
+mod tests;

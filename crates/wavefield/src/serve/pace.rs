@@ -8,7 +8,6 @@ use super::frame_time;
 use super::protocol::Spread;
 use crate::app::FrameTimes;
 
-/// The times between events.
 #[derive(Default)]
 pub(super) struct Pace {
     last: Option<Instant>,
@@ -17,7 +16,6 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// An event happened at `now`.
     pub(super) fn mark(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             self.times.add(now - last);
@@ -25,7 +23,6 @@ impl Pace {
         }
     }
 
-    /// The number of times, and their distribution.
     pub(super) fn spread(&self) -> Spread {
         // The histogram keeps three digits and rounds up, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
@@ -50,14 +47,10 @@ fn microseconds(time: Duration) -> u64 {
 /// Measurements of one stretch of the run: the time of one client, or the time between two.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
-    /// The producer's name.
     pub(super) producer: String,
-    /// The client's name; none between clients.
     pub(super) client: Option<String>,
-    /// Why it ended.
     pub(super) ended: String,
     pub(super) seconds: f64,
-    /// All draws, repeats included.
     pub(super) draws: u64,
     /// Draws of something new: each frame of a client counts once. If the renderer runs the kernel itself, every draw counts.
     pub(super) frames: u64,
@@ -65,13 +58,11 @@ pub(super) struct Stretch {
     pub(super) frame_us: Spread,
     /// From one draw's submission to the next, repeats included.
     pub(super) gaps_us: Spread,
-    /// How much the longest of those exceeds the frame time.
     pub(super) late_us: u64,
     /// The renderer's CPU time (all threads) from one of `frames` to the next, on average.
     pub(super) cpu_us_per_frame: f64,
 }
 
-/// A stretch under way.
 pub(super) struct Watch {
     since: Instant,
     cpu: Duration,
@@ -139,7 +130,6 @@ impl Watch {
     }
 }
 
-/// The CPU time of this process so far.
 pub(super) fn cpu_time() -> Duration {
     crate::threads::cpu_time().unwrap_or_default()
 }

@@ -8,15 +8,11 @@ use std::os::fd::OwnedFd;
 use std::thread::Builder;
 use std::time::Duration;
 
-use super::listener::remove_files;
 use crate::app::Stop;
 use crate::{Error, Result, note};
 
 /// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience` (a driver's call may
-/// hang), removes the socket's files and exits with code 1.
-///
-/// # Errors
-/// The thread could not be started.
+/// hang), exits with code 1.
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {
@@ -24,7 +20,6 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
         note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();
         std::thread::sleep(patience);
-        remove_files();
         // SAFETY: ends the process; nothing of it runs afterwards.
         unsafe { libc::_exit(1) }
     };
@@ -36,7 +31,6 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
     }
 }
 
-/// Returns when the other end is closed.
 fn wait_for_end(parent: OwnedFd) {
     let mut parent = std::fs::File::from(parent);
     let mut nothing = [0; 64];

@@ -1,4 +1,5 @@
-//! The messages of `docs/protocol.md`: their types, and how they become bytes and back. Nothing here uses sockets.
+//! The messages of `docs/protocol.md`, which says what each field means: their types, and how they become bytes and back.
+//! Nothing here uses sockets.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +11,8 @@ pub use super::described::{Described, described};
 pub use super::wishes::{CameraPlace, Parameters, Wishes};
 pub use crate::cuda::KernelParameter;
 
-/// The version of the protocol that a client speaks. The renderer speaks both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// Only meshes of the renderer's own grid.
-    One,
-    /// Arrays of the client's choice, `request_id`, and more.
-    Two,
-}
-
-impl Version {
-    /// The number in `hello`.
-    pub fn number(self) -> u32 {
-        match self {
-            Self::One => 1,
-            Self::Two => 2,
-        }
-    }
-
-    /// The version with this number, if there is one.
-    pub fn of(number: u64) -> Option<Self> {
-        [Self::One, Self::Two].into_iter().find(|version| u64::from(version.number()) == number)
-    }
-}
-
+/// The version of the protocol. A client of another version is refused.
+pub const VERSION: u32 = 2;
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 65_536;
 /// A client's name is cut after this many bytes.
@@ -46,78 +25,55 @@ pub use crate::cuda::MAX_PTX;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
-    /// The first message.
     Hello(Hello),
     /// Memory `host`: a frame is written.
     Ready {
-        /// Its number.
         frame: u64,
     },
     /// Run this kernel instead of drawing the ring. One descriptor.
     Kernel {
-        /// The name of its `.entry`.
         entry: String,
-        /// The length of the PTX text.
         bytes: u64,
     },
-    /// More memory that the renderer can draw.
     Allocate {
-        /// Its size in bytes.
         bytes: u64,
     },
     /// Import memory that the client has allocated. One descriptor for each chunk.
     Import {
-        /// The size of each in bytes. Together they are one allocation, one chunk behind the other.
         chunks: Vec<u64>,
     },
-    /// Give an allocation or an import back.
     Release {
-        /// Its id.
         id: u64,
     },
     /// A frame lies in an allocation and not in its slot.
     Show {
-        /// The frame's number.
         frame: u64,
-        /// The allocation's id.
         allocation: u64,
-        /// The frame's first byte in it.
         offset: u64,
     },
-    /// Send the last picture.
     Snapshot {
         /// Wait until this frame of the client, or a later one, is drawn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<u64>,
     },
-    /// Change parameters and the camera.
     Set {
-        /// The parameters to change.
         #[serde(deserialize_with = "object")]
         parameters: Wishes,
-        /// The parameters of its kernel to change, by name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kernel: BTreeMap<String, f64>,
-        /// The new camera.
         #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
-    /// Ask for the state.
     Status,
-    /// End the connection.
     Bye,
 }
 
 /// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The [`Version`].
     pub protocol: u32,
-    /// A name for people.
     pub client: String,
-    /// Which memory it wants.
     pub memory: MemoryKind,
-    /// How many slots it wants; absent, as many as the renderer's own ring has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
     /// What it wants to draw, a [`Described`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
@@ -137,7 +93,6 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// The name in a message.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cuda => "cuda",
@@ -150,78 +105,52 @@ impl MemoryKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromServer {
-    /// The client may draw.
     Welcome(Box<Welcome>),
-    /// The client may not draw; the connection ends.
     Refused {
-        /// Why, for programs.
         code: RefusedCode,
-        /// Why, and what to do.
         reason: String,
     },
     /// Memory `host`: the slot of this frame may be written again.
     Free {
-        /// The frame's number.
         frame: u64,
     },
-    /// The answer to `allocate`.
     Allocated {
-        /// Its id from now on.
         id: u64,
-        /// Where it lies.
         #[serde(flatten)]
         place: Place,
     },
-    /// The answer to `import`.
     Imported {
-        /// Its id from now on.
         id: u64,
-        /// The size of all chunks together.
         bytes: u64,
     },
     /// The kernel has drawn its first frame.
     Running {
-        /// The names of the producer and the kernel.
         producer: String,
-        /// The kernel's parameters, which `set` can change. Each has its default at first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parameters: Vec<KernelParameter>,
     },
-    /// A request did nothing.
     Failed {
         /// The request's `type`.
         request: String,
-        /// The reason.
         reason: String,
     },
     /// The answer to `snapshot`; one descriptor.
     Picture {
-        /// Pixels across.
         width: u32,
-        /// Pixels down.
         height: u32,
-        /// Always `rgba8-srgb`.
         format: String,
-        /// Width · height · 4.
         bytes: u64,
-        /// The client's frame in it, if there is one.
         frame: Option<u64>,
     },
-    /// The parameters as they are now.
     Parameters {
-        /// All of them.
         parameters: Parameters,
         /// All parameters of the client's kernel; empty if none runs or it has none.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         kernel: BTreeMap<String, f32>,
     },
-    /// The answer to `status`.
     State(State),
-    /// The client did something wrong, or the renderer ends; the connection ends.
     Error {
-        /// Why, for programs.
         code: ErrorCode,
-        /// Why, for people.
         reason: String,
     },
 }
@@ -229,25 +158,15 @@ pub enum FromServer {
 /// The answer to `hello`: everything that a client needs to draw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The [`Version`].
     pub protocol: u32,
-    /// The renderer's name and version.
     pub server: String,
-    /// The GPU.
     pub device: DeviceName,
-    /// What the slots are made of.
     pub memory: MemoryKind,
-    /// What a slot holds.
     pub array: Described,
-    /// The array's size in bytes.
     pub frame_bytes: u64,
-    /// Offsets in `show` are multiples of it.
     pub offset_alignment: u64,
-    /// The most bytes of one allocation.
     pub largest_allocation: u64,
-    /// K, the number of slots.
     pub ring: u32,
-    /// Where each of the K slots lies.
     pub slots: Vec<Place>,
     /// Which descriptor is the timeline that the client signals; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -255,40 +174,28 @@ pub struct Welcome {
     /// Which descriptor is the timeline that the client waits for; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<u32>,
-    /// For clients that import the slots with Vulkan; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan: Option<VulkanMemory>,
-    /// Seconds of the field between two frames.
     pub frame_seconds: f64,
-    /// Whether submissions wait for the client's signals: `--trust`, with memory `cuda`.
     pub trust: bool,
-    /// As they are now.
     pub parameters: Parameters,
 }
 
 /// The GPU. CUDA and other Vulkan programs report the same UUIDs for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceName {
-    /// The device's name, for people.
     pub name: String,
-    /// 32 hexadecimal digits: `deviceUUID`.
     pub uuid: String,
-    /// 32 hexadecimal digits: `driverUUID`.
     pub driver_uuid: String,
 }
 
 /// How the slots' memory and buffers were made. An importer must make its own in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VulkanMemory {
-    /// `OPAQUE_FD`, a `VkExternalMemoryHandleTypeFlagBits`.
     pub handle_type: String,
-    /// The allocation belongs to one buffer (`VkMemoryDedicatedAllocateInfo`).
     pub dedicated: bool,
-    /// `VkBufferUsageFlags`.
     pub buffer_usage: u32,
-    /// `VkBufferCreateFlags`.
     pub buffer_flags: u32,
-    /// The index of the memory type.
     pub memory_type: u32,
 }
 
@@ -297,9 +204,7 @@ pub struct VulkanMemory {
 pub struct Place {
     /// The index of the descriptor in the message.
     pub fd: u32,
-    /// Its first byte.
     pub offset: u64,
-    /// Its length in bytes.
     pub bytes: u64,
     /// The size of the descriptor's whole memory, which an importer must name.
     pub allocation_bytes: u64,
@@ -308,23 +213,15 @@ pub struct Place {
 /// The state of the renderer and of the client's ring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// Draws since the renderer began.
     pub frames_drawn: u64,
-    /// The client's frame on show.
     pub frame_shown: Option<u64>,
-    /// The last value of `ready` that the renderer read. With memory `host`: how many frames were made ready.
     pub ready: u64,
-    /// The last value of `free` that the GPU was told to signal. With memory `host`: how many frames were copied.
     pub free: u64,
-    /// The producer's name.
     pub producer: String,
-    /// Seconds since the client connected.
     pub seconds: f64,
-    /// The times from one draw's submission to the next, since the client connected.
     pub gaps_us: Spread,
     /// How much the longest of them exceeds the frame time, in microseconds.
     pub late_us: u64,
-    /// The client's camera. Before its first frame, where it will be.
     pub camera: CameraPlace,
     /// When the first draw of `frame_shown` was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub shown_at: Option<u64>,
@@ -333,13 +230,9 @@ pub struct State {
 /// The distribution of some times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many times there are.
     pub frames: u64,
-    /// Median.
     pub p50: u64,
-    /// 99th percentile.
     pub p99: u64,
-    /// The longest.
     pub max: u64,
 }
 
@@ -347,19 +240,12 @@ pub struct Spread {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedCode {
-    /// Another client draws, or the GPU still draws what the last one wrote.
     Busy,
-    /// The renderer does not speak its version.
     Version,
-    /// It belongs to another user.
     User,
-    /// Memory of this kind is not available, or there is too little.
     Memory,
-    /// The array makes no sense, or is too large.
     Array,
-    /// Too many connections.
     Limit,
-    /// The first message was not a valid `hello`, or came too late.
     Hello,
 }
 
@@ -367,36 +253,26 @@ pub enum RefusedCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// A message was not understood.
     Message,
-    /// A message that is not allowed now.
     Order,
-    /// A value that no correct client sends.
     Value,
-    /// It does not read what it is sent.
     Slow,
-    /// Its kernel does not end, or its array takes too long to draw.
     Stuck,
-    /// The renderer ends.
     Ended,
 }
 
 /// A request, as its answer names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its `type`.
     pub name: &'static str,
-    /// Its `request_id`, if it has one.
     pub id: Option<u64>,
 }
 
 /// A message with a `request_id`: its own if it is a request, that of the request if it is an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tagged<'a, T> {
-    /// The message.
     #[serde(flatten)]
     pub message: &'a T,
-    /// The `request_id`, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<u64>,
 }
@@ -423,11 +299,11 @@ pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
 }
 
 impl FromClient {
-    /// Reads one packet of a client that speaks `version`.
+    /// Reads one packet.
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub fn parse(packet: &[u8], version: Version) -> Result<Self, String> {
+    pub fn parse(packet: &[u8]) -> Result<Self, String> {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
         }
@@ -437,19 +313,10 @@ impl FromClient {
         }
         // serde's words quote the packet, so cut them and make them safe.
         let words = |error: serde_json::Error| short(&error.to_string(), MAX_WORDS);
-        let read = match old_fields(packet).filter(|_| version == Version::One) {
-            Some(old) => Self::deserialize(old),
-            None => serde_json::from_slice(packet),
-        };
-        match read {
-            Ok(Self::Import { .. }) if version == Version::One => {
-                Err("not a message of version 1 of this protocol: `import`".into())
-            }
-            read => read.map_err(|error| format!("not a message of this protocol: {}", words(error))),
-        }
+        serde_json::from_slice(packet)
+            .map_err(|error| format!("not a message of this protocol: {}", words(error)))
     }
 
-    /// Its `type`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Hello(_) => "hello",
@@ -474,21 +341,6 @@ pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
         (Value::String(kind), Value::Number(version)) if kind == "hello" => Some(version.clone()),
         _ => None,
     }
-}
-
-/// The message without the fields that version 1 ignores; `None` if it has none of them.
-fn old_fields(packet: &[u8]) -> Option<Value> {
-    let mut message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
-    let mut left_out = 0;
-    for name in ["after", "camera"] {
-        left_out += usize::from(message.remove(name).is_some());
-    }
-    if let Some(Value::Object(parameters)) = message.get_mut("parameters") {
-        for name in ["limits", "size"] {
-            left_out += usize::from(parameters.remove(name).is_some());
-        }
-    }
-    (left_out > 0).then_some(Value::Object(message))
 }
 
 /// Reads a structure from a JSON object only: serde would also read a list of values.
@@ -536,17 +388,11 @@ mod tests {
 
     #[test]
     fn messages_read_as_the_page_writes_them() {
-        for version in [Version::One, Version::Two] {
-            messages_read(version);
-        }
-    }
-
-    fn messages_read(version: Version) {
-        let read = |text: &str| FromClient::parse(text.as_bytes(), version);
+        let read = |text: &str| FromClient::parse(text.as_bytes());
         let hello =
-            r#"{"type": "hello", "protocol": 1, "client": "my program 1.0", "memory": "cuda", "ring": 3}"#;
+            r#"{"type": "hello", "protocol": 2, "client": "my program 1.0", "memory": "cuda", "ring": 3}"#;
         let (client, memory) = ("my program 1.0".to_owned(), MemoryKind::Cuda);
-        let want = Hello { protocol: 1, client, memory, ring: Some(3), array: None };
+        let want = Hello { protocol: 2, client, memory, ring: Some(3), array: None };
         assert_eq!(read(hello), Ok(FromClient::Hello(want)));
         assert_eq!(
             read(r#"{"type": "snapshot", "unknown": [1, {}]}"#),
@@ -566,7 +412,7 @@ mod tests {
             r#"{"type": "ready", "frame": -1}"#,
             r#"{"type": "ready", "frame": 1.5}"#,
             r#"{"type": "ready", "frame": 1"#,
-            r#"{"type": "hello", "protocol": 1, "client": "x", "memory": "magic"}"#,
+            r#"{"type": "hello", "protocol": 2, "client": "x", "memory": "magic"}"#,
             r#"{"type": "bye"} {"type": "bye"}"#,
             r#"{"type": "set", "parameters": []}"#,
             r#"{"type": "set", "parameters": [0.5, "magma", true]}"#,
@@ -576,11 +422,8 @@ mod tests {
         ] {
             assert!(read(rubbish).is_err(), "{rubbish}");
         }
-        assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1], version).unwrap_err().contains("limit"));
-        assert!(
-            FromClient::parse("[".repeat(60_000).as_bytes(), version).is_err(),
-            "no overflow of the stack"
-        );
+        assert!(FromClient::parse(&vec![b' '; MAX_MESSAGE + 1]).unwrap_err().contains("limit"));
+        assert!(FromClient::parse("[".repeat(60_000).as_bytes()).is_err(), "no overflow of the stack");
     }
 
     #[test]
@@ -624,7 +467,7 @@ mod tests {
             let hello = Hello { protocol: 2, client, memory: MemoryKind::Host, ring, array: None };
             let after = FromClient::Snapshot { after: Some(frame) };
             for message in [FromClient::Hello(hello), FromClient::Show { frame, allocation, offset }, after] {
-                prop_assert_eq!(FromClient::parse(&encode(&message), Version::Two), Ok(message));
+                prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
             }
         }
     }

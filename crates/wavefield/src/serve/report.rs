@@ -24,26 +24,21 @@ pub(super) struct Report {
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     stretches: u64,
-    /// Stretches with a client.
     clients: u64,
     seconds: f64,
     draws: u64,
-    /// Draws of something new.
     frames: u64,
 }
 
 impl Report {
-    /// Begins the run with a stretch without a client.
     pub(super) fn new() -> Self {
         Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
     }
 
-    /// Begins another stretch. `last_draw`: see [`Watch::start`].
     pub(super) fn begin(&mut self, last_draw: Instant) {
         self.watch = Watch::start(Some(last_draw));
     }
 
-    /// Ends the stretch under way.
     pub(super) fn end(&mut self, producer: &str, client: Option<&str>, why: &str) {
         let stretch = self.watch.end(producer, client, why);
         self.totals.stretches += 1;
@@ -81,7 +76,6 @@ impl Report {
         }
     }
 
-    /// Writes the file of `--json`, if one is asked for.
     pub(super) fn write(&self, engine: &Engine, setup: &Setup) -> Result<()> {
         let Some(path) = &setup.options.json else { return Ok(()) };
         let Config { grid, handoff, .. } = &setup.config;

@@ -13,8 +13,8 @@ use super::imports::Import;
 use super::kernels::Kernels;
 use super::memory::{ClientMemory, sealed_copy};
 use super::pace::Watch;
-use super::protocol::{FromServer, Request, State, Wishes};
-use super::session::{Action, NOT_WITH_A_KERNEL};
+use super::protocol::{self, FromClient, FromServer, Request, State, Wishes};
+use super::session::{Judged, NOT_WITH_A_KERNEL};
 use crate::Result;
 use crate::app::{Engine, Parameters};
 use crate::cuda::KernelValues;
@@ -23,7 +23,6 @@ use crate::render::Camera;
 /// A client with more unread bytes than this gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
-/// What requests act on.
 pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
@@ -35,30 +34,38 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Does what the client asks for, or begins to.
     pub(super) fn answer(
         &mut self,
         client: &mut Client,
         request: Request,
-        action: Action,
+        judged: Judged,
         mut descriptors: Vec<ClientFd>,
     ) -> Result<()> {
-        match action {
-            // What was released is freed before the next frame.
-            Action::None | Action::Release { .. } => {}
-            Action::Leave => client.leaving = Some(Instant::now()),
-            Action::Fail { reason } => client.fail(request, reason),
-            Action::Kernel { entry, bytes } => {
+        let message = match judged {
+            Ok(message) => message,
+            Err(reason) => {
+                client.fail(request, reason);
+                return Ok(());
+            }
+        };
+        match message {
+            // The session has done these. What was released is freed before the next frame.
+            FromClient::Hello(_)
+            | FromClient::Ready { .. }
+            | FromClient::Show { .. }
+            | FromClient::Release { .. } => {}
+            FromClient::Bye => client.leaving = Some(Instant::now()),
+            FromClient::Kernel { entry, bytes } => {
                 let Some(file) = descriptors.pop() else { return Ok(()) };
                 match self.kernels.compile(&client.name, entry, file, bytes) {
                     Ok(()) => client.compiling = Some(request),
                     Err(error) => client.fail(request, error),
                 }
             }
-            Action::Allocate { bytes } => self.allocate(client, request, bytes),
-            Action::Import { id, chunks } => {
+            FromClient::Allocate { bytes } => self.allocate(client, request, bytes),
+            FromClient::Import { chunks } => {
                 let chunks = descriptors.into_iter().zip(chunks).collect();
-                match Import::begin(self.setup, self.engine, request, id, chunks) {
+                match Import::begin(self.setup, self.engine, request, chunks) {
                     Ok(import) => client.import = Some(import),
                     Err(error) => {
                         client.shared.borrow_mut().session.imported(false);
@@ -66,20 +73,22 @@ impl Desk<'_> {
                     }
                 }
             }
-            Action::Snapshot { .. } if client.wants_picture.is_some() || client.picture_later => {
+            FromClient::Snapshot { .. } if client.wants_picture.is_some() => {
                 client.fail(request, "a snapshot is on its way already");
             }
-            Action::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
-            Action::Set(wishes, kernel, camera) => self.set(client, request, &wishes, &kernel, camera)?,
-            Action::Status => {
+            FromClient::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
+            FromClient::Set { parameters, kernel, camera } => {
+                let camera = camera.and_then(|place| place.camera().ok());
+                self.set(client, request, &parameters, &kernel, camera)?;
+            }
+            FromClient::Status => {
                 let state = self.state(client);
-                client.answer(request.id, &FromServer::State(state), Vec::new());
+                client.answer(request.id, &FromServer::State(state), &[]);
             }
         }
         Ok(())
     }
 
-    /// Changes all of it or nothing.
     fn set(
         &mut self,
         client: &mut Client,
@@ -88,13 +97,13 @@ impl Desk<'_> {
         kernel: &BTreeMap<String, f64>,
         camera: Option<Camera>,
     ) -> Result<()> {
-        let wanted = wishes.apply(client.told.0.with(*self.parameters));
+        let wanted = wishes.apply(protocol::Parameters { field: *self.parameters, ..client.told.0 });
         match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(kernel)?))) {
             Ok((wanted, values)) => {
-                if wanted.colormap != self.parameters.colormap {
-                    self.engine.set_color_map(wanted.colormap)?;
+                if wanted.field.colormap != self.parameters.colormap {
+                    self.engine.set_color_map(wanted.field.colormap)?;
                 }
-                *self.parameters = wanted.of_field();
+                *self.parameters = wanted.field;
                 if !kernel.is_empty() {
                     self.engine.set_parameters(&values);
                 }
@@ -116,12 +125,10 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// Whether the client's ring or its kernel is in the engine.
     fn shows_client(&self) -> bool {
         self.draws || self.kernels.running().is_some()
     }
 
-    /// The values of the client's kernel with these changes.
     fn kernel_values(&self, wishes: &BTreeMap<String, f64>) -> Result<KernelValues, String> {
         if wishes.is_empty() {
             return Ok(KernelValues::default());
@@ -142,7 +149,7 @@ impl Desk<'_> {
         drop(shared);
         match made {
             Ok((place, file)) => {
-                client.answer(request.id, &FromServer::Allocated { id, place }, vec![file]);
+                client.answer(request.id, &FromServer::Allocated { id, place }, &[file]);
             }
             Err(error) => client.fail(request, error),
         }
@@ -203,7 +210,7 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
         None => draws || !session.has_next(),
         Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
     };
-    // Each unread picture takes memory. (So does one that waits for an import, but there is at most one of those.)
+    // Each unread picture takes memory.
     drawn && client.connection.unread() <= MAX_UNREAD
 }
 
@@ -227,8 +234,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
             let shown = client.shared.borrow().session.ledger().shown();
             let frame = shown.filter(|_| draws).map(|shown| shown.frame);
             let picture = FromServer::Picture { width, height, format, bytes, frame };
-            client.picture_later = client.import.is_some();
-            client.answer(request.id, &picture, vec![file]);
+            client.answer(request.id, &picture, &[file]);
         }
         Err(error) => client.fail(request, error),
     }

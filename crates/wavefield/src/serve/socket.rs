@@ -15,7 +15,6 @@ use super::folder::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use crate::descriptors::{self, seqpacket};
 
-/// One end of a connection.
 pub struct Connection {
     fd: OwnedFd,
 }
@@ -25,20 +24,15 @@ pub struct Connection {
 pub struct Peer {
     /// The process; 0 if it lives in another PID namespace.
     pub pid: i32,
-    /// Its user.
     pub uid: u32,
 }
 
-/// What [`Connection::receive`] found.
 #[derive(Debug)]
 pub enum Received {
-    /// No message is there now.
     Nothing,
-    /// One message and its descriptors.
     Packet(Vec<u8>, Vec<OwnedFd>),
-    /// A message that is longer than allowed; its descriptors.
-    TooLong(Vec<OwnedFd>),
-    /// The other end is gone.
+    /// A message that is longer than allowed. Its descriptors are closed.
+    TooLong,
     Closed,
 }
 
@@ -80,7 +74,6 @@ impl Connection {
         }
     }
 
-    /// Who is at the other end.
     pub fn peer(&self) -> std::io::Result<Peer> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
@@ -112,27 +105,23 @@ impl Connection {
     /// Sends a message that is encoded already, or any bytes to test what becomes of them.
     ///
     /// # Errors
-    /// As [`Connection::send`].
     pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         descriptors::send(self.as_fd(), bytes, descriptors)
     }
 
-    /// Looks for a message; does not wait.
     pub fn receive(&self) -> Received {
         let mut buffer = vec![0; MAX_MESSAGE];
         let (got, descriptors) = descriptors::receive(self.as_fd(), &mut buffer);
         match got {
             Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
-            Err(_) => Received::Closed,
-            Ok((_, true)) => Received::TooLong(descriptors),
-            // An empty packet looks like the end, and is taken for it.
-            Ok((0, _)) => {
-                drop(ClientFd::all(descriptors));
-                Received::Closed
-            }
-            Ok((bytes, _)) => {
+            Ok((bytes @ 1.., false)) => {
                 buffer.truncate(bytes);
                 Received::Packet(buffer, descriptors)
+            }
+            // An empty packet looks like the end, and is taken for it.
+            other => {
+                drop(ClientFd::all(descriptors));
+                if matches!(other, Ok((_, true))) { Received::TooLong } else { Received::Closed }
             }
         }
     }
@@ -152,13 +141,11 @@ impl Connection {
         poll(&mut look, Some(&Timespec::default())).is_ok() && look[0].revents().intersects(gone)
     }
 
-    /// Whether there is something to receive, the end included.
     pub(super) fn has_news(&self) -> bool {
         // `receive` reports the error.
         readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
     }
 
-    /// Waits until there is something to receive, the end included, but not longer than `patience`.
     pub fn wait(&self, patience: Duration) {
         // `receive` reports an error, if there is one.
         let _ = readable(self.fd.as_fd(), patience);
@@ -169,7 +156,6 @@ impl Connection {
         take_leave(self.fd);
     }
 
-    /// Waits for a message, but not longer than `patience`.
     pub fn receive_within(&self, patience: Duration) -> Received {
         match readable(self.fd.as_fd(), patience) {
             Ok(true) => self.receive(),
@@ -185,7 +171,6 @@ impl AsFd for Connection {
     }
 }
 
-/// Whether there is something to read, or the end, within `patience`.
 fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
     let timeout = Timespec {
         tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
@@ -233,7 +218,7 @@ mod tests {
             matches!(server.receive(), Received::Packet(bytes, fds) if bytes == b"two" && fds.is_empty())
         );
         client.send_bytes(&vec![b'x'; MAX_MESSAGE + 1], &[file.as_fd()]).unwrap();
-        assert!(matches!(server.receive(), Received::TooLong(fds) if fds.len() == 1));
+        assert!(matches!(server.receive(), Received::TooLong));
         drop(client);
         assert!(matches!(server.receive(), Received::Closed));
     }

@@ -14,7 +14,6 @@ pub(super) struct Stamps {
 }
 
 impl Stamps {
-    /// A client's ring is drawn from now on.
     pub(super) fn begin(&mut self, engine: &Engine, client: &str) {
         self.ring = engine.found().map(|tally| (client.to_owned(), tally.total()));
     }

@@ -4,11 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use vulkan_cuda::Ring;
 
-use super::client::{Client, packet};
+use super::client::Client;
 use super::door::{Visitor, refuse};
 use super::memory::ClientMemory;
-use super::protocol::{Described, DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, Welcome};
-use super::session::{Greeting, Terms};
+use super::protocol::{
+    Described, DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, VERSION, Welcome,
+};
+use super::session::Terms;
 use super::{FRAME_SECONDS, Setup};
 use crate::app::{self, Config, Engine};
 use crate::array::Array;
@@ -26,11 +28,10 @@ pub(super) fn welcome(
     setup: &Setup,
     parameters: app::Parameters,
 ) -> Option<Client> {
-    let Visitor { connection, greeting: Greeting { version, hello, array }, name, seat } = visitor;
+    let Visitor { connection, hello, array, name } = visitor;
     let array = array.unwrap_or(Array::mesh(setup.config.grid));
     let info = engine.device().info();
     let terms = Terms {
-        version,
         memory: hello.memory,
         array,
         depth: ring_for(&setup.config, array, hello.ring).depth(),
@@ -39,7 +40,7 @@ pub(super) fn welcome(
         trust: setup.options.trust && hello.memory == MemoryKind::Cuda,
     };
     let View { limits, size, .. } = View::of(&array);
-    let parameters = Parameters::new(parameters, limits, size);
+    let parameters = Parameters { field: parameters, limits, size };
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
         None => prepare(engine, setup, terms, parameters)
@@ -47,15 +48,14 @@ pub(super) fn welcome(
     };
     let sent = made.and_then(|(welcome, memory, drawing, descriptors)| {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let welcome = packet(version, &FromServer::Welcome(Box::new(welcome)), None);
-        let sent = connection.send_bytes(&welcome, &descriptors);
+        let sent = connection.send(&FromServer::Welcome(Box::new(welcome)), &descriptors);
         sent.map_err(|error| (RefusedCode::Memory, error.to_string()))?;
         Ok((memory, drawing))
     });
     match sent {
         Ok((memory, drawing)) => {
             note!("note: {name} draws, with memory {} in a ring of {}", terms.memory.name(), terms.depth);
-            Some(Client::new(name, seat, connection, terms, memory, drawing, parameters))
+            Some(Client::new(name, connection, terms, memory, drawing, parameters))
         }
         Err((code, reason)) => {
             note!("note: refused {name}: {reason}");
@@ -109,7 +109,7 @@ fn prepare(
     let (slots, descriptors) = memory.export()?;
     let semaphore = |place: u32| (terms.memory == MemoryKind::Cuda).then_some(terms.depth as u32 + place);
     let welcome = Welcome {
-        protocol: terms.version.number(),
+        protocol: VERSION,
         server: concat!("wavefield ", env!("CARGO_PKG_VERSION")).into(),
         device: DeviceName {
             name: info.name.clone(),

@@ -7,9 +7,6 @@ use crate::app::{CompanionDesc, Config, Ended, EventLoop, Stop, run_with};
 use crate::{Result, whole_file};
 
 /// The window of [`crate::app::attempt_windowed`], in which a client may draw.
-///
-/// # Errors
-/// As [`super::serve_headless`].
 pub fn serve_windowed(
     event_loop: &mut EventLoop,
     config: &Config,

@@ -7,80 +7,46 @@ use super::protocol::short;
 use crate::app;
 use crate::render::{Camera, ColorMap};
 
-/// What a client and the user may change while the client draws.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// See [`app::Parameters::speed`].
-    pub speed: f64,
-    /// See [`app::Parameters::colormap`].
-    pub colormap: ColorMap,
-    /// See [`app::Parameters::paused`].
-    pub paused: bool,
-    /// See [`View::limits`](crate::render::View::limits).
+    /// The renderer's own, which the user changes too. They stay when the client leaves.
+    #[serde(flatten)]
+    pub field: app::Parameters,
     pub limits: [f32; 2],
-    /// See [`View::size`](crate::render::View::size).
     pub size: f32,
-}
-
-impl Parameters {
-    /// Joins the field's parameters with the client's own.
-    pub fn new(of_field: app::Parameters, limits: [f32; 2], size: f32) -> Self {
-        let app::Parameters { speed, colormap, paused } = of_field;
-        Self { speed, colormap, paused, limits, size }
-    }
-
-    /// Replaces the field's parameters.
-    pub fn with(self, of_field: app::Parameters) -> Self {
-        Self::new(of_field, self.limits, self.size)
-    }
-
-    /// The field's parameters.
-    pub fn of_field(self) -> app::Parameters {
-        let Self { speed, colormap, paused, .. } = self;
-        app::Parameters { speed, colormap, paused }
-    }
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { speed: 1.0, colormap: ColorMap::default(), paused: false, limits: [0.0, 1.0], size: 3.0 }
+        let field = app::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
+        Self { field, limits: [0.0, 1.0], size: 3.0 }
     }
 }
 
-/// Changes to some of the [`Parameters`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Wishes {
-    /// See [`Parameters::speed`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// See [`Parameters::colormap`]; by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub colormap: Option<String>,
-    /// See [`Parameters::paused`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// See [`Parameters::limits`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<[f64; 2]>,
-    /// See [`Parameters::size`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<f64>,
 }
 
 impl Wishes {
-    /// The parameters with these changes.
-    ///
-    /// # Errors
-    /// What is wrong with a value; then nothing is changed.
     pub fn apply(&self, mut parameters: Parameters) -> Result<Parameters, String> {
         if let Some(speed) = self.speed {
             if !speed.is_finite() || speed.abs() > 1000.0 {
                 return Err(format!("speed {speed} is not between -1000 and 1000"));
             }
-            parameters.speed = speed;
+            parameters.field.speed = speed;
         }
         if let Some(name) = &self.colormap {
-            parameters.colormap = color_map(name)?;
+            parameters.field.colormap = color_map(name)?;
         }
         if let Some(limits) = self.limits {
             parameters.limits = checked_limits(limits)?;
@@ -91,12 +57,11 @@ impl Wishes {
             }
             parameters.size = size as f32;
         }
-        parameters.paused = self.paused.unwrap_or(parameters.paused);
+        parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
         Ok(parameters)
     }
 }
 
-/// Checks two limits, and converts them for the shaders.
 fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
     let limits = [low as f32, high as f32];
     if !limits.iter().all(|limit| limit.is_finite()) {
@@ -120,16 +85,11 @@ fn color_map(name: &str) -> Result<ColorMap, String> {
     })
 }
 
-/// The place of a camera, as messages have it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CameraPlace {
-    /// See [`Camera::azimuth`].
     pub azimuth: f64,
-    /// See [`Camera::elevation`].
     pub elevation: f64,
-    /// See [`Camera::distance`].
     pub distance: f64,
-    /// See [`Camera::target`].
     pub target: [f64; 3],
 }
 
@@ -147,10 +107,6 @@ impl From<Camera> for CameraPlace {
 }
 
 impl CameraPlace {
-    /// The camera at this place.
-    ///
-    /// # Errors
-    /// A number is out of its range, which the text names.
     pub fn camera(&self) -> Result<Camera, String> {
         let Self { azimuth, elevation, distance, target } = self;
         // A number that is too large for 32 bits becomes infinite, and is refused.
@@ -169,8 +125,11 @@ mod tests {
         let now = Parameters::default();
         let wish = |text: &str| serde_json::from_str::<Wishes>(text).unwrap().apply(now);
         assert_eq!(wish("{}"), Ok(now));
-        assert_eq!(wish(r#"{"speed": -2.5, "paused": true}"#).map(|p| (p.speed, p.paused)), Ok((-2.5, true)));
-        assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.colormap), Ok(ColorMap::Magma));
+        assert_eq!(
+            wish(r#"{"speed": -2.5, "paused": true}"#).map(|p| (p.field.speed, p.field.paused)),
+            Ok((-2.5, true))
+        );
+        assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.field.colormap), Ok(ColorMap::Magma));
         assert_eq!(
             wish(r#"{"limits": [3, -1.5], "size": 64}"#).map(|p| (p.limits, p.size)),
             Ok(([3.0, -1.5], 64.0))

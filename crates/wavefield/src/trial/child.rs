@@ -1,14 +1,12 @@
 //! The child process of a trial: this program again. Both kinds of trials use this.
 
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use vulkan_cuda::DeviceUuid;
 
 use crate::cuda::{Cuda, load_driver};
@@ -19,21 +17,15 @@ use crate::{Error, Result};
 const START: Duration = Duration::from_secs(30);
 /// How many bytes of the child's output to keep. In JSON each may become six, and a message has at most 65536.
 const WORDS: usize = 8 * 1024;
-/// How often to check whether the child has ended, or is no longer wanted.
-const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const TICK: Duration = Duration::from_millis(10);
 
-/// A child process to start.
 pub(super) struct Attempt<'a> {
     /// The program to start. It must know the command.
     pub(super) program: &'a Path,
-    /// The command and its arguments.
     pub(super) arguments: Vec<String>,
-    /// Its standard input.
     pub(super) input: Stdio,
     /// The line that the child prints to standard output just before the step that may hang. `patience` counts from then on.
     pub(super) begins: &'static str,
-    /// How long that step may take.
     pub(super) patience: Duration,
     /// A prefix to remove from the child's error, because the caller's error repeats it.
     pub(super) prefix: String,
@@ -51,32 +43,31 @@ impl Attempt<'_> {
             let program = program.display();
             format!("it must be tried in a process of its own first, and {program} did not start: {error}")
         })?;
-        let mut said = Said::new(&mut child, begins);
-        match said.listen(&mut child, patience, wanted) {
-            Ok(Some(status)) => match said.verdict(status, &prefix) {
-                None => Ok(began.elapsed()),
-                Some(words) => Err(words),
-            },
-            Ok(None) => {
-                end(child);
-                let seconds = patience.as_secs_f64();
-                Err(match said.begun {
-                    Some(at) if at.elapsed() > patience => format!(
-                        "it did not end within {seconds} s (half of --timeout) in the process that tried it, so that process \
-                         was killed"
-                    ),
-                    None if began.elapsed() > START => format!(
-                        "the process that was to try it did not begin within {} s, so it was killed",
-                        START.as_secs()
-                    ),
-                    _ => "nobody waits for it any more".into(),
-                })
-            }
+        let listened = Said::new(&mut child, begins)
+            .and_then(|mut said| Ok((said.listen(&mut child, patience, wanted)?, said)));
+        let (status, said) = match listened {
+            Ok(listened) => listened,
             Err(error) => {
                 end(child);
-                Err(format!("cannot read from the process that tries it: {error}"))
+                return Err(format!("cannot read from the process that tries it: {error}"));
             }
+        };
+        if let Some(status) = status {
+            return said.verdict(status, &prefix).map_or(Ok(began.elapsed()), Err);
         }
+        end(child);
+        let seconds = patience.as_secs_f64();
+        Err(match said.begun {
+            Some(at) if at.elapsed() > patience => format!(
+                "it did not end within {seconds} s (half of --timeout) in the process that tried it, so that process \
+                 was killed"
+            ),
+            None if began.elapsed() > START => format!(
+                "the process that was to try it did not begin within {} s, so it was killed",
+                START.as_secs()
+            ),
+            _ => "nobody waits for it any more".into(),
+        })
     }
 }
 
@@ -103,7 +94,6 @@ fn close_all_on_exec() {
         unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
-/// Kills the child and reaps it.
 fn end(mut child: Child) {
     let _ = child.kill();
     // On a thread, because a process inside the driver may take long to die.
@@ -113,23 +103,20 @@ fn end(mut child: Child) {
 /// The child's output so far, up to [`WORDS`] bytes per pipe.
 struct Said {
     /// Standard output and standard error, until they are closed.
-    pipes: [Option<File>; 2],
-    /// The first bytes from each pipe.
+    pipes: [Option<OwnedFd>; 2],
     text: [Vec<u8>; 2],
-    /// Whether there was more.
     cut: bool,
-    /// See [`Attempt::begins`].
     begins: &'static str,
-    /// When the child printed that line.
     begun: Option<Instant>,
 }
 
 impl Said {
-    fn new(child: &mut Child, begins: &'static str) -> Self {
-        let output = child.stdout.take().map(std::os::fd::OwnedFd::from);
-        let error = child.stderr.take().map(std::os::fd::OwnedFd::from);
-        let pipes = [output, error].map(|pipe| pipe.map(File::from));
-        Self { pipes, text: Default::default(), cut: false, begins, begun: None }
+    fn new(child: &mut Child, begins: &'static str) -> std::io::Result<Self> {
+        let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        for pipe in pipes.iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        Ok(Self { pipes, text: Default::default(), cut: false, begins, begun: None })
     }
 
     /// Listens until the child has ended. `None` if it takes too long or is no longer `wanted`.
@@ -141,15 +128,12 @@ impl Said {
     ) -> std::io::Result<Option<ExitStatus>> {
         let began = Instant::now();
         loop {
-            if let Some(status) = child.try_wait()? {
-                // Read the rest of its output. A pipe holds at most this much. Do not wait for the pipes to close: processes that
-                // the child started may still have them open.
-                for _ in 0..64 {
-                    if !self.read(NO_WAIT) {
-                        break;
-                    }
-                }
-                return Ok(Some(status));
+            // Ask before reading: what an ended child has written is all there. Do not wait for the pipes to close: processes that
+            // the child started may still have them open.
+            let status = child.try_wait()?;
+            self.read();
+            if status.is_some() {
+                return Ok(status);
             }
             let late = match self.begun {
                 None => began.elapsed() > START,
@@ -158,34 +142,24 @@ impl Said {
             if late || !wanted() {
                 return Ok(None);
             }
-            self.read(TICK);
+            std::thread::sleep(TICK);
         }
     }
 
-    /// Reads available output, after waiting up to `wait` for some. False if there was none.
-    fn read(&mut self, wait: Timespec) -> bool {
-        let mut look: Vec<_> =
-            self.pipes.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
-        if look.is_empty() {
-            // The child has closed both pipes and will end.
-            let _ = poll(&mut [], Some(&wait));
-            return false;
-        }
-        if !matches!(poll(&mut look, Some(&wait)), Ok(1..)) {
-            return false;
-        }
-        let mut came = false;
+    /// Reads what is there, but not without end: a pipe holds at most this much.
+    fn read(&mut self) {
+        let mut buffer = [0; 4096];
         for (pipe, text) in self.pipes.iter_mut().zip(&mut self.text) {
-            let Some(file) = pipe.as_mut().filter(|file| is_ready(file)) else { continue };
-            let mut buffer = [0; 4096];
-            // The pipe has data or is closed, so the read does not wait.
-            match file.read(&mut buffer) {
-                Ok(0) | Err(_) => *pipe = None,
-                Ok(count) => {
-                    came = true;
-                    let room = count.min(WORDS - text.len());
-                    text.extend_from_slice(&buffer[..room]);
-                    self.cut |= room < count;
+            for _ in 0..64 {
+                let Some(open) = pipe else { break };
+                match rustix::io::read(open, &mut buffer) {
+                    Err(Errno::AGAIN | Errno::INTR) => break,
+                    Ok(0) | Err(_) => *pipe = None,
+                    Ok(count) => {
+                        let room = count.min(WORDS - text.len());
+                        text.extend_from_slice(&buffer[..room]);
+                        self.cut |= room < count;
+                    }
                 }
             }
         }
@@ -194,10 +168,8 @@ impl Said {
         {
             self.begun = Some(Instant::now());
         }
-        came
     }
 
-    /// Why the trial failed; `None` after success.
     fn verdict(&self, status: ExitStatus, prefix: &str) -> Option<String> {
         let words = String::from_utf8_lossy(&self.text[1]);
         let more = if self.cut { "…" } else { "" };
@@ -215,11 +187,6 @@ impl Said {
             )),
         }
     }
-}
-
-fn is_ready(file: &File) -> bool {
-    let mut look = [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::IN)];
-    matches!(poll(&mut look, Some(&NO_WAIT)), Ok(1..))
 }
 
 /// Makes this process end with `parent`, which started it: a trial that hangs must not outlive the renderer.

@@ -10,28 +10,23 @@ use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaAllocation, CudaBuffer, DeviceUuid};
 
+use super::THIS_PROGRAM;
 use super::child::{Attempt, context};
 use crate::descriptors;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Validation};
 use crate::{Error, Result, say};
 
-/// The line that the child prints just before the first import.
 const BEGINS: &str = "wavefield try-import: both devices are open";
 
-/// How an import is tried.
-pub(crate) struct ImportTrial<'a> {
-    /// The program to start. It must know `try-import`.
-    pub(crate) program: &'a Path,
+pub(crate) struct ImportTrial {
     pub(crate) device: DeviceUuid,
     /// Two drivers may serve one GPU, and each imports only what it exported itself.
     pub(crate) driver: DeviceUuid,
-    /// How the renderer uses the memory.
     pub(crate) usage: vk::BufferUsageFlags,
-    /// How long the imports may take.
     pub(crate) patience: Duration,
 }
 
-impl ImportTrial<'_> {
+impl ImportTrial {
     /// Imports these chunks in a child process, waits for its end, and returns how long it took. Kills the child once `wanted`
     /// returns false.
     ///
@@ -44,7 +39,7 @@ impl ImportTrial<'_> {
         descriptors::send(own.as_fd(), b"chunks", &sent).map_err(unsent)?;
         let sizes: Vec<_> = chunks.iter().map(|(_, size)| size.to_string()).collect();
         let attempt = Attempt {
-            program: self.program,
+            program: Path::new(THIS_PROGRAM),
             arguments: vec![
                 "try-import".into(),
                 format!("--device={}", self.device),

@@ -14,12 +14,9 @@ use crate::left_running::leave_running;
 use crate::wave::Grid;
 use crate::{Error, Result, say};
 
-/// The line that the child prints just before the launch.
 const LAUNCHED: &str = "wavefield try-kernel: launched";
 
-/// How a kernel is tried.
 pub(crate) struct Trial<'a> {
-    /// The program to start. It must know `try-kernel`.
     pub(crate) program: &'a Path,
     pub(crate) device: &'a CudaInfo,
     pub(crate) grid: Grid,

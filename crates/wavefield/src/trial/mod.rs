@@ -22,6 +22,9 @@ mod child;
 mod import;
 mod kernel;
 
+/// The program that tries clients' kernels and memory: this one, even if its file was replaced or deleted.
+pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
+
 pub use child::end_with_parent;
 pub(crate) use import::ImportTrial;
 pub use import::try_import;

@@ -170,11 +170,15 @@ fn answered(renderer: &Renderer, hello: &str) -> FromServer {
 #[test]
 fn a_newcomer_of_another_version_is_told_that_and_nothing_else() {
     let renderer = Renderer::start(&[]);
-    for hello in [r#"{"type": "hello", "protocol": 999}"#, r#"{"type": "hello", "protocol": 3, "memory": 7}"#]
-    {
+    for (hello, theirs) in [
+        (r#"{"type": "hello", "protocol": 999}"#, "client version 999:"),
+        (r#"{"type": "hello", "protocol": 3, "memory": 7}"#, "client version 3:"),
+        (r#"{"type": "hello", "protocol": 1, "client": "old", "memory": "host"}"#, "client version 1:"),
+    ] {
         match answered(&renderer, hello) {
             FromServer::Refused { code: RefusedCode::Version, reason } => {
-                assert!(reason.contains("same release") && reason.contains("versions 1 and 2"), "{reason}");
+                let parts = ["same release", "speaks version 2 of", theirs];
+                assert!(parts.iter().all(|part| reason.contains(part)), "{reason}");
             }
             other => panic!("{hello}: {other:?}"),
         }

@@ -37,10 +37,6 @@ impl Installed {
 }
 
 impl Engine {
-    pub(crate) fn drawing(&self) -> Drawing {
-        self.drawer.renderer.drawing().clone()
-    }
-
     /// What draws another array, for [`Installed::new`].
     pub(crate) fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.drawer.renderer.drawing_of(array)
@@ -76,7 +72,6 @@ impl Engine {
         })
     }
 
-    /// Exchanges the producer. Nothing may be in flight.
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = self.next();
@@ -326,7 +321,7 @@ mod tests {
         let before = draw(&mut run, 3);
         let engine = run.engine();
         let faulting = Box::new(Faulting(Profile::of_queue("faulting", Vec::new())));
-        let (drawing, camera) = (engine.drawing(), engine.view().camera);
+        let (drawing, camera) = (engine.drawing_of(*engine.array()).unwrap(), engine.view().camera);
         let own = engine.swap(&mut Some(Installed::new(faulting, &[], drawing, camera))).unwrap();
         let failed = run.frame_at(Moment { time: 0.5, step: 0.0 });
         assert!(matches!(failed, Err(Error::Kernel { .. })) && run.engine().has_failed());

@@ -1,4 +1,4 @@
-//! Packets that any client could send, and the parser's fuzz tests with a million of them for each version of the protocol.
+//! Packets that any client could send, and the parser's fuzz tests with a million of them.
 //! `session` has the fuzz tests of whole conversations.
 //!
 //! `WAVEFIELD_FUZZ=10000000 cargo test -p wavefield --lib fuzz` tries ten million.
@@ -9,11 +9,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use serde_json::{Value, json};
 
-use super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, Version, encode};
-use super::session::MAX_ALLOCATED;
+use super::super::protocol::{FromClient, MAX_MESSAGE, MAX_PTX, encode};
+use super::super::session::MAX_ALLOCATED;
 
-/// How many inputs the tests have together, each tried with every version of the protocol: making one takes longer than a try.
-/// The parser's inputs are packets. A session's inputs are events, most of which are packets.
+/// How many inputs the tests have together. The parser's inputs are packets. A session's inputs are events, most of which are packets.
 pub fn inputs() -> u64 {
     std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000)
 }
@@ -159,14 +158,14 @@ pub fn packet() -> BoxedStrategy<Vec<u8>> {
 }
 
 /// A message that was read is the same after it is written and read again. Any other packet has an error in words.
-fn parse(packet: &[u8], version: Version) -> Result<u64, TestCaseError> {
-    match FromClient::parse(packet, version) {
+fn parse(packet: &[u8]) -> Result<u64, TestCaseError> {
+    match FromClient::parse(packet) {
         Ok(message) => {
             prop_assert!(packet.len() <= MAX_MESSAGE);
             let object = serde_json::from_slice::<Value>(packet).expect("what was read is JSON");
             prop_assert!(object.is_object(), "not an object");
             prop_assert_eq!(&object["type"], message.name());
-            prop_assert_eq!(FromClient::parse(&encode(&message), version), Ok(message));
+            prop_assert_eq!(FromClient::parse(&encode(&message)), Ok(message));
         }
         // Reasons go to a terminal and into an answer.
         Err(reason) => prop_assert!(
@@ -185,10 +184,7 @@ macro_rules! a_million_packets {
         $(
             #[test]
             fn $name() {
-                feed(inputs().div_ceil(SHARES), &packet(), |packet| {
-                    parse(&packet, Version::One)?;
-                    parse(&packet, Version::Two)
-                });
+                feed(inputs().div_ceil(SHARES), &packet(), |packet| parse(&packet));
             }
         )*
     };
