@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::runner::{Plan, Samples};
-use crate::app::{Choice, Config, Stop};
+use super::runner::{Samples, Session};
+use crate::app::Config;
 use crate::cuda::{Cuda, memset};
 use crate::handoff::{Place, Work};
 use crate::left_running::leave_running;
@@ -17,21 +17,19 @@ use crate::{Error, Result};
 const CHUNK: u64 = 64;
 
 pub(super) fn measure<W: Work>(
-    plan: &Plan,
+    session: &Session<'_>,
+    context: &Cuda,
     config: &Config,
     samples: &mut Samples,
-    choice: &Choice,
-    context: &Cuda,
-    stop: &Stop,
 ) -> Result<()> {
     let (device, _queue) =
-        choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
+        session.choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
     let kernel = config.kernel();
     let desc = config.producer_desc();
     let work = W::new(&device, context, &kernel, &desc)?;
     let slots = work.slots(&device, context, desc.ring.depth())?;
     let fill = Fill::new(context, &kernel.name)?;
-    let measured = measure_with(plan, config, samples, &fill, (&work, &slots), stop);
+    let measured = measure_with(session, config, samples, &fill, (&work, &slots));
     // After an error, enqueued work may still use the slots.
     if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {
         leave_running((fill, work, slots));
@@ -40,12 +38,11 @@ pub(super) fn measure<W: Work>(
 }
 
 fn measure_with<W: Work>(
-    plan: &Plan,
+    session: &Session<'_>,
     config: &Config,
     samples: &mut Samples,
     fill: &Fill,
     (work, slots): (&W, &[W::Slot]),
-    stop: &Stop,
 ) -> Result<()> {
     let slot_of = |frame: u64| &slots[(frame % slots.len() as u64) as usize];
     let mut index = 0;
@@ -77,7 +74,7 @@ fn measure_with<W: Work>(
             samples.kernel_us.extend(kernel);
             samples.frame_us.extend(fill.period(index)?.map(|time| time.as_secs_f64() * 1e6));
         }
-        if began.elapsed() >= plan.round || stop.requested() {
+        if began.elapsed() >= session.plan.round || session.stop.requested() {
             break;
         }
     }

@@ -90,11 +90,11 @@ pub fn run(
     failures: &mut Failures,
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Held for the whole run, so that no cell pays for making it.
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
+    let session = Session { plan, choice, stop, context };
     let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Samples)>::new());
     for &cell in &plan.cells {
-        match obstacle(&cell, base.scene, choice, context.as_ref()) {
+        match obstacle(&cell, base.scene, choice) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
                 let this = Skipped { strategy: cell.strategy.name().to_owned(), reason };
@@ -122,7 +122,7 @@ pub fn run(
             if stop.requested() {
                 break 'rounds;
             }
-            let measured = measure(plan, base, cell, samples, choice, context.as_ref(), stop);
+            let measured = measure(&session, base, cell, samples);
             if failures.catch(measured).is_none() {
                 break 'rounds;
             }
@@ -154,14 +154,9 @@ pub fn run(
 }
 
 /// Why a cell cannot be measured on this machine, if it cannot.
-pub(super) fn obstacle(
-    cell: &CellPlan,
-    scene: Scene,
-    choice: &Choice,
-    context: Option<&Cuda>,
-) -> Option<String> {
+pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
     let strategy = cell.strategy;
-    if strategy.uses_cuda() && context.is_none() {
+    if strategy.uses_cuda() && choice.cuda.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
     }
@@ -184,28 +179,29 @@ pub(super) fn obstacle(
         .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
 }
 
-fn measure(
-    plan: &Plan,
-    base: &Config,
-    cell: &CellPlan,
-    samples: &mut Samples,
-    choice: &Choice,
-    context: Option<&Cuda>,
-    stop: &Stop,
-) -> Result<()> {
-    let config = cell.config(base, plan.size);
+/// What all measurements of a run share.
+pub(super) struct Session<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) choice: &'a Choice,
+    pub(super) stop: &'a Stop,
+    /// Held for the whole run, so that no cell pays for making it.
+    context: Option<Cuda>,
+}
+
+fn measure(session: &Session<'_>, base: &Config, cell: &CellPlan, samples: &mut Samples) -> Result<()> {
+    let config = cell.config(base, session.plan.size);
     let before = samples.frame_us.len();
-    match (cell.strategy, context) {
+    match (cell.strategy, &session.context) {
         (Strategy::ProduceOnly, Some(context)) => {
             let measure = match config.scene {
                 Scene::Field => produce_only::measure::<FieldWork>,
                 Scene::Texture => produce_only::measure::<TextureWork>,
             };
-            measure(plan, &config, samples, choice, context, stop)?;
+            measure(session, context, &config, samples)?;
         }
         _ => {
-            let mut run = Headless::quietly(choice, &config)?;
-            let outcome = frames(plan, cell.warmup(plan), &mut run, samples, stop);
+            let mut run = Headless::quietly(session.choice, &config)?;
+            let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
             drop(run);
             outcome?;
         }
@@ -217,7 +213,8 @@ fn measure(
     Ok(())
 }
 
-fn frames(plan: &Plan, warmup: u64, run: &mut Headless, samples: &mut Samples, stop: &Stop) -> Result<()> {
+fn frames(session: &Session<'_>, warmup: u64, run: &mut Headless, samples: &mut Samples) -> Result<()> {
+    let Session { plan, stop, .. } = session;
     const STEP: f64 = 1.0 / 60.0;
     let began = Instant::now();
     for frame in 0..warmup {

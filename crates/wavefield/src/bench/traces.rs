@@ -8,7 +8,6 @@ use std::path::Path;
 use super::runner::Plan;
 use super::strategy::Strategy;
 use crate::app::{Choice, Config, Headless, Stop};
-use crate::cuda::Cuda;
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
@@ -23,7 +22,6 @@ const FRAMES: usize = 24;
 pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
     spans.install()?;
-    let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
     let (mut lanes, mut failures) = (Vec::new(), Failures::default());
     let cells: Vec<_> = plan.cells.iter().filter(|cell| cell.strategy != Strategy::ProduceOnly).collect();
     let progress = Progress::new("tracing");
@@ -34,7 +32,7 @@ pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, st
             failures.add(Error::Stopped(words.into()));
             break;
         }
-        if super::runner::obstacle(cell, base.scene, choice, context.as_ref()).is_some() {
+        if super::runner::obstacle(cell, base.scene, choice).is_some() {
             continue;
         }
         let made = Headless::quietly(choice, &cell.config(base, plan.size));

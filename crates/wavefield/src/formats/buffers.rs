@@ -5,11 +5,10 @@ use cudarc::driver::sys::CUdeviceptr;
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{ArrayFormat, ExportedAllocation, SharedBuffer};
 
-use super::kernels::ImageKernels;
 use super::record::Outcome;
 use super::{pattern, transfer};
 use crate::Result;
-use crate::cuda::{Cuda, DeviceMemory, Stream};
+use crate::cuda::{DeviceMemory, Stream};
 use crate::producer::SLOT_USAGE;
 use crate::vulkan::{Queue, read_buffer};
 
@@ -20,31 +19,30 @@ pub(super) const SEVERAL: &str = "several in one allocation";
 const SIZES: [u64; 10] = [1, 3, 17, 255, 256, 257, 1000, 4099, 65_537, 1_000_003];
 
 /// Checks one buffer in a dedicated allocation.
-pub(super) fn check_dedicated(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
+pub(super) fn check_dedicated(queue: &mut Queue, stream: &Stream) -> Result<Outcome> {
     let size = SIZES[SIZES.len() - 1];
-    let shared = match SharedBuffer::new(&queue.device().pair(context)?, size, SLOT_USAGE) {
+    let shared = match SharedBuffer::new(&queue.device().pair(stream.context())?, size, SLOT_USAGE) {
         Ok(shared) => shared,
-        Err(error) => return super::images::refused(context, error.into()),
+        Err(error) => return super::images::refused(stream.context(), error.into()),
     };
-    round_trips(queue, context, kernels.stream(), &[(shared.vulkan(), shared.cuda(), size)])
+    round_trips(queue, stream, &[(shared.vulkan(), shared.cuda(), size)])
 }
 
 /// Checks several buffers in one allocation. All are written before the first is read, so that an overlap is found.
-pub(super) fn check_several(queue: &mut Queue, context: &Cuda, kernels: &ImageKernels) -> Result<Outcome> {
-    let pair = queue.device().pair(context)?;
+pub(super) fn check_several(queue: &mut Queue, stream: &Stream) -> Result<Outcome> {
+    let pair = queue.device().pair(stream.context())?;
     let exported = ExportedAllocation::new(pair.vk(), &SIZES, SLOT_USAGE);
     let shared = match exported.and_then(|exported| exported.share(&pair)) {
         Ok(shared) => shared,
-        Err(error) => return super::images::refused(context, error.into()),
+        Err(error) => return super::images::refused(stream.context(), error.into()),
     };
     let buffers: Vec<_> =
         shared.iter().map(|buffer| (buffer.vulkan(), buffer.cuda(), buffer.size())).collect();
-    round_trips(queue, context, kernels.stream(), &buffers)
+    round_trips(queue, stream, &buffers)
 }
 
 fn round_trips(
     queue: &mut Queue,
-    context: &Cuda,
     stream: &Stream,
     buffers: &[(vk::Buffer, CUdeviceptr, u64)],
 ) -> Result<Outcome> {
@@ -55,7 +53,7 @@ fn round_trips(
     let mut wrong = Vec::new();
     // CUDA writes, Vulkan reads.
     for (index, &(_, pointer, size)) in buffers.iter().enumerate() {
-        let own = DeviceMemory::new(context, size)?;
+        let own = DeviceMemory::new(stream.context(), size)?;
         own.write(stream, &noise(index, size, 1000)?)?;
         // SAFETY: the mapping has `size` bytes, and Vulkan is idle.
         unsafe { own.copy_to(stream, pointer) }?;
@@ -72,7 +70,7 @@ fn round_trips(
         transfer::write_buffer(queue, buffer, &noise(index, size, 2000)?)?;
     }
     for (index, &(_, pointer, size)) in buffers.iter().enumerate() {
-        let own = DeviceMemory::new(context, size)?;
+        let own = DeviceMemory::new(stream.context(), size)?;
         // SAFETY: the mapping has `size` bytes, and Vulkan is idle.
         unsafe { own.copy_from(stream, pointer) }?;
         let mut got = vec![0; size as usize];

@@ -32,7 +32,7 @@ pub fn check(
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (_device, mut queue) = choice.adapter.request_device(&desc)?;
     let kernels = ImageKernels::new(&context)?;
-    let tried = try_all(&mut report, choice, &mut queue, &context, &kernels, stop, progress);
+    let tried = try_all(&mut report, choice, &mut queue, &kernels, stop, progress);
     report.checked = failures.catch(tried).is_some();
     Ok(report)
 }
@@ -42,7 +42,6 @@ fn try_all(
     report: &mut Report,
     choice: &Choice,
     queue: &mut Queue,
-    context: &Cuda,
     kernels: &ImageKernels,
     stop: &Stop,
     progress: &mut dyn FnMut(usize, usize),
@@ -52,7 +51,7 @@ fn try_all(
             buffers::DEDICATED => buffers::check_dedicated,
             _ => buffers::check_several,
         };
-        buffer.check = Some(check(queue, context, kernels)?);
+        buffer.check = Some(check(queue, kernels.stream())?);
     }
     let cases = list::cases(&choice.adapter);
     let total = cases.len();
@@ -64,9 +63,9 @@ fn try_all(
             )));
         }
         if image.handle.is_some() {
-            let tried = images::check(queue, context, kernels, &case, index as u64)
+            let (map, levels) = images::check(queue, kernels, &case, index as u64)
                 .map_err(|error| Error::Unsupported(format!("{}: {error}", image.name())))?;
-            (image.map, image.check) = (Some(tried.map), tried.levels);
+            (image.map, image.check) = (Some(map), levels);
         }
     }
     progress(total, total);

@@ -14,27 +14,22 @@ use crate::cuda::{Cuda, DeviceMemory, Texture, TextureDesc};
 use crate::vulkan::Queue;
 use crate::{Error, Result};
 
-pub(super) struct Tried {
-    pub(super) map: Outcome,
-    pub(super) levels: Vec<Level>,
-}
-
-/// Tries everything with one image.
+/// Tries everything with one image: its mapping, and each level.
 ///
 /// # Errors
 /// A failure that tells nothing about the image: an error of Vulkan, memory that ran out, a kernel that faulted.
 pub(super) fn check(
     queue: &mut Queue,
-    context: &Cuda,
     kernels: &ImageKernels,
     case: &Case,
     seed: u64,
-) -> Result<Tried> {
+) -> Result<(Outcome, Vec<Level>)> {
+    let context = kernels.stream().context();
     let exported = Arc::new(ExportedImage::new(queue.device().sharing()?, &case.request)?);
     transfer::hand_over(queue, &exported)?;
     let mapped = match SharedImage::import(&queue.device().pair(context)?, &exported) {
         Ok(mapped) => mapped,
-        Err(error) => return Ok(Tried { map: refused(context, error.into())?, levels: Vec::new() }),
+        Err(error) => return Ok((refused(context, error.into())?, Vec::new())),
     };
     let (ranges, size) = places(case);
     // Different bytes in each direction, so that old content cannot pass for what was written.
@@ -89,7 +84,7 @@ pub(super) fn check(
             filtered: this.format.filters().then(|| tried(sample(true))).transpose()?,
         });
     }
-    Ok(Tried { map: Outcome::Passed, levels })
+    Ok((Outcome::Passed, levels))
 }
 
 fn level_texels(case: &Case, level: u32) -> LevelTexels {
