@@ -67,12 +67,6 @@ pub fn keep_output() -> io::Result<()> {
     }
 }
 
-/// The open file of [`Output`], if it is not the process's standard output.
-#[cfg(unix)]
-pub(crate) fn kept_output() -> Option<&'static File> {
-    KEPT.get()
-}
-
 /// Prints a note or an error to standard error.
 pub fn note(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
