@@ -32,7 +32,6 @@
 //! `error`, `report`, `plain_file`, `whole_file`, `threads`, `descriptors`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
 //! `wave`, `array`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
 
-#![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
 

@@ -31,7 +31,6 @@ pub fn line(text: Arguments<'_>) {
 /// The process's first standard output, after [`keep_output`].
 static KEPT: OnceLock<File> = OnceLock::new();
 
-/// Standard output, for this program's results.
 pub(crate) struct Output;
 
 impl Write for Output {
@@ -67,27 +66,22 @@ pub fn keep_output() -> io::Result<()> {
     }
 }
 
-/// Prints a note or an error to standard error.
 pub fn note(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// [`line()`] with a format string.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::report::line(format_args!($($text)*)) };
 }
 
-/// [`note()`] with a format string.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };
 }
 
-/// Whether the note that standard output cannot be written was printed.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output is reserved for a file's contents.
 static SPARED: AtomicBool = AtomicBool::new(false);
 
 /// Reserves standard output for a file's contents. From now on every line goes to standard error.
@@ -122,7 +116,6 @@ impl Failures {
         outcome.map_err(|error| self.add(error)).ok()
     }
 
-    /// The first failure so far.
     pub fn first(&self) -> Option<&Error> {
         self.0.as_ref()
     }
@@ -136,7 +129,6 @@ impl Failures {
     }
 }
 
-/// See [`failed`].
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Prints an error from cleaning up, where no error can be returned, and makes [`failed`] true.

@@ -23,7 +23,6 @@ pub(crate) fn start() -> Result<()> {
     started.clone().map_err(|reason| not_started("wavefield", reason))
 }
 
-/// The error of a thread that could not be started.
 pub(crate) fn not_started(name: &str, reason: impl Display) -> Error {
     Error::Unsupported(format!(
         "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
@@ -94,7 +93,6 @@ impl<T: Send + 'static> Job<T> {
         self.thread.is_finished()
     }
 
-    /// Waits for the work and returns its result.
     pub(crate) fn finish(self) -> Result<T> {
         let name = self.thread.thread().name().unwrap_or_default().to_owned();
         let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));

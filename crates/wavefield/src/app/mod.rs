@@ -1,11 +1,12 @@
 //! The application: choose a device, make an engine, run its frames in a window or without one.
 
-mod command_line;
 mod companion;
+mod config;
 mod early;
 mod engine;
 mod filmed;
 mod headless;
+pub mod parse;
 mod picture_file;
 mod retire;
 mod scene;
@@ -19,22 +20,11 @@ mod windowed;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use ash::vk;
-use vulkan_cuda::Ring;
-
-use crate::cuda::{KernelSource, KernelValues};
-use crate::film::FilmDesc;
-use crate::handoff::Handoff;
-use crate::render::{Camera, ColorMap, Samples, Style};
-use crate::verify::Broken;
-use crate::vulkan::{PresentMode, Validation, Wait};
-use crate::wave::Grid;
 
 pub use crate::scene::Scene;
 pub use companion::Parameters;
 pub(crate) use companion::{Companion, CompanionDesc};
+pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 pub(crate) use early::EarlyContext;
 pub use early::EarlyDriver;
 #[cfg(target_os = "linux")]
@@ -53,7 +43,6 @@ pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification}
 pub(crate) use windowed::run_with;
 pub use windowed::{EventLoop, attempt_windowed, run_windowed};
 
-/// What fills the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProducerKind {
     /// CUDA if available, otherwise a Vulkan compute shader; prints the reason.
@@ -74,16 +63,14 @@ pub enum ProducerKind {
 }
 
 impl ProducerKind {
-    /// Whether CUDA fills the field if available.
     pub(crate) fn may_use_cuda(self) -> bool {
         matches!(self, Self::Auto | Self::Cuda)
     }
 }
 
-/// How a window reloads a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reload {
-    /// The argument of [`KernelSource::from_argument`].
+    /// The argument of [`crate::cuda::KernelSource::from_argument`].
     pub argument: String,
     /// The program that tries each kernel in a separate process before the window uses it: a `wavefield` of the same release, as for
     /// `serve::Options::try_with`. With `None`, a kernel that faults ends the run. Trials run on Linux only, and not for kernels that
@@ -91,7 +78,6 @@ pub struct Reload {
     pub try_with: Option<PathBuf>,
 }
 
-/// What a window shows over the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum OverlayMode {
     /// Figures and settings.
@@ -104,109 +90,6 @@ pub enum OverlayMode {
     Off,
 }
 
-/// The settings of a run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// An index of the device table, part of a name, or a UUID.
-    pub device: Option<String>,
-    /// What is shown.
-    pub scene: Scene,
-    /// What fills the field.
-    pub producer: ProducerKind,
-    /// A kernel to run instead of the wave; CUDA only, unless it has a twin in [`crate::gallery`].
-    pub kernel: Option<KernelSource>,
-    /// Read [`Config::kernel`] again whenever its file is saved; in a window only.
-    pub reload: Option<Reload>,
-    /// The initial parameters of [`Config::kernel`].
-    pub parameters: KernelValues,
-    /// How CUDA's vertices reach Vulkan.
-    pub handoff: Handoff,
-    /// Allows the user's kernels inside Vulkan's command buffer ([`Handoff::Inline`]): see [`RISK`].
-    pub risk_the_gpu: bool,
-    /// Columns and rows of vertices, or of the texture's texels.
-    pub grid: Grid,
-    /// Slots between the producer and the draw. With `None`, three, or more if batches need them.
-    pub ring: Option<Ring>,
-    /// How many slots CUDA fills for each wait.
-    pub batch: Batching,
-    /// The picture's size, or the window's initial size, in pixels.
-    pub size: vk::Extent2D,
-    /// Samples per pixel.
-    pub samples: Samples,
-    /// Frames to draw. With `None`, a window runs until it is told to stop, and a headless run chooses a number.
-    pub frames: Option<u64>,
-    /// The PNG file for a headless run's last picture.
-    pub output: Option<PathBuf>,
-    /// The GIF file to record the run to, or `-` for raw frames on standard output.
-    pub record: Option<PathBuf>,
-    /// The longest side of a recorded GIF, in pixels.
-    pub record_side: u32,
-    /// The initial camera. The default is [`Scene::camera`].
-    pub camera: Option<Camera>,
-    /// The file for a trace of the first frames: see [`crate::trace`].
-    pub trace: Option<PathBuf>,
-    /// How frames reach the screen.
-    pub present: PresentMode,
-    /// What a window shows over the picture at first.
-    pub overlay: OverlayMode,
-    /// How the field is drawn. The texture has only one style.
-    pub style: Style,
-    /// The colours.
-    pub color_map: ColorMap,
-    /// Seconds of the field per second of the clock; 0 stops the field.
-    pub speed: f64,
-    /// How the CPU waits for the GPU.
-    pub wait: Wait,
-    /// The run fails if no frame finishes for this long.
-    pub timeout: Duration,
-    /// Whether to load the validation layer.
-    pub validation: Validation,
-    /// Whether to check every vertex of every frame: see [`crate::verify`].
-    pub verify: bool,
-    /// The part of the hand-off to leave out, to show that the check finds it.
-    pub broken: Option<Broken>,
-}
-
-/// Why the user must allow their own kernel inside Vulkan's command buffer.
-pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stops drawing on this GPU for every process \
-     (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            device: None,
-            scene: Scene::default(),
-            producer: ProducerKind::Auto,
-            kernel: None,
-            reload: None,
-            parameters: KernelValues::default(),
-            handoff: Handoff::default(),
-            risk_the_gpu: false,
-            grid: Grid { cols: 1024, rows: 1024 },
-            ring: None,
-            batch: Batching::default(),
-            size: vk::Extent2D { width: 1280, height: 720 },
-            samples: Samples::default(),
-            frames: None,
-            output: None,
-            record: None,
-            record_side: FilmDesc::SIDE,
-            camera: None,
-            trace: None,
-            present: PresentMode::Fifo,
-            overlay: OverlayMode::On,
-            style: Style::default(),
-            color_map: ColorMap::default(),
-            speed: 1.0,
-            wait: Wait::default(),
-            timeout: Duration::from_secs(10),
-            validation: Validation::Off,
-            verify: false,
-            broken: None,
-        }
-    }
-}
-
 /// A request to stop, shared with a signal handler. Clones share one request.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
@@ -217,7 +100,6 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`Stop::request`] was called.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -34,7 +34,6 @@ impl EventLoop {
         }
     }
 
-    /// Sends events to `app` until it asks to exit.
     pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
         self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
     }
@@ -82,7 +81,6 @@ mod wayland {
     }
 }
 
-/// The error of an event loop that ended too early.
 pub(super) fn ended(reason: String) -> Error {
     Error::Window { what: "the event loop ended", reason }
 }

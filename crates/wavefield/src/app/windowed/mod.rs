@@ -8,7 +8,6 @@ mod event_loop;
 mod keys;
 mod overlay;
 mod reload;
-mod snapshot;
 mod state;
 mod title;
 mod visibility;

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use crate::app::FrameTiming;
 use crate::trace::{FrameSpans, GpuClock};
 
-/// The number of frames to keep.
 pub(super) const FRAMES: usize = 240;
 /// The number of frames after which caches are warm.
 const WARM: u64 = 8;
@@ -18,7 +17,6 @@ const FEWEST: usize = 3;
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
-    /// The number of the last frame that was added.
     seen: Option<u64>,
     /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
@@ -27,7 +25,6 @@ pub(super) struct Figures {
     batch: usize,
     /// Whether CUDA fills the frames, so that they are handed off.
     uses_cuda: bool,
-    /// The cost of the settings before the last switch.
     before: Option<Cost>,
     /// The held frames: see [`crate::app::Engine::hold`].
     held: Vec<Held>,
@@ -48,7 +45,6 @@ struct Held {
 struct HeldMean {
     frame: f64,
     draw: f64,
-    /// The frame's standard error.
     error: f64,
 }
 
@@ -63,7 +59,6 @@ struct Sample {
     cpu: f64,
 }
 
-/// The parts of an average frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mean {
     /// From the end of one draw to the end of the next.
@@ -79,7 +74,6 @@ pub(super) struct Mean {
     pub(super) cpu: f64,
     /// Twice the standard error of [`Mean::other`]; `None` without held frames.
     pub(super) error: Option<f64>,
-    /// Whether that is a hand-off.
     uses_cuda: bool,
 }
 
@@ -103,7 +97,6 @@ impl Mean {
         if self.uses_cuda { self.other_text().1 } else { "none".into() }
     }
 
-    /// All parts in a line.
     pub(super) fn text(&self) -> String {
         let behind = if self.error.is_some() { "overlay and presenting" } else { "overlay" };
         let (name, other) = self.other_text();
@@ -118,10 +111,8 @@ impl Mean {
     }
 }
 
-/// Settings and their average frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cost {
-    /// See [`super::settings`].
     pub(super) settings: Vec<String>,
     pub(super) mean: Mean,
 }
@@ -194,7 +185,6 @@ impl Figures {
         self.begin_held();
     }
 
-    /// Discards the held frames and their mean.
     pub(super) fn begin_held(&mut self) {
         (self.held_mean, self.held_end) = (None, None);
         self.held.clear();
@@ -209,12 +199,10 @@ impl Figures {
         self.held.push(Held { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
     }
 
-    /// The number of held frames.
     pub(super) fn held_frames(&self) -> usize {
         self.held.len()
     }
 
-    /// Computes the mean of the held frames, if there are enough.
     pub(super) fn end_held(&mut self) {
         let settled = &self.held[self.held.len().div_ceil(SETTLING)..];
         if settled.len() >= FEWEST {
@@ -224,22 +212,18 @@ impl Figures {
         }
     }
 
-    /// Says that frame numbers start again.
     pub(super) fn renumbered(&mut self) {
         (self.seen, self.end) = (None, None);
     }
 
-    /// Whether the current settings have drawn [`WARM`] frames.
     pub(super) fn is_warm(&self) -> bool {
         self.count >= WARM
     }
 
-    /// Whether all [`FRAMES`] are of the current settings and batch.
     pub(super) fn is_settled(&self) -> bool {
         self.count >= FRAMES as u64
     }
 
-    /// The cost of the settings before the last switch.
     pub(super) fn before(&self) -> Option<&Cost> {
         self.before.as_ref()
     }

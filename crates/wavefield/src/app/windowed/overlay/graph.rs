@@ -11,7 +11,6 @@ use crate::render::ColorMap;
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
 
-/// What each figure means.
 const MEANINGS: [(&str, &str); 10] = [
     ("rate", "Frames in a second."),
     (
@@ -68,7 +67,6 @@ fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
     ui.end_row();
 }
 
-/// Shows a frame's parts as one bar.
 fn stack(ui: &mut Ui, mean: &Mean) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
@@ -90,7 +88,6 @@ fn stack(ui: &mut Ui, mean: &Mean) {
 
 const TIMES: Color32 = Color32::from_gray(210);
 
-/// Plots the frame times.
 fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     let points: PlotPoints<'_> =
         figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
@@ -164,7 +161,6 @@ fn number(value: f32, width: f32) -> String {
     }
 }
 
-/// Shows what is under the pointer.
 pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
     let text = words(found);
     let font = FontId::monospace(12.0);
@@ -180,7 +176,6 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
     painter.galley(rect.min, galley, Color32::WHITE);
 }
 
-/// The column and row, and the numbers there.
 fn words(found: &Found) -> String {
     let (col, row) = found.at;
     let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {

@@ -1,17 +1,19 @@
-//! When the overlay measures draw and present alone. For a moment it draws the last slot again and again, without a hand-off.
+//! What the overlay measures: every frame, what is under the pointer, and sometimes draw and present alone. For that it draws
+//! the last slot again and again for a moment, without a hand-off.
 
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::Overlay;
+use super::{Overlay, View, lanes};
 use crate::Result;
 use crate::app::Engine;
 use crate::render::Camera;
 
+/// How often to tie the clocks of the lanes again.
+const TIE_EVERY: Duration = Duration::from_secs(1);
 /// How long nothing may change before a measurement.
 const QUIET: Duration = Duration::from_millis(500);
-/// The number of frames to measure.
 const FRAMES: usize = 50;
 /// The longest measurement. The field stands still during it.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -22,16 +24,11 @@ const ENOUGH: f64 = 6.0;
 /// What a draw's time depends on besides the settings: the camera and the picture's size.
 pub(in crate::app::windowed) type Seen = (Camera, vk::Extent2D);
 
-/// Decides when to measure.
 pub(super) struct Holds {
     seen: Option<Seen>,
-    /// The time of the last change.
     since: Instant,
-    /// Whether a measurement was tried since.
     tried: bool,
-    /// Whether measurements are allowed.
     allowed: bool,
-    /// When the last hold began.
     began: Instant,
 }
 
@@ -70,6 +67,47 @@ impl Holds {
 }
 
 impl Overlay {
+    /// Starts [`Engine::watch`] if it is off, and keeps the clocks tied.
+    pub(super) fn watch(&mut self, engine: &mut Engine, now: Instant) -> Result<()> {
+        if engine.watched().is_none() {
+            if engine.device().info().timestamp_period.is_some() {
+                engine.watch(lanes::WATCHED)?;
+                self.figures.renumbered();
+            }
+            self.tied = now;
+        }
+        self.collect(engine);
+        if now - self.tied > TIE_EVERY {
+            engine.tie_again()?;
+            self.tied = now;
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, engine: &Engine) {
+        if let Some(watched) = engine.watched() {
+            let profile = engine.producer().profile();
+            let in_queue = profile.in_queue;
+            self.figures.filled(profile.uses_cuda, engine.batch());
+            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
+        }
+    }
+
+    /// Finds what is under the pointer, if the pointer is on the picture.
+    pub(super) fn point(&mut self, view: &mut View<'_>) -> Result<()> {
+        let size = (view.extent.width, view.extent.height);
+        // A client's mesh may lie anywhere.
+        let may_find = !view.serves || view.engine.image_in(view.extent).is_some();
+        let on_picture = may_find && !self.egui.is_pointer_over_area();
+        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
+        let scale = self.egui.pixels_per_point();
+        if view.engine.point(pointer.map(|at| (at.x * scale, at.y * scale)), size)? {
+            self.figures.rest();
+            self.measure_again();
+        }
+        Ok(())
+    }
+
     /// To be called before each frame. Begins a measurement if one is due, and ends it. `allowed` says that the field may stand
     /// still for a moment. True if this brought both APIs to rest.
     pub(in crate::app::windowed) fn before_frame(

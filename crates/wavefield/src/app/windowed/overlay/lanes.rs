@@ -9,7 +9,6 @@ use crate::app::SlotNow;
 use crate::axis::round_step;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
-/// The number of frames to show.
 const SHOWN: usize = 8;
 /// The number of frames to record, enough that none is missed between two layouts.
 pub(super) const WATCHED: usize = 256;
@@ -48,7 +47,6 @@ impl Axis {
         self.show(at - (at - from) / (to - from) * width, width);
     }
 
-    /// Moves what is shown.
     fn slide(&mut self, by: f64) {
         self.show(self.seen.0 + by, self.seen.1 - self.seen.0);
     }
