@@ -9,9 +9,6 @@ use crate::{Error, Result};
 /// Reads a regular file of at most `most` bytes.
 ///
 /// Other files are not even opened: reading a FIFO or `/dev/zero` may never end, and no signal would stop it.
-///
-/// # Errors
-/// The file is not regular, it is larger, or the operating system refused. The error has the path.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();

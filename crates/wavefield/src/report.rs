@@ -48,9 +48,6 @@ impl Write for Output {
 
 /// Keeps standard output for the results of this program. What others in the process write there from now on, such as
 /// CUDA's driver for the `printf` of a client's kernel, goes to standard error.
-///
-/// # Errors
-/// No descriptor is left.
 #[cfg(unix)]
 pub fn keep_output() -> io::Result<()> {
     use std::os::fd::{AsFd, AsRawFd};
@@ -121,9 +118,6 @@ impl Failures {
     }
 
     /// Turns the first failure into an error.
-    ///
-    /// # Errors
-    /// The first failure, if there was one.
     pub fn outcome(self) -> Result<()> {
         self.0.map_or(Ok(()), Err)
     }

@@ -14,9 +14,6 @@ use crate::{Error, Result};
 
 /// Starts rayon's threads on the first call: one for each processor, or as many as the system allows. rayon itself
 /// would panic if the system allows fewer.
-///
-/// # Errors
-/// The system does not allow even one thread.
 pub(crate) fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
@@ -74,9 +71,6 @@ impl Wanted {
 
 impl<T: Send + 'static> Job<T> {
     /// Starts `work` on a thread called `name`.
-    ///
-    /// # Errors
-    /// The system allows no more threads.
     pub(crate) fn begin(
         name: &str,
         work: impl FnOnce(&Wanted) -> Result<T> + Send + 'static,

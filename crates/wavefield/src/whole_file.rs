@@ -13,9 +13,6 @@ use crate::{Error, Result, report};
 
 /// Checks whether `path` can be written, before minutes are spent on its content. Leaves nothing behind. If `path` is
 /// standard output, messages for people go to standard error from now on.
-///
-/// # Errors
-/// The error that the write itself would give: a missing folder, no permission, a path that is a folder, a name too long.
 pub fn check_writable(path: &Path) -> Result<()> {
     let tried = Place::of(path).and_then(|place| match &place {
         Place::Output => {
@@ -65,9 +62,6 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 /// A file is first written next to its place and renamed once it is complete and on the disk. After a failure the old
 /// file is unchanged. The new file has the old one's mode and ACL, and its owner and group if this user may set them. Links are
 /// followed. Anything else than a file is written directly; `-` is standard output.
-///
-/// # Errors
-/// The error of `fill` or of the operating system, with the path.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();

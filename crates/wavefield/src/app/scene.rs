@@ -168,9 +168,6 @@ const ROOM: u64 = 128 << 20;
 const LONGEST: usize = 16;
 
 /// Makes the producer that `config` asks for. Waits for the queue.
-///
-/// # Errors
-/// The producer cannot be made.
 pub(crate) fn make_producer(
     queue: &mut Queue,
     context: Option<&Cuda>,

@@ -76,9 +76,6 @@ impl DeviceTable {
     }
 
     /// The table for devices of `instance` that can present to `surface`, if there is one.
-    ///
-    /// # Errors
-    /// See [`DeviceTable::headless`].
     pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: EarlyDriver) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;

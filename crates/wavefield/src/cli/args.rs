@@ -214,9 +214,6 @@ impl RunArgs {
     }
 
     /// The settings that the options ask for.
-    ///
-    /// # Errors
-    /// Fails if options contradict each other, or if the kernel cannot be read.
     pub fn config(self, headless: bool) -> Result<Config> {
         self.check(headless)?;
         let Self { given, mut config, consent, .. } = self;

@@ -102,9 +102,6 @@ struct Copied {
 
 impl Film {
     /// Opens the output and starts the encoder.
-    ///
-    /// # Errors
-    /// The file cannot be written, the format cannot be recorded, or no thread can be started.
     pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
         let Some(order) = Order::of(desc.format) else {
             return Err(Error::Unsupported(format!(

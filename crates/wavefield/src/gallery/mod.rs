@@ -119,9 +119,6 @@ pub fn gallery() -> &'static [Entry] {
 }
 
 /// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a slash.
-///
-/// # Errors
-/// No entry has that name. The error lists the names.
 pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);

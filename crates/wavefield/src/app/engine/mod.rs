@@ -4,7 +4,6 @@ mod batching;
 mod ending;
 #[cfg(target_os = "linux")]
 mod exchange;
-mod hold;
 mod observers;
 mod probe;
 mod recording;
@@ -26,7 +25,7 @@ use super::{Choice, Config, EarlyContext, Scene, Stop};
 use crate::array::{Array, Kind};
 use crate::cuda::{Cuda, KernelValues};
 use crate::observer::Finished;
-use crate::producer::{Frame, Produced, Producer, Source, reads};
+use crate::producer::{Frame, Produced, Producer, reads};
 use crate::render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 use crate::trace::Track;
 use crate::vulkan::{Device, Flight, Pacer, Queue};
@@ -70,8 +69,6 @@ pub struct Engine {
     traced: Option<Track>,
     /// Frames that are filled, or being filled, counted from `first`.
     filled: u64,
-    /// The slot that every frame draws: see [`Engine::hold`].
-    held: Option<Source>,
     /// How often a producer made the CPU wait.
     handoff_waits: u64,
     /// The values of the producer's parameters: see [`crate::producer::Profile::parameters`].
@@ -143,7 +140,6 @@ impl Engine {
             auto: None,
             traced: None,
             filled: 0,
-            held: None,
             handoff_waits: 0,
             parameters,
             view: View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) },
@@ -159,7 +155,6 @@ impl Engine {
 
     /// Prepares the engine for a new producer.
     fn begin_producer(&mut self) {
-        self.held = None;
         self.pacer.set_limit(self.producer.profile().max_in_flight);
         self.begin_batches();
     }
@@ -234,9 +229,7 @@ impl Engine {
             let flight = (self.looked % self.pacer.depth() as u64) as usize;
             self.looked += 1;
             if let Some(timed) = self.look(flight)? {
-                // A held slot was filled earlier: the producer has no times for this frame.
-                let producer = (!self.is_held()).then_some(&**self.producer);
-                last = Some(timing::timing(timed, producer)?);
+                last = Some(timing::timing(timed, &**self.producer)?);
             }
         }
         Ok(last)
@@ -245,9 +238,6 @@ impl Engine {
     /// Tells the observers that the GPU has finished the frame that used a flight.
     fn look(&mut self, flight: usize) -> Result<Option<Timed>> {
         let Some((begun, marks)) = self.times.take(flight) else { return Ok(None) };
-        if self.is_held() {
-            return Ok(Some(Timed { begun, marks: marks? }));
-        }
         // Even if its times cannot be read, the observers are told of the frame.
         let known = marks.as_ref().ok().copied().flatten();
         let fill = self.producer.fill();
@@ -324,24 +314,15 @@ impl Engine {
         let more = behind.commands.map(|commands| self.record_behind(flight, commands)).transpose()?;
         trace_span!("submit", frame = frame.index).in_scope(|| self.submit(flight, behind.present, more))?;
         self.pacer.end();
-        if self.is_held() {
-            // The frame was not the producer's, so its numbers do not advance.
-            self.first += 1;
-        } else {
-            for observer in self.observers.each_mut() {
-                observer.submitted(flight.index, &frame, &produced, picture.extent);
-            }
+        for observer in self.observers.each_mut() {
+            observer.submitted(flight.index, &frame, &produced, picture.extent);
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
         Ok(())
     }
 
-    /// Makes the producer fill the frame, unless a slot is held.
     fn produce(&mut self, flight: &Flight, frame: &Frame) -> Result<Produced> {
-        if let Some(source) = self.held {
-            return Ok(Produced { source, ..self.producer.profile().produced(frame) });
-        }
         let produced =
             trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(frame))?;
         self.handoff_waits += u64::from(produced.blocked.is_some());

@@ -55,7 +55,7 @@ impl Engine {
         let slices = self.observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = Recorded { source, image, view, extent, slices };
         let recorded = self.recordings.flights[flight.index].take() == Some(this);
-        let in_queue = self.producer.profile().in_queue && !self.is_held();
+        let in_queue = self.producer.profile().in_queue;
         if in_queue || !recorded {
             self.record_before(flight, frame, source, in_queue)?;
         }
@@ -78,9 +78,7 @@ impl Engine {
         // Resets the draw's marks too: its command buffer is submitted after this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
-        if !self.is_held() {
-            self.producer.record_before_draw(commands, frame, source);
-        }
+        self.producer.record_before_draw(commands, frame, source);
         end(self.queue.device(), commands)
     }
 
@@ -93,7 +91,7 @@ impl Engine {
         picture: &Picture,
         slices: usize,
     ) -> Result<()> {
-        let Self { observers, times, producer, held, renderer, queue, .. } = self;
+        let Self { observers, times, producer, renderer, queue, .. } = self;
         let commands = flight.draw;
         begin(queue.device(), commands, vk::CommandBufferUsageFlags::empty())?;
         let observe = |at| {
@@ -112,9 +110,7 @@ impl Engine {
         unsafe { renderer.record(commands, flight.index, source, picture, slices) }?;
         times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
-        if held.is_none() {
-            producer.record_after_draw(commands, frame, source);
-        }
+        producer.record_after_draw(commands, frame, source);
         end(queue.device(), commands)
     }
 

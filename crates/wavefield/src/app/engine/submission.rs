@@ -34,7 +34,7 @@ impl Engine {
         present: Option<PresentSync>,
         more: Option<vk::CommandBuffer>,
     ) -> Result<()> {
-        let Self { queue, pacer, producer, held, .. } = self;
+        let Self { queue, pacer, producer, .. } = self;
         let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
         let mut submit = |sync: FrameSync| {
             let mut waits = Batch::new();
@@ -65,12 +65,8 @@ impl Engine {
             // away.
             unsafe { queue.submit_all(batches) }
         };
-        match held {
-            // The slot is not the producer's frame.
-            Some(_) => submit(FrameSync::default()),
-            // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
-            None => unsafe { producer.submit(&mut submit) },
-        }
+        // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
+        unsafe { producer.submit(&mut submit) }
     }
 }
 

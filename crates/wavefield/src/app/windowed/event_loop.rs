@@ -13,9 +13,6 @@ pub struct EventLoop(winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     /// Connects to the display.
-    ///
-    /// # Errors
-    /// There is no display, or the window system's libraries are not installed.
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
         // winit panics if one of the X11 libraries that it opens at run time is missing. Turn that into an error.

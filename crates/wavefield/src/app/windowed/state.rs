@@ -83,12 +83,6 @@ impl State {
             self.skip();
             return Ok(());
         }
-        let seen = (self.engine.view().camera, self.swapchain.extent());
-        // Clients decide what is drawn, and a film has no pauses.
-        let may_hold = self.companion.is_none() && self.film.is_none();
-        if self.overlay.before_frame(&mut self.engine, seen, may_hold)? {
-            self.clock.rest();
-        }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
                 companion.rescue(&mut self.engine, error)?;
@@ -106,13 +100,8 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        // While the engine holds a slot, the field does not advance.
-        let is_held = self.engine.is_held();
-        let paused = self.controls.parameters.paused || is_held;
-        if let Some(elapsed) = self.clock.frame(now, &Parameters { paused, ..self.controls.parameters }) {
-            if !is_held {
-                self.times.add(elapsed);
-            }
+        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
+            self.times.add(elapsed);
             self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
         }
         let picture = Picture {
@@ -175,22 +164,6 @@ impl State {
     /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.overlay.parts()
-    }
-
-    /// While paused, advances the field by one step.
-    fn step(&mut self) -> Result<()> {
-        self.go_on()?;
-        self.clock.step(&self.controls.parameters);
-        Ok(())
-    }
-
-    /// Ends [`Engine::hold`], if it is on, so that the next frame shows the field at its time.
-    fn go_on(&mut self) -> Result<()> {
-        if self.engine.is_held() {
-            self.engine.go_on()?;
-            self.overlay.measure_again();
-        }
-        Ok(())
     }
 
     fn title_words(&self) -> (String, Vec<&'static str>) {
@@ -391,7 +364,7 @@ impl State {
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
         self.controls.press(action);
         match action {
-            Action::Step => self.step()?,
+            Action::Step => self.clock.step(&self.controls.parameters),
             Action::Colors => self.recolor()?,
             Action::Picture => self.save_picture()?,
             Action::Record => self.record()?,

@@ -6,10 +6,10 @@
 mod boxes;
 mod figures;
 mod graph;
-mod holds;
 mod lanes;
 mod look;
 mod panel;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,6 @@ use winit::event::{ElementState, WindowEvent};
 use winit::window::Window;
 
 use self::figures::{Cost, Figures, change};
-use self::holds::Holds;
 use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
 pub(super) use self::panel::settings;
 use crate::Result;
@@ -79,7 +78,6 @@ pub(super) struct Overlay {
     /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
-    holds: Holds,
     /// What the lanes show while they are frozen.
     frozen: Option<lanes::Moment>,
     /// Whether the field was paused at the last layout.
@@ -129,7 +127,6 @@ impl Overlay {
             records: false,
             next: Instant::now(),
             figures: Figures::default(),
-            holds: Holds::new(Instant::now()),
             frozen: None,
             paused: false,
             tied: Instant::now(),
@@ -238,15 +235,8 @@ impl Overlay {
 
     /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
-        let settled = self.is_settled();
-        self.figures.switched(settings, settled);
-        self.measure_again();
+        self.figures.switched(settings);
         self.frozen = None;
-    }
-
-    /// Whether the figures are those of the current settings alone, and the draw was measured alone if possible.
-    fn is_settled(&self) -> bool {
-        self.figures.is_settled() && self.holds.is_done()
     }
 
     /// How the time of the last frames divides into parts, if the overlay showed that.
@@ -271,7 +261,7 @@ impl Overlay {
         if self.is_on() && !view.serves {
             self.watch(view.engine, now)?;
         }
-        if self.mode != OverlayMode::Off && !view.engine.is_held() {
+        if self.mode != OverlayMode::Off {
             self.point(view)?;
         }
         let mut draft = Draft {
@@ -428,8 +418,7 @@ impl Overlay {
         let settings = settings(view.config, view.engine);
         if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean()) {
             let now = Cost { settings: settings.clone(), mean };
-            let settled = self.is_settled() && !view.engine.is_held();
-            ui.label(RichText::new(change(before, &now, settled)).color(ACCENT));
+            ui.label(RichText::new(change(before, &now, self.figures.is_settled())).color(ACCENT));
         }
         graph::figures(ui, &self.figures, &settings[0], self.cost);
         ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
@@ -450,13 +439,13 @@ impl Overlay {
 
     fn bottom(&mut self, ui: &mut Ui, view: &View<'_>, paused: bool) {
         let in_queue = view.engine.producer().profile().in_queue;
-        let mut current = view.engine.watched().and_then(lanes::Moment::of);
+        let current = view.engine.watched().and_then(lanes::Moment::of);
         // A pause freezes the lanes too.
         if std::mem::replace(&mut self.paused, paused) != paused {
             self.frozen = current.clone().filter(|_| paused);
         }
         let is_frozen = self.frozen.is_some();
-        let clicked = match self.frozen.as_mut().or(current.as_mut()) {
+        let clicked = match self.frozen.as_ref().or(current.as_ref()) {
             Some(moment) => lanes::show(ui, moment, in_queue, is_frozen),
             None if view.serves => false,
             None => {

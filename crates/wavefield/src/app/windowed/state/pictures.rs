@@ -22,9 +22,6 @@ pub(super) struct Snapshot(Option<OffscreenTarget>);
 
 impl Snapshot {
     /// Draws a picture with the window's size and format (`like`), and sends it to the companion.
-    ///
-    /// # Errors
-    /// The engine failed, and the companion cannot repair it.
     fn send_picture(
         &mut self,
         engine: &mut Engine,
@@ -46,9 +43,6 @@ impl Snapshot {
     }
 
     /// Draws a picture, and waits until it is done.
-    ///
-    /// # Errors
-    /// The window has no size, there is no memory for the picture, or the engine has failed.
     fn draw(
         &mut self,
         engine: &mut Engine,
@@ -147,7 +141,6 @@ impl State {
         let view = self.engine.view_mut();
         view.camera = view.camera.rounded();
         self.settle_film()?;
-        self.go_on()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
         let moment = self.clock.moment();
         let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {

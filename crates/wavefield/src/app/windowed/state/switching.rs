@@ -16,9 +16,6 @@ impl State {
     pub(super) fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
-            if self.engine.parameters() != values {
-                self.overlay.measure_again();
-            }
             self.engine.set_parameters(&values);
             self.config.parameters = self.engine.producer().profile().parameters.values(&values);
             config.parameters = self.config.parameters;
@@ -29,7 +26,7 @@ impl State {
             self.recolor()?;
         }
         if step {
-            self.step()?;
+            self.clock.step(&self.controls.parameters);
         }
         if config.present != self.config.present {
             let before = overlay::settings(&self.config, &self.engine);
