@@ -1,14 +1,17 @@
-// The field that wavefield shows when no other kernel is given.
+// The wave that the demo draws. The tool `wavefield` draws it too if no other kernel is given,
+// and lets its user change the values of the //!PARAM lines; the demo passes 1 and 1.
 //
-// Every kernel has this signature. The last argument is a structure for the two
-// //!PARAM lines below. The launch is one-dimensional, one thread per vertex, in
-// blocks of 256.
+//   vertices    cols * rows vertices, row after row: x y z is the position, and
+//               w in about [0, 1] is the position in the colour map
+//   frame       grows by one with each launch, for kernels that step a simulation
+//   time        seconds since the start
+//   parameters  a structure with one float for each //!PARAM line
 //
-//   vertices  cols * rows vertices, row after row: x y z is the position, and
-//             w in about [0, 1] is the position in the colour map
-//   frame     grows by one with each launch, for kernels that step a simulation
-//   time      seconds since the start
-//   parameters  values that the user can change while the kernel runs
+// The launch is one-dimensional, one thread for each vertex, in blocks of 256.
+//
+// After a change, `scripts/kernels.sh build` makes wave.ptx. The same formula stands in
+// shaders/wave.wgsl, for machines without CUDA, and for the tests in
+// crates/wavefield/src/wave.rs and tests/stand_in/src/cuda.rs.
 //
 //!PARAM amplitude float 0 2 1 "x"
 //!PARAM frequency float 0.25 4 1 "x"

@@ -103,8 +103,8 @@ def prepare(place: Path, what: str) -> None:
         return
     place.mkdir()
     shutil.copy(ROOT / "crates/wavefield/kernels/pond.cu", place / "mine.cu")
-    for new, old in (("old", "h200-bench-before-1"), ("new", "h200-bench-after")):
-        shutil.copy(ROOT / f"docs/measurements/{old}.json", place / f"{new}.json")
+    for name in ("old", "new"):
+        shutil.copy(ROOT / "docs/measurements/h200-bench.json", place / f"{name}.json")
 
 
 def machine() -> list[str]:

@@ -138,6 +138,7 @@ WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh
 python=$!
 step tests kept cargo test --locked "${crates[@]}" "$@"
 if [[ ${CI:-} == true ]]; then
+    scripts/lines.sh
     step "the library's interface" scripts/api.py
     step "the library with three versions of CUDA" scripts/cuda-versions.sh
     for example in wgpu opengl; do

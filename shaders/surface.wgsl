@@ -12,6 +12,7 @@ struct Constants {
     tiles: u32,
 }
 
+// Vulkan's push constants.
 var<immediate> constants: Constants;
 // x, y and z are the position; w, 0 to 1, is the position in the colour map.
 @group(0) @binding(0) var<storage, read> vertices: array<vec4f>;

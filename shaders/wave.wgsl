@@ -7,6 +7,7 @@ struct Constants {
     turn: f32,
 }
 
+// Vulkan's push constants.
 var<immediate> constants: Constants;
 @group(0) @binding(0) var<storage, read_write> vertices: array<vec4f>;
 

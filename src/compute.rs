@@ -25,7 +25,7 @@ struct Constants {
     turn: f32,
 }
 
-/// The shader and the buffer that it writes. One buffer is enough: frames on one queue wait for each other.
+/// The shader and the buffer that it writes. One buffer is enough: a barrier makes each frame wait for the one before.
 pub struct Compute {
     pub vertices: Buffer,
     pipeline: vk::Pipeline,

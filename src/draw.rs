@@ -127,7 +127,7 @@ struct Constants {
     eye: Vec4,
     grid: [u32; 2],
     tiles: u32,
-    unused: u32,
+    unused: u32, // WGSL pads to 16 bytes
 }
 
 /// Cells along a tile's edge, as in `shaders/surface.wgsl`.
@@ -198,8 +198,11 @@ impl Draw {
         Ok(draw)
     }
 
-    /// Makes the attachments for targets of this size. No frame may be in flight.
-    pub fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
+    /// Makes the attachments for targets of this size.
+    ///
+    /// # Safety
+    /// No frame is in flight.
+    pub unsafe fn fit(&mut self, extent: vk::Extent2D) -> Result<()> {
         (self.extent, self.attachments) = (extent, None);
         // The contents never outlive the frame, so a tiling GPU need not store them.
         let image = |name, format, usage| {

@@ -48,7 +48,7 @@ impl Field {
         let stream = context.new_stream().map_err(failed("cuStreamCreate"))?;
 
         let (instance, raw) = (gpu.instance.raw.clone(), gpu.device.clone());
-        let owner: Arc<dyn Any + Send + Sync> = gpu.clone();
+        let owner: Arc<dyn Any + Send + Sync> = gpu.clone(); // keeps the device alive
         // SAFETY: the three belong together, and live as long as `owner`. The device has the feature timelineSemaphore.
         let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
         // Fails if the two are not one GPU.
@@ -61,6 +61,7 @@ impl Field {
             access: vk::AccessFlags::SHADER_READ,
         };
         let slots = (0..slots).map(|_| slot(&pair, grid)).collect::<Result<_>>()?;
+        // Makes `ready` and `free`: vkCreateSemaphore, vkGetSemaphoreFdKHR, cuImportExternalSemaphore.
         let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
         let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
         let config =
@@ -115,7 +116,7 @@ impl Field {
 
 fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
     let size = u64::from(cols) * u64::from(rows) * size_of::<Vertex>() as u64;
-    // Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
+    // One memory, two addresses: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory, cuExternalMemoryGetMappedBuffer.
     Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
 }
 

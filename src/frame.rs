@@ -1,24 +1,26 @@
 //! One frame, from CUDA's kernel to the screen. [`Frames::draw`] is what this program is for: read it from top to bottom.
 //!
 //! ```text
-//! CUDA's stream    wait free ── kernel writes the slot ── signal ready
-//!                                                              │
-//! Vulkan's queue                                   wait ready ─┘─ take the slot ── draw ── give it back ── signal free, done
+//! CUDA's stream    wait free >= n - R ── the kernel writes the slot ── signal ready = n
+//!                                                                           │
+//! Vulkan's queue                                          wait ready >= n ──┘── draw ── signal free = n, done = n
 //! ```
 //!
-//! The CPU enqueues both lines, frame after frame. It waits only for `done`, of a frame some frames ago.
+//! Three timeline semaphores, for frame n (from 1) with R slots: `ready` and `free` are the ring's, and both APIs have them.
+//! The CPU enqueues both lines, frame after frame, and waits only for `done` of a frame some frames ago.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ash::vk;
 use cudarc::driver::PushKernelArg;
+use vulkan_cuda::Error;
 
 use crate::compute::Compute;
 use crate::draw::{Draw, View};
 use crate::field::{Field, PARAMETERS, Vertex, failed};
-use crate::gpu::{Gpu, PATIENCE, signal};
+use crate::gpu::{Gpu, PATIENCE, at};
 use crate::picture::Picture;
 use crate::swapchain::{Acquired, Swapchain};
 
@@ -44,6 +46,8 @@ pub enum HandOff {
 
 /// Everything that a frame needs.
 pub struct Frames {
+    // Dropped first: after a panic it waits for the GPU.
+    flights: Flights,
     /// `None` without CUDA.
     pub field: Option<Field>,
     pub compute: Compute,
@@ -52,7 +56,6 @@ pub struct Frames {
     pub hand_off: HandOff,
     /// How many frames CUDA writes in a row.
     pub batch: usize,
-    flights: Flights,
     pub gpu: Arc<Gpu>,
 }
 
@@ -60,7 +63,7 @@ impl Frames {
     /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
         // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame that used this one
-        // last. This is the CPU's only wait: without it, the CPU would enqueue frames without end.
+        // last. Without this wait for the GPU's work, the CPU would enqueue frames without end.
         let Flight { commands, acquired } = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
@@ -71,12 +74,13 @@ impl Frames {
         if let Some(Field { ring, kernel, config, grid, .. }) = field
             && *hand_off != HandOff::Skipped
         {
+            // One that CUDA has written with the last batch, or else:
             read = ring.next_read();
             if read.is_none() {
                 let ([cols, rows], mut time) = (*grid, view.time);
                 // BEGIN TO WRITE one slot, or a batch of several, which are then drawn frame by frame. CUDA's stream waits, on the
                 // GPU, until Vulkan has read what was in them (`free`). The CPU goes on at once.
-                ring.write_batch(*batch, |write| {
+                let is_written = ring.write_batch(*batch, |write| {
                     // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
                     let mut launch = write.stream().launch_builder(kernel);
@@ -85,18 +89,20 @@ impl Frames {
                     // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
                     unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
                     time += view.step;
-                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel. What this returns is Vulkan's right to
-                    // read the slot, once.
+                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel (`finish` is for copies and memsets).
+                    // This returns Vulkan's right to read the slot, once.
                     anyhow::Ok(write.finish_after_kernels()?)
                 })?;
-                read = Some(ring.next_read().context("Vulkan still has the slots of this frame")?);
+                ensure!(is_written, "Vulkan still has the slots of this frame");
+                read = ring.next_read();
             }
         }
         if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
             field.wait_for_cuda()?;
         }
 
-        // RECORD the draw. With CUDA, it lies between two barriers: Vulkan takes the slot, and gives it back.
+        // RECORD the draw. `read.record` puts it between two vkCmdPipelineBarrier: Vulkan takes the slot from
+        // VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
         gpu.begin(commands)?;
         let target = &image.target;
         // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.
@@ -115,22 +121,23 @@ impl Frames {
 
         // SUBMIT. Vulkan's queue waits, on the GPU, until CUDA has signalled `ready`. After the draw it signals `free`.
         let drawn = flights.signal();
-        let submit = |ready: Option<_>, free: Option<_>| {
-            let waits: Vec<_> = ready.into_iter().chain(image.acquired).collect();
-            let signals: Vec<_> = free.into_iter().chain(image.rendered).chain([drawn]).collect();
+        let submit = |ready: &[_], free: &[_]| {
+            let waits = [ready, image.acquired.as_slice()].concat();
+            let signals = [free, image.rendered.as_slice(), &[drawn]].concat();
             // SAFETY: recorded above. Everything lives until the frame is drawn.
             unsafe { gpu.submit(commands, &waits, &signals) }
         };
         match read {
-            // SAFETY: one submission with both semaphores, or none and an error.
-            Some(read) => unsafe { read.submit(|ready, free| submit(Some(ready), Some(free))) }??,
-            None => submit(None, None)?,
+            // SAFETY: one vkQueueSubmit2 with both semaphores, or none and an error.
+            Some(read) => unsafe { read.submit(|ready, free| submit(&[ready], &[free])) }??,
+            None => submit(&[], &[])?,
         }
         flights.submitted += 1;
 
         // PRESENT the image, once it is drawn.
         if let Canvas::Window(swapchain) = canvas {
-            swapchain.present(&image)?;
+            // SAFETY: the image was acquired above, and the submission signals its semaphore.
+            unsafe { swapchain.present(&image) }?;
         }
         if *hand_off == HandOff::Cpu {
             self.wait_all()?;
@@ -140,16 +147,18 @@ impl Frames {
 }
 
 impl Frames {
-    /// `ring`: how many slots CUDA has, and how many frames may be in flight.
+    /// `ring`: how many slots CUDA has.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
             Canvas::Window(swapchain) => swapchain.format.format,
             Canvas::Picture(picture) => picture.image.format,
         };
-        let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring)).transpose()?;
+        let field = gpu.cuda.as_ref().ok().map(|device| Field::new(gpu, device, grid, ring));
+        let field = field.transpose().context("CUDA cannot fill the field (--compute does without it)")?;
         let mut draw = Draw::new(gpu, grid, format, samples)?;
         if let Canvas::Picture(picture) = &canvas {
-            draw.fit(picture.image.extent)?;
+            // SAFETY: no frame was drawn yet.
+            unsafe { draw.fit(picture.image.extent) }?;
         }
         Ok(Self {
             field,
@@ -158,24 +167,24 @@ impl Frames {
             canvas,
             hand_off: HandOff::Gpu,
             batch: 1,
-            flights: Flights::new(gpu, ring)?,
+            flights: Flights::new(gpu, ring + 1)?,
             gpu: gpu.clone(),
         })
     }
 
-    /// Makes a slot more or fewer, and so many frames may be in flight. Waits for the GPU.
+    /// Makes a slot more or fewer. Waits for the GPU.
     pub fn change_ring(&mut self, more: isize) -> Result<()> {
         let ring = self.ring().saturating_add_signed(more).clamp(1, 32);
         self.wait_all()?;
         self.field = self.field.take().map(|field| field.with_slots(ring)).transpose()?;
-        self.flights = Flights::new(&self.gpu, ring)?;
+        self.flights = Flights::new(&self.gpu, ring + 1)?;
         self.batch = self.batch.min(ring);
         Ok(())
     }
 
-    /// How many frames may be in flight.
+    /// How many slots CUDA has. One frame more may be in flight, so CUDA's wait for a free slot is on the GPU.
     pub fn ring(&self) -> usize {
-        self.flights.all.len()
+        self.flights.all.len() - 1
     }
 
     /// Waits until the GPU is done with the oldest frame in flight. Its command buffer and semaphore are then free.
@@ -199,7 +208,8 @@ impl Frames {
             if !swapchain.rebuild()? {
                 return Ok(None);
             }
-            draw.fit(swapchain.extent)?;
+            // SAFETY: no frame is in flight.
+            unsafe { draw.fit(swapchain.extent) }?;
         }
         // SAFETY: the flight's last frame is done, so nothing waits for its semaphore or signals it.
         unsafe { swapchain.acquire(acquired) }
@@ -212,14 +222,14 @@ impl Frames {
             return Ok(None);
         };
         gpu.begin(commands)?;
-        // SAFETY: recording.
+        // SAFETY: recording. There was a frame: `--frames` is at least 1.
         unsafe { picture.record(gpu, commands) };
         gpu.end(commands)?;
         // SAFETY: recorded above. The picture lives until the commands are done.
         unsafe { gpu.submit(commands, &[], &[flights.signal()]) }?;
         flights.submitted += 1;
         flights.wait_for(flights.submitted, field)?;
-        Ok(Some(picture.pixels()?.to_vec()))
+        Ok(Some(picture.pixels.bytes()?.to_vec()))
     }
 
     /// Waits until Vulkan has drawn everything so far.
@@ -229,18 +239,16 @@ impl Frames {
 
     /// Ends: waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
     pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
+        let outcome = outcome.and_then(|value| self.wait_all().map(|()| value));
         // After an error, the GPU may never be done.
         let limit = if outcome.is_ok() { PATIENCE } else { PATIENCE / 5 };
         // This waits for both sides. After a fault it lets Vulkan's queue end.
         let rest = self.field.as_mut().map_or(Ok(()), |field| field.ring.wait_idle(limit));
-        let wait = || self.gpu.wait(self.flights.done, self.flights.submitted, limit);
-        // A lost device does nothing more. Other errors may pass.
-        let is_stuck = matches!(wait().or_else(|_| wait()), Ok(false));
+        let is_idle = self.flights.are_done(limit) && !matches!(rest, Err(Error::Timeout(_)));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
-        if is_stuck {
+        if !is_idle {
             // The GPU may use its memory for ever, so nothing may be freed.
-            let stuck = || anyhow!("{} did not finish in {PATIENCE:?}", self.gpu.name);
-            crate::fail(&outcome.err().unwrap_or_else(stuck));
+            std::mem::forget(self);
         }
         outcome
     }
@@ -294,12 +302,16 @@ impl Flights {
 
     /// Waits until Vulkan has drawn the first `frames` frames.
     fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
-        let began = Instant::now();
+        let (mut done, mut since) = (0, Instant::now());
         while !self.gpu.wait(self.done, frames, LOOK)? {
             let ring = field.as_ref().map(|field| &field.ring);
             // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
             ring.map_or(Ok(()), |ring| ring.check())?;
-            if began.elapsed() > PATIENCE {
+            let now_done = self.gpu.value(self.done)?;
+            if now_done > done {
+                (done, since) = (now_done, Instant::now());
+            }
+            if since.elapsed() > PATIENCE {
                 let progress = ring.map(|ring| ring.progress()).transpose()?;
                 let progress = progress.map_or(String::new(), |progress| format!(": {progress}"));
                 bail!("{} did not finish a frame in {PATIENCE:?}{progress}", self.gpu.name);
@@ -308,15 +320,26 @@ impl Flights {
         Ok(())
     }
 
+    /// Whether Vulkan has drawn everything within `limit`.
+    fn are_done(&self, limit: Duration) -> bool {
+        let wait = || self.gpu.wait(self.done, self.submitted, limit);
+        // An error may pass.
+        wait().or_else(|_| wait()).unwrap_or(false)
+    }
+
     /// The signal of the next frame.
     fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        signal(self.done, self.submitted + 1)
+        at(self.done, self.submitted + 1)
     }
 }
 
 impl Drop for Flights {
     fn drop(&mut self) {
-        // SAFETY: no frame is in flight: `Frames` has waited.
+        // `close` has waited, but a panic comes past it.
+        if std::thread::panicking() && !self.are_done(PATIENCE) {
+            std::process::abort();
+        }
+        // SAFETY: no frame is in flight.
         unsafe {
             for flight in &self.all {
                 self.gpu.device.destroy_semaphore(flight.acquired, None);

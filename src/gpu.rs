@@ -103,20 +103,20 @@ fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
     let names: Vec<_> =
         all.iter().enumerate().map(|(n, found)| format!("{n}: {}", found.info.name)).collect();
     if let Some(wanted) = wish.device {
-        let number = wanted.parse::<usize>();
-        let mut place = 0..;
-        all.retain(|found| match (&number, place.next()) {
-            (Ok(number), at) => at == Some(*number),
-            (Err(_), _) => found.info.name.to_lowercase().contains(&wanted.to_lowercase()),
-        });
+        match wanted.parse() {
+            Ok(number) => all = all.into_iter().skip(number).take(1).collect(),
+            Err(_) => all.retain(|found| found.info.name.to_lowercase().contains(&wanted.to_lowercase())),
+        }
         if all.is_empty() {
             bail!("there is no device `{wanted}`; there is {}", names.join(", "));
         }
     }
-    all.retain(|Candidate { info, family, .. }| {
-        let refused = |reason| crate::say(format_args!("{} is not used: {reason}", info.name));
-        family.as_ref().map_err(refused).is_ok()
-    });
+    for Candidate { info, family, .. } in &all {
+        if let Err(reason) = family {
+            crate::say(format_args!("{} is not used: {reason}", info.name));
+        }
+    }
+    all.retain(|found| found.family.is_ok());
     // Devices that share with CUDA first, then hardware before software.
     let best = all.into_iter().min_by_key(|Candidate { cuda, properties, .. }| {
         let kind = match properties.device_type {
@@ -225,6 +225,13 @@ impl Gpu {
         }
     }
 
+    /// How far a timeline is.
+    pub fn value(&self, timeline: vk::Semaphore) -> Result<u64> {
+        // SAFETY: a live timeline of this device.
+        let value = unsafe { self.device.get_semaphore_counter_value(timeline) };
+        self.check("vkGetSemaphoreCounterValue", value)
+    }
+
     /// Begins to record commands. The GPU must be done with them.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
@@ -259,8 +266,8 @@ impl Gpu {
     }
 }
 
-/// A signal after all commands of a submission. Binary semaphores ignore the value.
-pub fn signal(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
+/// A wait before all commands of a submission, or a signal after them. Binary semaphores ignore the value.
+pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
     vk::SemaphoreSubmitInfo::default()
         .semaphore(semaphore)
         .value(value)

@@ -41,9 +41,7 @@ impl Instance {
             let found = unsafe { entry.enumerate_instance_layer_properties() }
                 .map_err(failed("vkEnumerateInstanceLayerProperties"))?;
             if !found.iter().any(|layer| layer.layer_name_as_c_str() == Ok(VALIDATION)) {
-                bail!(
-                    "--validation needs the validation layer: install it (Debian and Ubuntu: vulkan-validationlayers)"
-                );
+                bail!("--validation needs the validation layer (Debian, Ubuntu: vulkan-validationlayers)");
             }
             layers.push(VALIDATION.as_ptr());
             extensions.push(debug_utils::NAME.as_ptr());

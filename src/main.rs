@@ -1,16 +1,6 @@
 //! A field of vertices that CUDA writes and Vulkan draws, through the ring of the library `vulkan-cuda`.
 //!
-//! Read `frame.rs` first: it has one function, which draws one frame. Then, in this order:
-//!
-//! | file | what is in it |
-//! |---|---|
-//! | `field` | the kernel, the slots, and the ring that hands them over |
-//! | `gpu`, `instance` | which device CUDA and Vulkan share, and the device |
-//! | `draw`, `objects` | pipelines, camera, depth and samples; buffers and images |
-//! | `compute` | the same wave without CUDA |
-//! | `swapchain`, `window` | the window, and what it tells the program |
-//! | `picture` | a PNG file instead of a window |
-//! | `measure` | frame times, and what a hand-off costs |
+//! Read `frame.rs` first: it has one function, which draws one frame. README.md names the other files in order.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
@@ -145,12 +135,6 @@ pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints an error and ends the process, without freeing anything.
-pub fn fail(error: &anyhow::Error) -> ! {
-    say(format_args!("error: {error:#}"));
-    std::process::exit(1)
-}
-
 /// Prints a result.
 fn print(text: impl Display) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
@@ -162,12 +146,9 @@ fn main() -> ExitCode {
         let text = format!("--batch {} needs as many slots: --ring {}", options.batch, options.batch);
         Options::command().error(ErrorKind::ValueValidation, text).exit();
     }
-    match run(&options) {
+    match run(&options).inspect_err(|error| say(format_args!("error: {error:#}"))) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(format_args!("error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -271,24 +252,15 @@ impl Options {
 }
 
 /// Ends the run at the first Ctrl-C, after the current frame. The next one ends the process.
-#[cfg(unix)]
 fn listen() {
     extern "C" fn stop(signal: libc::c_int) {
         STOP.store(true, Ordering::Relaxed);
         // SAFETY: may be called in a handler.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in [libc::SIGINT, libc::SIGTERM] {
         let handler = stop as extern "C" fn(libc::c_int);
         // SAFETY: a valid signal. The handler only does what a handler may do.
-        let before = unsafe { libc::signal(signal, handler as libc::sighandler_t) };
-        if before == libc::SIG_IGN {
-            // `nohup` and shells ignore signals on purpose.
-            // SAFETY: as above.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
-        }
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }
-
-#[cfg(not(unix))]
-fn listen() {}

@@ -135,7 +135,7 @@ const ROUNDS: u64 = 5;
 impl Bench {
     /// Draws `count` frames each way, with CUDA, on a picture.
     pub fn measure(frames: &mut Frames, view: &View, count: u64) -> Result<Self> {
-        let field = frames.field.as_ref().context("--bench measures what a hand-off from CUDA costs")?;
+        let field = frames.field.as_ref().context("--bench needs CUDA: it measures what a hand-off costs")?;
         let [cols, rows] = field.grid;
         // The first frames fill the queues. Only whole batches are drawn.
         let first = 2 * frames.ring() as u64;

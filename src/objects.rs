@@ -333,8 +333,11 @@ pub fn graphics_pipeline(
 pub fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
     let limits = &gpu.limits;
     let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;
-    let is_possible = |&samples: &u32| possible.contains(vk::SampleCountFlags::from_raw(samples));
-    let samples = [8, 4, 2].into_iter().filter(|&samples| samples <= wanted).find(is_possible).unwrap_or(1);
+    let mut samples = wanted;
+    // Every device has one sample.
+    while !possible.contains(vk::SampleCountFlags::from_raw(samples)) {
+        samples /= 2;
+    }
     if samples != wanted {
         crate::say(format_args!("note: {} has no {wanted} samples; using {samples}", gpu.name));
     }

@@ -18,7 +18,8 @@ pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 /// An image to draw on, and a buffer for its pixels.
 pub struct Picture {
     pub image: Image,
-    pixels: Buffer,
+    /// What [`Picture::record`] copied: four bytes each, row after row.
+    pub pixels: Buffer,
 }
 
 impl Picture {
@@ -49,11 +50,6 @@ impl Picture {
             gpu.device.cmd_copy_image_to_buffer(commands, self.image.raw, layout, self.pixels.raw, &copy);
             gpu.device.cmd_pipeline_barrier2(commands, &seen);
         }
-    }
-
-    /// The pixels that were copied: four bytes each, row after row.
-    pub fn pixels(&mut self) -> Result<&[u8]> {
-        Ok(self.pixels.bytes()?)
     }
 }
 

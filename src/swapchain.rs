@@ -8,7 +8,7 @@ use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
 use winit::window::Window;
 
 use crate::draw::Target;
-use crate::gpu::{Gpu, signal};
+use crate::gpu::{Gpu, at};
 use crate::instance::{Instance, failed};
 use crate::objects::{Image, view};
 
@@ -134,8 +134,8 @@ impl Swapchain {
                 Ok(Some(Acquired {
                     target: Target { image, view, extent: self.extent, layout },
                     index,
-                    acquired: Some(signal(acquired, 0).stage_mask(stage)),
-                    rendered: Some(signal(rendered, 0)),
+                    acquired: Some(at(acquired, 0).stage_mask(stage)),
+                    rendered: Some(at(rendered, 0)),
                 }))
             }
             Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(None),
@@ -144,7 +144,10 @@ impl Swapchain {
     }
 
     /// Shows an image once its `rendered` is signalled.
-    pub fn present(&mut self, image: &Acquired) -> Result<()> {
+    ///
+    /// # Safety
+    /// The image was acquired from this swapchain, and a submission signals its `rendered`.
+    pub unsafe fn present(&mut self, image: &Acquired) -> Result<()> {
         let (swapchains, indices) = ([self.raw], [image.index]);
         let waits = [self.images[image.index as usize].rendered];
         let info = vk::PresentInfoKHR::default()
@@ -152,7 +155,7 @@ impl Swapchain {
             .image_indices(&indices)
             .wait_semaphores(&waits);
         self.surface.window.pre_present_notify();
-        // SAFETY: the image was acquired from this swapchain, and a submission signals its semaphore.
+        // SAFETY: the caller's promise; only this thread uses the queue.
         match unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) } {
             Ok(suboptimal) => {
                 self.is_stale |= suboptimal;
@@ -178,10 +181,10 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Makes the images for the window's size. Returns `false` if the window has none. No frame may be in flight.
+    /// Makes the images for the window's size. Returns `false` if the window has none. Waits for the GPU.
     pub fn rebuild(&mut self) -> Result<bool> {
         let gpu = self.gpu.clone();
-        // No semaphore says when a present is done, so wait for the queue. All submissions are done already.
+        // No semaphore says when a present is done, so this waits for the queue.
         // SAFETY: only this thread uses the queue.
         gpu.check("vkQueueWaitIdle", unsafe { gpu.device.queue_wait_idle(gpu.queue) })?;
         if self.is_lost {

@@ -24,10 +24,8 @@ use crate::swapchain::{Surface, Swapchain};
 pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
                         C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
-/// How often to look whether there is an image again.
-const RETRY: Duration = Duration::from_millis(20);
-/// How often to look whether Ctrl-C was pressed, if nothing is drawn.
-const HIDDEN: Duration = Duration::from_millis(100);
+/// How often to look, if nothing is drawn, whether there is an image again, and whether Ctrl-C was pressed.
+const LOOK: Duration = Duration::from_millis(30);
 /// How often the title changes.
 const TITLE: Duration = Duration::from_millis(500);
 /// How long the window must have had its size before the draw is measured again.
@@ -40,15 +38,12 @@ pub fn connect() -> Result<EventLoop<()>> {
     std::panic::set_hook(Box::new(|_| ()));
     let made = catch_unwind(|| EventLoop::builder().build());
     std::panic::set_hook(hook);
-    match made {
-        Ok(Ok(event_loop)) => Ok(event_loop),
-        // The text begins with a place in winit's source.
-        Ok(Err(error)) => Err(anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default())),
-        Err(panic) => Err(match panic.downcast_ref::<String>() {
-            Some(text) => anyhow!("{text}"),
-            None => anyhow!("the window system's libraries are incomplete"),
-        }),
-    }
+    let made = made.map_err(|panic| match panic.downcast::<String>() {
+        Ok(text) => anyhow!(text),
+        Err(_) => anyhow!("the window system's libraries are incomplete"),
+    })?;
+    // The text begins with a place in winit's source.
+    made.map_err(|error| anyhow!("{}", error.to_string().rsplit(": ").next().unwrap_or_default()))
 }
 
 /// Draws in a window until it is closed. Returns the frame times.
@@ -118,7 +113,7 @@ impl ApplicationHandler for App<'_> {
         let now = Instant::now();
         // A redraw wakes the loop, but Ctrl-C does not: so it wakes from time to time.
         let retry = state.retry.filter(|&retry| retry > now);
-        event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + HIDDEN)));
+        event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + LOOK)));
         if retry.is_none() && !state.is_hidden {
             state.window.request_redraw();
         }
@@ -182,9 +177,6 @@ impl State {
     }
 
     fn redraw(&mut self) -> Result<()> {
-        if self.is_hidden {
-            return Ok(());
-        }
         let now = Instant::now();
         if self.alone.is_none() && self.drawn > 0 && now - self.resized > STILL {
             self.alone = Alone::measure(&mut self.frames, &self.view)?;
@@ -193,7 +185,7 @@ impl State {
         let step = if self.is_paused { 0.0 } else { self.view.step };
         if !self.frames.draw(&View { step, ..self.view })? {
             // Minimised, or being resized.
-            self.retry = Some(now + RETRY);
+            self.retry = Some(now + LOOK);
             self.times.pause();
             return Ok(());
         }
@@ -216,14 +208,17 @@ impl State {
 
     /// Brings the title and the bar up to date.
     fn retitle(&mut self) {
-        let Some(Summary { mean, p99, .. }) = self.times.newest(self.since_title) else { return };
+        let Some(Summary { mean, p50, p95, p99, .. }) = self.times.newest(self.since_title) else { return };
         let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
         let who = match field {
             Some(_) => format!("CUDA, ring {}, batch {batch}", self.frames.ring()),
             None => "compute shader, no CUDA".to_owned(),
         };
         let waits = if *hand_off == HandOff::Cpu { ", the CPU waits" } else { "" };
-        let mut title = format!("wavefield: {}, {who}{waits}: {mean:.2} ms a frame, p99 {p99:.2}", gpu.name);
+        let mut title = format!(
+            "wavefield: {}, {who}{waits}: {mean:.2} ms a frame (p50 {p50:.2}, p95 {p95:.2}, p99 {p99:.2})",
+            gpu.name
+        );
         self.view.bar = None;
         if let (Some(Alone { kernel, draw }), true) = (self.alone, self.shows_bar) {
             let rest = (mean - kernel - draw).max(0.0);

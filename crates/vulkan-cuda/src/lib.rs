@@ -8,13 +8,13 @@
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
 //! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot
 //!    use timelines.
-//! 4. [`ring`]: which value to wait for and which to signal. Pure arithmetic.
+//! 4. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
 //! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this.**
-//! 6. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
+//! 6. [`ring`]: for a ring of your own: which value to wait for and which to signal. Pure arithmetic.
 //! 7. [`handle`]: what travels between the two APIs, as data.
 //!
 //! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and memory that
-//! CUDA allocated and Vulkan imports ([`cuda_memory`]).
+//! CUDA allocated and Vulkan imports ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
 //!
 //! # Who keeps what alive
 //!
@@ -65,6 +65,8 @@ mod identity;
 pub mod image;
 pub mod layout;
 mod ledger;
+#[doc = include_str!("manual.md")]
+pub mod manual {}
 pub mod memory;
 pub mod ownership;
 pub mod pair;

@@ -29,7 +29,7 @@
 //!
 //! A module imports only from modules before it in this list. `tests/layers.rs` checks every import.
 //!
-//! `error`, `report`, `plain_file`, `whole_file`, `threads`, `descriptors`, `progress`, `axis`, `left_running`, `cuda`, `vulkan`, `machine`,
+//! `error`, `report`, `plain_file`, `whole_file`, `threads`, `descriptors`, `progress`, `svg`, `left_running`, `cuda`, `vulkan`, `machine`,
 //! `wave`, `array`, `gallery`, `texture`, `stamp`, `scene`, `producer`, `handoff`, `render`, `observer`, `trace`, `verify`, `film`, `trial`, `app`, `bench`, `formats`, `serve`
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -37,7 +37,7 @@
 
 pub mod app;
 pub mod array;
-mod axis;
+
 pub mod bench;
 pub mod cuda;
 #[cfg(target_os = "linux")]
@@ -59,6 +59,7 @@ pub mod scene;
 #[cfg(target_os = "linux")]
 pub mod serve;
 pub mod stamp;
+mod svg;
 pub mod texture;
 mod threads;
 pub mod trace;

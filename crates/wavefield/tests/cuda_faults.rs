@@ -48,10 +48,9 @@ const TEXTURE: &str = "texture ";
 const BENCH: &str = "bench";
 const BENCH_ARGUMENTS: [&str; 6] =
     ["bench", "--strategies=produce-only", "--grids=8x8", "--rounds=1", "--round-ms=1", "--size=32x24"];
-/// Ping-pongs, by a CUDA graph on a stream of the highest priority.
+/// Ping-pongs.
 const LATENCY: &str = "latency";
-const LATENCY_ARGUMENTS: [&str; 5] =
-    ["bench", "latency", "--rounds=1", "--graph", "--stream-priority=highest"];
+const LATENCY_ARGUMENTS: [&str; 3] = ["bench", "latency", "--rounds=1"];
 /// Sends every image format through CUDA and back. The stand-in's arrays hold nothing, so this always ends with exit code 1.
 const FORMATS: &str = "formats";
 /// The library's example of memory that CUDA allocates, as the test of this name. The program itself makes no such calls.
@@ -75,9 +74,6 @@ fn symbols() -> Vec<&'static str> {
     let elsewhere = ["cuCtxGetDevice", "cuStreamWriteValue32"];
     symbols.filter(|symbol| !elsewhere.contains(symbol)).collect()
 }
-
-/// The prefixes of the symbols that only some runs need.
-const OPTIONAL: [&str; 3] = ["cuGraph", "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"];
 
 /// The name of a symbol in errors.
 fn shown(symbol: &str) -> &str {
@@ -215,7 +211,6 @@ impl Case {
                 "primary context" => &["cuDevicePrimaryCtxRelease_v2"],
                 "stream" => &["cuStreamDestroy_v2"],
                 "event" => &["cuEventDestroy_v2"],
-                "graph" => &["cuGraphDestroy", "cuGraphExecDestroy"],
                 "mipmapped array" => &["cuMipmappedArrayDestroy"],
                 "surface object" => &["cuSurfObjectDestroy"],
                 "texture object" => &["cuTexObjectDestroy"],
@@ -330,16 +325,7 @@ fn every_symbol_is_missing_in_turn() {
         let name = shown(symbols[0]);
         let problem = |what: String| format!("{symbols:?}: {what}");
         let (mut command, says) = (lacking.command(&ALL), format!("lacks {name}"));
-        if OPTIONAL.iter().any(|start| name.starts_with(start)) {
-            // Only the run that needs the symbol fails.
-            run(lacking.command(&ALL).args(SMALL))
-                .and_then(|done| done.check_clean(0).map(drop))
-                .map_err(problem)?;
-            command.args(LATENCY_ARGUMENTS);
-        } else {
-            command.args(SMALL);
-        }
-        let done = run(&mut command).map_err(problem)?;
+        let done = run(command.args(SMALL)).map_err(problem)?;
         done.check_clean(1).map_err(problem)?;
         if done.text().contains(&says) { Ok(()) } else { Err(problem(done.text())) }
     });

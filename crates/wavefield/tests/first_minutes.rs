@@ -267,29 +267,27 @@ fn a_file_gets_no_bar_and_a_run_without_a_picture_says_so() {
     assert!(picture.contains("none") && picture.contains("--output"), "{text}");
 }
 
-/// The program makes the page in the repository from the measurement beside it.
+/// The page and the chart that the program makes of the committed measurement are the references, to the last byte.
 #[test]
-fn the_committed_report_is_made_from_the_committed_measurement() {
+fn the_reference_page_is_made_from_the_committed_measurement() {
     let measurements = Path::new(ROOT).join("docs/measurements");
     if !measurements.exists() {
         return common::skip("the published package has no measurements");
     }
     let folder = tempfile::tempdir().unwrap();
-    let page = folder.path().join("page.html");
     let record = measurements.join("h200-bench.json");
-    let output = common::wavefield()
-        .args(["bench", "--from"])
-        .arg(record)
-        .arg("--report")
-        .arg(&page)
-        .output()
-        .unwrap();
-    assert_exit(&output, 0);
-    assert!(stdout(&output).contains("NVIDIA H200"));
-    let read = |path: PathBuf| fs::read_to_string(path).unwrap();
-    let same = read(page) == read(measurements.join("h200-bench.html"));
-    assert!(
-        same,
-        "make it again: wavefield bench --from docs/measurements/h200-bench.json --report docs/measurements/h200-bench.html"
-    );
+    for reference in [common::reference("h200-bench.html"), measurements.join("h200-handoff.svg")] {
+        let made = folder.path().join(reference.file_name().unwrap());
+        let mut command = common::wavefield();
+        let output =
+            command.args(["bench", "--from"]).arg(&record).arg("--report").arg(&made).output().unwrap();
+        assert_exit(&output, 0);
+        assert!(stdout(&output).contains("NVIDIA H200"));
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        assert!(
+            read(&made) == read(&reference),
+            "make it again: wavefield bench --from docs/measurements/h200-bench.json --report {}",
+            reference.display()
+        );
+    }
 }

@@ -74,30 +74,6 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     assert!(report.buffers.iter().all(|buffer| buffer.check.is_some()), "{:?}", report.buffers);
 }
 
-/// Checks Vulkan's half without CUDA: the copies, the layouts, and the transfers to and from the external queue family.
-#[test]
-fn vulkan_s_half_alone_keeps_every_byte() {
-    let (instance, log) = instance();
-    let Some((choice, device, queue)) = exporting(&instance) else { return };
-    drop((device, queue));
-    let report = formats::check_vulkan_alone(&choice).unwrap();
-    drop((choice, instance));
-    assert_silent(&log);
-    assert_eq!(report.failures(), Vec::<String>::new());
-    assert!(report.images.iter().any(|image| image.map.is_some()));
-}
-
-/// The tests above are useful only if the comparison can fail. It finds one changed byte.
-#[test]
-fn a_wrong_byte_would_be_found() {
-    use wavefield::formats::pattern;
-    let format = vulkan_cuda::FORMATS[0];
-    let mut bytes = pattern::noise(format, 100, 1);
-    let before = bytes.clone();
-    bytes[99] ^= 1;
-    assert!(pattern::compare_bytes(&before, &bytes, 1).unwrap_err().contains("1 of 100"));
-}
-
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
 
 #[test]
@@ -243,9 +219,10 @@ fn the_list_is_printed_and_written_whole() {
         assert!(table.contains(part), "{part} is missing in:\n{table}");
     }
     let text = std::fs::read_to_string(&path).unwrap();
-    let report: formats::record::Report = serde_json::from_str(&text).unwrap();
-    assert_eq!(report.schema, "wavefield-formats/1");
-    assert_eq!((report.images.len(), report.checked), (36 * 8, false));
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "wavefield-formats/1");
+    assert_eq!(report["images"].as_array().unwrap().len(), 36 * 8);
+    assert_eq!(report["checked"], false);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use cudarc::driver::sys::{
-    CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, CUDA_EXT_SEM_WAIT_NODE_PARAMS,
-    CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
+    CUDA_ARRAY3D_DESCRIPTOR, CUDA_EXTERNAL_MEMORY_BUFFER_DESC, CUDA_EXTERNAL_MEMORY_HANDLE_DESC,
     CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC, CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC,
-    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEMCPY2D, CUDA_RESOURCE_DESC, CUarray_format, CUmemAllocationProp, CUmemorytype,
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, CUDA_MEMCPY2D,
+    CUDA_RESOURCE_DESC, CUarray_format, CUmemAllocationProp, CUmemorytype,
 };
 use half::f16;
 
@@ -300,15 +299,6 @@ exports! {
     }
 
     fn cuStreamCreate(stream: *mut *mut c_void, _flags: c_uint) {
-        *stream = handle(Stream::new());
-        alive("stream", 1);
-        Ok(())
-    }
-    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
-        (*least, *greatest) = (0, -5);
-        Ok(())
-    }
-    fn cuStreamCreateWithPriority(stream: *mut *mut c_void, _flags: c_uint, _priority: c_int) {
         *stream = handle(Stream::new());
         alive("stream", 1);
         Ok(())
@@ -829,108 +819,6 @@ exports! {
             (&raw mut (*prop).location.type_).cast::<u32>().write(77);
         }
         (*prop).allocFlags.compressionType = shared::is_named(physical.fd, "compressed").into();
-        Ok(())
-    }
-}
-
-/// One step of a graph.
-#[derive(Clone)]
-enum Node {
-    Launch(usize, Address),
-    Signal(shared::Imported, u64),
-    Wait(shared::Imported, u64),
-}
-
-impl Node {
-    unsafe fn launch(params: *const CUDA_KERNEL_NODE_PARAMS) -> Self {
-        Self::Launch(kernel_of((*params).func.cast()), Address(*(*(*params).kernelParams).cast::<u64>()))
-    }
-
-    unsafe fn signal(params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) -> Result<Self, u32> {
-        let semaphore = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
-        Ok(Self::Signal(semaphore, (*(*params).paramsArray).params.fence.value))
-    }
-
-    unsafe fn wait(params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS) -> Result<Self, u32> {
-        let semaphore = look::<ImportedSemaphore>((*(*params).extSemArray).cast())?.what.clone();
-        Ok(Self::Wait(semaphore, (*(*params).paramsArray).params.fence.value))
-    }
-
-    fn run(self) -> Result<(), u32> {
-        match self {
-            Self::Launch(kernel, out) => return run(kernel, out, Arguments::default()),
-            Self::Signal(semaphore, value) => semaphore.signal(value),
-            Self::Wait(semaphore, value) => {
-                while !semaphore.wait(value) && FAULT.load(Ordering::SeqCst) == 0 {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The steps of a graph. They run in the order in which they were added.
-type Graph = Mutex<Vec<Node>>;
-
-/// Adds a step. A node is its number, counted from 1.
-unsafe fn add(node: *mut *mut c_void, graph: *mut c_void, step: Node) -> Result<(), u32> {
-    let mut steps = look::<Graph>(graph)?.lock().map_err(|_| LAUNCH_FAILED)?;
-    steps.push(step);
-    *node = steps.len() as *mut c_void;
-    Ok(())
-}
-
-unsafe fn replace(exec: *mut c_void, node: *mut c_void, step: Node) -> Result<(), u32> {
-    let mut steps = look::<Graph>(exec)?.lock().map_err(|_| LAUNCH_FAILED)?;
-    let place = (node as usize).checked_sub(1).and_then(|index| steps.get_mut(index));
-    *place.ok_or(INVALID_VALUE)? = step;
-    Ok(())
-}
-
-exports! {
-    fn cuGraphCreate(graph: *mut *mut c_void, _flags: c_uint) {
-        *graph = handle(Graph::default());
-        alive("graph", 1);
-        Ok(())
-    }
-    fn cuGraphAddKernelNode_v2(
-        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
-        params: *const CUDA_KERNEL_NODE_PARAMS
-    ) { add(node, graph, Node::launch(params)) }
-    fn cuGraphAddExternalSemaphoresSignalNode(
-        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
-        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-    ) { add(node, graph, Node::signal(params)?) }
-    fn cuGraphAddExternalSemaphoresWaitNode(
-        node: *mut *mut c_void, graph: *mut c_void, _before: *const c_void, _count: usize,
-        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
-    ) { add(node, graph, Node::wait(params)?) }
-    fn cuGraphInstantiateWithFlags(exec: *mut *mut c_void, graph: *mut c_void, _flags: u64) {
-        let steps = look::<Graph>(graph)?.lock().map_err(|_| LAUNCH_FAILED)?.clone();
-        *exec = handle(Graph::new(steps));
-        alive("graph", 1);
-        Ok(())
-    }
-    fn cuGraphExecKernelNodeSetParams_v2(
-        exec: *mut c_void, node: *mut c_void, params: *const CUDA_KERNEL_NODE_PARAMS
-    ) { replace(exec, node, Node::launch(params)) }
-    fn cuGraphExecExternalSemaphoresSignalNodeSetParams(
-        exec: *mut c_void, node: *mut c_void, params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-    ) { replace(exec, node, Node::signal(params)?) }
-    fn cuGraphExecExternalSemaphoresWaitNodeSetParams(
-        exec: *mut c_void, node: *mut c_void, params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
-    ) { replace(exec, node, Node::wait(params)?) }
-    fn cuGraphLaunch(exec: *mut c_void, stream: *mut c_void) {
-        let steps = look::<Graph>(exec)?.lock().map_err(|_| LAUNCH_FAILED)?.clone();
-        look::<Stream>(stream)?.push(move || steps.into_iter().try_for_each(Node::run))
-    }
-    fn cuGraphExecDestroy(exec: *mut c_void) {
-        take::<Graph>(exec)?;
-        alive("graph", -1);
-        Ok(())
-    }
-    fn cuGraphDestroy(graph: *mut c_void) {
-        take::<Graph>(graph)?;
-        alive("graph", -1);
         Ok(())
     }
 }

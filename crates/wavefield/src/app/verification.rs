@@ -1,7 +1,7 @@
 //! The result of `wavefield verify` as data: the text that it prints, the JSON that `--json` writes, and the verdict.
 //!
-//! [`VERIFY_SCHEMA`] holds the schema's version. Renaming a field or changing its meaning needs a new version.
-//! `docs/reliability.md` describes the fields.
+//! [`VERIFY_SCHEMA`] holds the schema's version. Renaming a field or changing its meaning needs a new version. Readers of the
+//! JSON find the fields described here.
 
 use std::fmt;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! One sentence that says which hand-off to use on a report's machine.
 
-use super::compare::SAME_WITHIN;
+use clap::ValueEnum;
+
 use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
@@ -9,132 +10,68 @@ use super::strategy::Strategy;
 /// is not worth the latency of a deeper ring.
 const WORTH: f64 = 0.05;
 
-/// Names the simplest hand-off that is about as fast as the fastest on every grid. If there is none, names one for each grid.
-/// The simplest has the smallest ring, and so the lowest latency; among equal rings it has the smallest batch.
+/// Names the simplest hand-off that is about as fast as the fastest on every grid, or else the one that is never far behind. The
+/// simplest has the smallest ring, and so the lowest latency; among equal rings it has the smallest batch.
 ///
-/// `inline` is experimental, so it is only named as an alternative. Noisy cells are ignored. `None` if there is nothing to
-/// choose: without CUDA, with a single hand-off, or after a stopped run, whose cells were not measured equally long.
+/// Noisy cells are ignored, and so is `inline`, which is experimental. `None` if there is nothing to choose: without CUDA, with a
+/// single hand-off, or after a stopped run, whose cells were not measured equally long.
 pub(super) fn advice(report: &Report) -> Option<String> {
-    let grids: Vec<Field> = by_grid(&report.cells).into_iter().filter_map(Field::of).collect();
-    if !report.complete || grids.is_empty() || grids.iter().all(|grid| grid.measured < 2) {
+    let quiet = |cell: &&Cell| !cell.noisy && cell.frame_us.mean > 0.0 && options(cell).is_some();
+    let grids = by_grid(&report.cells).into_iter();
+    let grids: Vec<Vec<&Cell>> = grids
+        .map(|(_, cells)| cells.into_iter().filter(quiet).collect::<Vec<_>>())
+        .filter(|cells| !cells.is_empty())
+        .collect();
+    if !report.complete || grids.iter().all(|cells| cells.len() < 2) {
         return None;
     }
-    let chosen: Vec<&Cell> = match everywhere(&grids) {
-        Some(chosen) => chosen,
-        None => grids.iter().filter_map(|grid| grid.good.first().copied()).collect(),
+    let on_all = |wanted: &&Cell| -> Option<Vec<&Cell>> {
+        grids
+            .iter()
+            .map(|cells| cells.iter().copied().find(|cell| options(cell) == options(wanted)))
+            .collect()
     };
-    let first = typed(chosen[0]);
-    let use_what = if chosen.iter().all(|cell| typed(cell) == first) {
-        match grids.len() == by_grid(&report.cells).len() {
-            true => format!("`{first}` here"),
-            // Leaves out grids with noisy cells only.
-            false => format!("`{first}` for {}", listed(chosen.iter().map(|cell| grid(cell.grid)))),
-        }
-    } else {
-        listed(chosen.iter().map(|cell| format!("`{}` for {}", typed(cell), grid(cell.grid))))
+    let mut choices: Vec<Vec<&Cell>> = grids[0].iter().filter_map(on_all).collect();
+    // `auto` needs no options, so it is the simplest, whatever its ring.
+    choices.sort_by_key(|cells| (cells[0].strategy != Strategy::Auto.name(), cells[0].ring, cells[0].batch));
+    let fastest =
+        |cells: &Vec<&Cell>| cells.iter().map(|cell| cell.frame_us.mean).fold(f64::INFINITY, f64::min);
+    let behind = |choice: &Vec<&Cell>| {
+        choice.iter().zip(&grids).map(|(cell, grid)| cell.frame_us.mean / fastest(grid)).fold(1.0, f64::max)
     };
-    let quicker = grids.iter().zip(&chosen).filter_map(|(grid, chosen)| grid.quicker_inline(chosen));
-    let inline = match listed(quicker) {
-        none if none.is_empty() => none,
-        some => format!("; `--handoff inline`, which is experimental, takes {some}"),
+    let good = choices.iter().find(|choice| behind(choice) <= 1.0 + WORTH);
+    let chosen = good.or_else(|| choices.iter().min_by(|a, b| behind(a).total_cmp(&behind(b))))?;
+    let costs: Vec<String> = chosen.iter().map(|cell| cost(cell)).collect();
+    // Without `render-only`, the costs are not known.
+    let takes = match chosen[0].overhead_us {
+        Some(_) => "beyond the kernel and the draw, it costs",
+        None => "a frame takes",
     };
-    Some(format!("Use {use_what}: {}{inline}.", costs(&chosen)))
+    Some(format!("Use `{}` here: {takes} {}.", options(chosen[0])?, costs.join(", ")))
 }
 
-/// The hand-offs measured on one grid.
-struct Field<'a> {
-    /// How many hand-offs were measured, noisy ones included.
-    measured: usize,
-    /// The cells as fast as the fastest, the simplest first, without `inline`. Never empty.
-    good: Vec<&'a Cell>,
-    inline: Option<&'a Cell>,
-}
-
-impl<'a> Field<'a> {
-    fn of((_, cells): ([u32; 2], Vec<&'a Cell>)) -> Option<Self> {
-        let mut handoffs: Vec<(Strategy, &Cell)> =
-            cells.iter().filter_map(|cell| Some((handoff(&cell.strategy)?, *cell))).collect();
-        let measured = handoffs.len();
-        handoffs
-            .retain(|(_, cell)| !cell.noisy && cell.frame_us.mean > 0.0 && cell.frame_us.mean.is_finite());
-        let is_inline = |(strategy, _): &(Strategy, &Cell)| *strategy == Strategy::Inline;
-        let inline = handoffs.iter().find(|handoff| is_inline(handoff)).map(|&(_, cell)| cell);
-        handoffs.retain(|handoff| !is_inline(handoff));
-        let fastest = handoffs.iter().map(|(_, cell)| cell.frame_us.mean).min_by(f64::total_cmp)?;
-        handoffs.retain(|(_, cell)| cell.frame_us.mean <= fastest * (1.0 + WORTH));
-        let order = |strategy| Strategy::ALL.iter().position(|&other| other == strategy);
-        // `auto` needs no options, so it is the simplest, whatever its ring.
-        let chosen_for = |strategy| strategy == Strategy::Auto;
-        handoffs
-            .sort_by_key(|&(strategy, cell)| (!chosen_for(strategy), cell.ring, cell.batch, order(strategy)));
-        Some(Self { measured, good: handoffs.into_iter().map(|(_, cell)| cell).collect(), inline })
-    }
-
-    /// How much less a frame takes with `inline`, if the difference is more than noise.
-    fn quicker_inline(&self, chosen: &Cell) -> Option<String> {
-        let [inline, chosen] = [self.inline?, chosen].map(|cell| cell.frame_us.mean);
-        let at = grid(self.inline?.grid);
-        (inline * (1.0 + SAME_WITHIN) < chosen)
-            .then(|| format!("{:.1} % less at {at}", (1.0 - inline / chosen) * 100.0))
-    }
-}
-
-/// The simplest hand-off that is good on every grid: its cells, one for each grid.
-fn everywhere<'a>(grids: &[Field<'a>]) -> Option<Vec<&'a Cell>> {
-    let on_all = |wanted: &Cell| -> Option<Vec<&'a Cell>> {
-        let of = |grid: &Field<'a>| grid.good.iter().copied().find(|cell| typed(cell) == typed(wanted));
-        grids.iter().map(of).collect()
-    };
-    grids[0].good.iter().find_map(|cell| on_all(cell))
-}
-
-/// The strategy of this name, if `--handoff` or the defaults of a run can choose it.
-fn handoff(name: &str) -> Option<Strategy> {
-    let of_that_name = Strategy::ALL.into_iter().find(|strategy| strategy.name() == name)?;
-    (of_that_name.uses_cuda() && of_that_name != Strategy::ProduceOnly).then_some(of_that_name)
-}
-
-/// The options that select what a cell measured. Defaults that may change are spelled out.
-fn typed(cell: &Cell) -> String {
+/// The options that select what a cell measured, if a run without consent to a risk can choose it. Defaults that may change are
+/// spelled out.
+fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
-    match handoff(strategy) {
-        Some(Strategy::Auto) => "--batch auto".into(),
-        Some(Strategy::Timeline) => format!("--ring {ring} --batch {batch}"),
-        Some(other) if other.has_ring() => format!("--handoff {strategy} --ring {ring}"),
-        _ => format!("--handoff {strategy}"),
+    match Strategy::from_str(strategy, false).ok()? {
+        Strategy::Auto => Some("--batch auto".into()),
+        Strategy::Timeline => Some(format!("--ring {ring} --batch {batch}")),
+        Strategy::ProduceOnly | Strategy::Inline => None,
+        other if !other.uses_cuda() => None,
+        other if other.has_ring() => Some(format!("--handoff {strategy} --ring {ring}")),
+        _ => Some(format!("--handoff {strategy}")),
     }
 }
 
-/// What the chosen hand-offs cost, grid by grid. If `render-only` was not measured, gives the frame times instead.
-fn costs(chosen: &[&Cell]) -> String {
-    let cost = |cell: &&Cell| {
-        let at = grid(cell.grid);
-        Some(match cell.overhead_us? {
-            // Kernel and draw overlap by more than the hand-off costs.
-            overhead if overhead <= 0.0 => format!("nothing at {at}"),
-            overhead => {
-                let percent = overhead / cell.frame_us.mean * 100.0;
-                format!("{} µs ({percent:.1} % of the frame) at {at}", figure(overhead))
-            }
-        })
-    };
-    match listed(chosen.iter().filter_map(cost)) {
-        none if none.is_empty() => {
-            let times =
-                chosen.iter().map(|cell| format!("{} µs at {}", figure(cell.frame_us.mean), grid(cell.grid)));
-            format!("a frame takes {}", listed(times))
-        }
-        some => format!("beyond the kernel and the draw, it costs {some}"),
-    }
-}
-
-/// `a, b and c`.
-fn listed(items: impl Iterator<Item = String>) -> String {
-    let mut items: Vec<String> = items.collect();
-    match items.pop() {
-        Some(last) if items.is_empty() => last,
-        Some(last) => format!("{} and {last}", items.join(", ")),
-        None => String::new(),
+/// What a cell's hand-off costs. If that is not known, the time of a frame.
+fn cost(cell: &Cell) -> String {
+    let (frame, at) = (cell.frame_us.mean, grid(cell.grid));
+    match cell.overhead_us {
+        None => format!("{} µs at {at}", figure(frame)),
+        // Kernel and draw overlap by more than the hand-off costs.
+        Some(cost) if cost <= 0.0 => format!("nothing at {at}"),
+        Some(cost) => format!("{} µs ({:.1} % of the frame) at {at}", figure(cost), cost / frame * 100.0),
     }
 }
 
@@ -180,8 +117,8 @@ mod tests {
             ("compute", 3, 1, [101.0, 101.0]),
             SLOW,
         ]);
-        let wanted = "Use `--ring 8 --batch 8` here: beyond the kernel and the draw, it costs 25.00 µs (20.0 % of the frame) at 64x64 \
-                      and 100.0 µs (50.0 % of the frame) at 128x128.";
+        let wanted = "Use `--ring 8 --batch 8` here: beyond the kernel and the draw, it costs 25.00 µs (20.0 % of the frame) at 64x64, \
+                      100.0 µs (50.0 % of the frame) at 128x128.";
         assert_eq!(text, wanted);
     }
 
@@ -207,40 +144,28 @@ mod tests {
         let text = said(&[("timeline", 1, 1, [110.0, 110.0]), ("auto", 16, 16, [114.0, 114.0])]);
         assert!(text.starts_with("Use `--batch auto` here"), "{text}");
         // Among equals with the same ring and batch, the order of the table decides.
-        let text = said(&[("binary", 1, 1, [110.0, 110.0]), ("timeline", 1, 1, [111.0, 111.0])]);
+        let text = said(&[("timeline", 1, 1, [111.0, 111.0]), ("binary", 1, 1, [110.0, 110.0])]);
         assert!(text.starts_with("Use `--ring 1 --batch 1` here"), "{text}");
     }
 
     #[test]
-    fn a_choice_that_is_good_everywhere_goes_before_one_for_each_grid() {
+    fn without_a_choice_that_is_good_everywhere_the_one_that_is_never_far_behind_is_named() {
         let rings = |third| {
-            [
+            said(&[
                 ("timeline", 1, 1, [150.0, 200.0]),
                 ("timeline", 3, 3, [120.0, 900.0]),
                 ("timeline", 8, 8, [third, 201.0]),
-            ]
+            ])
         };
-        assert!(
-            said(&rings(121.0)).starts_with("Use `--ring 8 --batch 8` here: "),
-            "{}",
-            said(&rings(121.0))
-        );
-        let wanted = "Use `--ring 3 --batch 3` for 64x64 and `--ring 1 --batch 1` for 128x128: beyond the kernel and the draw, \
-                      it costs 20.00 µs (16.7 % of the frame) at 64x64 and 100.0 µs (50.0 % of the frame) at 128x128.";
-        assert_eq!(said(&rings(127.0)), wanted);
+        assert!(rings(121.0).starts_with("Use `--ring 8 --batch 8` here: "), "{}", rings(121.0));
+        assert!(rings(140.0).starts_with("Use `--ring 8 --batch 8` here: "), "{}", rings(140.0));
+        assert!(rings(160.0).starts_with("Use `--ring 1 --batch 1` here: "), "{}", rings(160.0));
     }
 
     #[test]
-    fn inline_is_an_alternative_where_it_is_faster_by_more_than_noise() {
-        let by = |inline| said(&[("timeline", 8, 8, [200.0, 200.0]), SLOW, ("inline", 3, 1, inline)]);
-        assert!(
-            by([180.0, 197.0])
-                .ends_with("; `--handoff inline`, which is experimental, takes 10.0 % less at 64x64.")
-        );
-        let both = by([180.0, 190.0]);
-        assert!(both.ends_with("takes 10.0 % less at 64x64 and 5.0 % less at 128x128."), "{both}");
-        let none = by([197.0, 300.0]);
-        assert!(none.starts_with("Use `--ring 8 --batch 8` here") && !none.contains("inline"), "{none}");
+    fn inline_is_never_advised() {
+        let text = said(&[("timeline", 8, 8, [200.0, 200.0]), SLOW, ("inline", 3, 1, [100.0, 100.0])]);
+        assert!(text.starts_with("Use `--ring 8 --batch 8` here") && !text.contains("inline"), "{text}");
     }
 
     #[test]
@@ -248,14 +173,14 @@ mod tests {
         let mut report = measured(&[("timeline", 3, 3, [98.0, 150.0]), SLOW]);
         let text = advice(&report).unwrap();
         assert!(
-            text.contains("costs nothing at 64x64 and 50.00 µs (33.3 % of the frame) at 128x128"),
+            text.ends_with("costs nothing at 64x64, 50.00 µs (33.3 % of the frame) at 128x128."),
             "{text}"
         );
         report.cells.iter_mut().for_each(|cell| cell.overhead_us = None);
         let text = advice(&report).unwrap();
         assert_eq!(
             text,
-            "Use `--ring 3 --batch 3` here: a frame takes 98.00 µs at 64x64 and 150.0 µs at 128x128."
+            "Use `--ring 3 --batch 3` here: a frame takes 98.00 µs at 64x64, 150.0 µs at 128x128."
         );
     }
 
@@ -270,7 +195,7 @@ mod tests {
             cell.noisy = true;
         }
         let text = advice(&report).unwrap();
-        assert!(text.starts_with("Use `--ring 3 --batch 3` for 64x64: "), "{text}");
+        assert!(text.starts_with("Use `--ring 3 --batch 3` here: ") && !text.contains("128x128"), "{text}");
         report.cells.iter_mut().for_each(|cell| cell.noisy = true);
         assert_eq!(advice(&report), None);
     }

@@ -36,27 +36,19 @@ pub fn unless_zero(value: f64) -> String {
     if value == 0.0 { NOTHING.into() } else { figure(value) }
 }
 
-/// A grid's name, such as `64x64`.
 pub fn grid(grid: [u32; 2]) -> String {
     format!("{}x{}", grid[0], grid[1])
 }
 
-/// The elements of a grid: vertices or texels.
+/// What a grid has: vertices or texels.
 pub fn elements(report: &Report) -> &'static str {
-    match report.settings.scene.as_str() {
-        "texture" => "texels",
-        _ => "vertices",
-    }
+    if report.settings.scene == "texture" { "texels" } else { "vertices" }
 }
 
-/// The number of vertices of a grid.
-pub fn vertices(grid: [u32; 2]) -> u64 {
-    u64::from(grid[0]) * u64::from(grid[1])
-}
-
-/// A count; a million and more in millions.
-pub fn count(count: u64) -> String {
-    if count < 1_000_000 { count.to_string() } else { format!("{:.1} million", count as f64 / 1e6) }
+/// A cell's name without its grid.
+pub fn setting(cell: &Cell) -> String {
+    let batch = if cell.batch > 1 { format!(", batch {}", cell.batch) } else { String::new() };
+    format!("{}, ring {}{batch}", cell.strategy, cell.ring)
 }
 
 /// Seconds since 1970 as a date and time in UTC, or as the number itself if it is too large for a date.
@@ -118,25 +110,34 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the report's machine cannot answer, in words; empty if it can answer everything.
+/// What must be known before reading a figure: what the machine cannot answer, and what is wrong with the run. Empty if nothing
+/// is.
 pub fn limits(report: &Report) -> String {
-    let Report { machine, skipped, .. } = report;
-    let mut words = String::new();
+    let Report { machine, cells, skipped, .. } = report;
+    let mut words = Vec::new();
     if machine.software {
-        words = format!(
-            "{} is a software device: the CPU draws, so no time here says anything about a GPU. ",
+        words.push(format!(
+            "{} is a software device: the CPU draws, so no time here says anything about a GPU.",
             machine.gpu
+        ));
+    }
+    let none = !cells.iter().any(|cell| Strategy::has_handoff(&cell.strategy));
+    if none && skipped.iter().any(|skipped| Strategy::has_handoff(&skipped.strategy)) {
+        words.push(
+            "What a hand-off costs cannot be measured here: none can run (see the skipped strategies)."
+                .into(),
         );
     }
-    if no_handoff(report) && skipped.iter().any(|skipped| Strategy::has_handoff(&skipped.strategy)) {
-        words += "What a hand-off costs cannot be measured here: none can run (see the skipped strategies).";
+    if !report.complete {
+        words.push(
+            "INCOMPLETE: the run was stopped before its last round; cells may have fewer frames than planned."
+                .into(),
+        );
     }
-    words
-}
-
-/// Whether no cell has a hand-off.
-pub fn no_handoff(report: &Report) -> bool {
-    !report.cells.iter().any(|cell| Strategy::has_handoff(&cell.strategy))
+    if machine.build == "debug" {
+        words.push("This is a debug build: CPU times are not those of a release build.".into());
+    }
+    words.join(" ")
 }
 
 /// The skipped strategies by reason.
@@ -160,35 +161,22 @@ pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
             None => grids.push((cell.grid, vec![cell])),
         }
     }
-    grids.sort_by_key(|(grid, _)| (vertices(*grid), *grid));
+    grids.sort_by_key(|&([cols, rows], _)| (u64::from(cols) * u64::from(rows), cols));
     grids
-}
-
-/// The strategies in the order in which they first appear. A strategy's index selects its colour.
-pub fn strategies(cells: &[Cell]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for cell in cells {
-        if !names.contains(&cell.strategy.as_str()) {
-            names.push(&cell.strategy);
-        }
-    }
-    names
 }
 
 /// Rows as lines. Every column is as wide as its widest entry, with two spaces between columns. The first column is aligned to
 /// the left, the others to the right.
-pub fn align(rows: &[Vec<String>]) -> Vec<String> {
-    let width = |text: &str| text.chars().count();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|at| rows.iter().filter_map(|row| row.get(at)).map(|text| width(text)).max().unwrap_or(0))
-        .collect();
-    let line = |row: &Vec<String>| {
-        let entries = row.iter().zip(&widths).enumerate().map(|(at, (text, &width))| match at {
-            0 => format!("{text:<width$}"),
-            _ => format!("{text:>width$}"),
-        });
-        entries.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+pub fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let (first, width) = (&row[0], widths[0]);
+        let mut line = format!("{first:<width$}");
+        for (text, width) in row.iter().zip(widths).skip(1) {
+            line += &format!("  {text:>width$}");
+        }
+        line.trim_end().to_owned()
     };
     rows.iter().map(line).collect()
 }
@@ -220,12 +208,6 @@ mod tests {
     }
 
     #[test]
-    fn counts_in_short() {
-        assert_eq!(count(65_536), "65536");
-        assert_eq!(count(1 << 24), "16.8 million");
-    }
-
-    #[test]
     fn moments_near_and_beyond_every_calendar() {
         assert_eq!(moment(1_767_225_599), "2025-12-31 23:59:59 UTC");
         assert_eq!(moment(u64::MAX), format!("{} s after 1970", u64::MAX));
@@ -248,8 +230,8 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let rows = [vec!["a".into(), "1".into(), "22".into()], vec!["bbb".into(), "4444".into()]];
+        let rows = [["a", "1", "22"], ["bbb", "4444", ""]].map(|row| row.map(str::to_owned));
         assert_eq!(align(&rows), ["a       1  22", "bbb  4444"]);
-        assert!(align(&[]).is_empty());
+        assert!(align::<2>(&[]).is_empty());
     }
 }

@@ -3,42 +3,24 @@
 use std::io;
 use std::path::Path;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::latency::Latency;
-use super::record::{Cell, Report, SCHEMA, with_overhead};
-use super::startup::Startup;
+use super::record::{Cell, Report, SCHEMA};
 use crate::{Error, Result, plain_file, whole_file};
 
 /// The largest record in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
-/// Writes the report as JSON, whole or not at all.
+/// Writes a result as JSON, whole or not at all.
 ///
 /// # Errors
 /// A path that cannot be written, or a figure that is not finite: JSON has no such number, and a file that cannot be read back
 /// is worse than none.
-pub fn write_json(path: &Path, report: &Report) -> Result<()> {
-    whole_file::write_json(path, report)
+pub fn write_json<T: Serialize + for<'a> Deserialize<'a>>(path: &Path, result: &T) -> Result<()> {
+    whole_file::write_json(path, result)
 }
 
-/// Writes the result of `wavefield bench latency` as JSON, as [`write_json`] does.
-///
-/// # Errors
-/// As for [`write_json`].
-pub fn write_latency(path: &Path, latency: &Latency) -> Result<()> {
-    whole_file::write_json(path, latency)
-}
-
-/// Writes the result of `wavefield bench startup` as JSON, as [`write_json`] does.
-///
-/// # Errors
-/// As for [`write_json`].
-pub fn write_startup(path: &Path, startup: &Startup) -> Result<()> {
-    whole_file::write_json(path, startup)
-}
-
-/// Reads what [`write_json`] wrote.
+/// Reads a report that [`write_json`] wrote.
 ///
 /// # Errors
 /// A file that cannot be read, is cut short, is not JSON, or is JSON of something else or of another version. The message names
@@ -48,9 +30,6 @@ pub fn read_json(path: &Path) -> Result<Report> {
     let bytes = plain_file::read(path, MAX_RECORD)?;
     parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
-
-/// The schema before [`SCHEMA`]: the overhead was against the draw between its two timestamps, and `render-only` drew one slot.
-const SCHEMA_1: &str = "wavefield-bench/1";
 
 /// The schema alone. It is read first, because in another version everything else may differ.
 #[derive(Deserialize)]
@@ -72,7 +51,7 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
         Category::Data => format!("{FOREIGN} ({error})"),
         _ => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
     })?;
-    if ![SCHEMA, SCHEMA_1].contains(&&*head.schema) {
+    if head.schema != SCHEMA {
         let found = head.schema.escape_debug();
         let family = SCHEMA.split('/').next().unwrap_or(SCHEMA);
         return Err(match head.schema.split_once('/') {
@@ -83,15 +62,8 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
             _ => format!("its schema is \"{found}\"; {FOREIGN}"),
         });
     }
-    let report: Report = serde_json::from_slice(bytes).map_err(|error| {
-        format!(
-            "its schema is {}, but it does not match that ({error}); run the benchmark again",
-            head.schema
-        )
-    })?;
-    Ok(match &*head.schema {
-        SCHEMA_1 => Report { schema: SCHEMA.into(), cells: with_overhead(report.cells), ..report },
-        _ => report,
+    serde_json::from_slice(bytes).map_err(|error| {
+        format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
     })
 }
 
@@ -101,129 +73,77 @@ fn is_cut(bytes: &[u8]) -> bool {
     text.starts_with(b"{") && !text.ends_with(b"}")
 }
 
-/// The columns of the CSV file, in order. `docs/bench-schema.md` describes them.
-const COLUMNS: [&str; 48] = [
-    "schema",
-    "complete",
-    "command",
-    "started",
-    "gpu",
-    "driver",
-    "vulkan",
-    "cuda",
-    "cpu",
-    "threads",
-    "os",
-    "wavefield",
-    "build",
-    "scene",
-    "width",
-    "height",
-    "samples",
-    "wait",
-    "rounds",
-    "warmup_frames",
-    "round_ms",
-    "strategy",
-    "ring",
-    "batch",
-    "grid_cols",
-    "grid_rows",
-    "frames",
-    "frame_mean_us",
-    "frame_p50_us",
-    "frame_p95_us",
-    "frame_p99_us",
-    "frame_max_us",
-    "frames_per_second",
-    "kernel_us",
-    "memset_us",
-    "draw_us",
-    "cpu_mean_us",
-    "cpu_p50_us",
-    "cpu_p95_us",
-    "cpu_p99_us",
-    "cpu_max_us",
-    "cores",
-    "blocking_waits",
-    "bytes",
-    "latency_frames",
-    "overhead_us",
-    "spread",
-    "noisy",
+/// A column of the CSV file: its name and its value.
+type Column = (&'static str, fn(&Report, &Cell) -> String);
+
+/// The columns of the CSV file, in order.
+const COLUMNS: [Column; 48] = [
+    ("schema", |run, _| run.schema.clone()),
+    ("complete", |run, _| run.complete.to_string()),
+    ("command", |run, _| run.command.clone()),
+    ("started", |run, _| run.started.to_string()),
+    ("gpu", |run, _| run.machine.gpu.clone()),
+    ("driver", |run, _| run.machine.driver.clone()),
+    ("vulkan", |run, _| run.machine.vulkan.clone()),
+    ("cuda", |run, _| run.machine.cuda.clone().unwrap_or_default()),
+    ("cpu", |run, _| run.machine.cpu.clone()),
+    ("threads", |run, _| run.machine.threads.to_string()),
+    ("os", |run, _| run.machine.os.clone()),
+    ("wavefield", |run, _| run.machine.wavefield.clone()),
+    ("build", |run, _| run.machine.build.clone()),
+    ("scene", |run, _| run.settings.scene.clone()),
+    ("width", |run, _| run.settings.size[0].to_string()),
+    ("height", |run, _| run.settings.size[1].to_string()),
+    ("samples", |run, _| run.settings.samples.to_string()),
+    ("wait", |run, _| run.settings.wait.clone()),
+    ("rounds", |run, _| run.settings.rounds.to_string()),
+    ("warmup_frames", |run, _| run.settings.warmup_frames.to_string()),
+    ("round_ms", |run, _| run.settings.round_ms.to_string()),
+    ("strategy", |_, cell| cell.strategy.clone()),
+    ("ring", |_, cell| cell.ring.to_string()),
+    ("batch", |_, cell| cell.batch.to_string()),
+    ("grid_cols", |_, cell| cell.grid[0].to_string()),
+    ("grid_rows", |_, cell| cell.grid[1].to_string()),
+    ("frames", |_, cell| cell.frames.to_string()),
+    ("frame_mean_us", |_, cell| number(cell.frame_us.mean)),
+    ("frame_p50_us", |_, cell| number(cell.frame_us.p50)),
+    ("frame_p95_us", |_, cell| number(cell.frame_us.p95)),
+    ("frame_p99_us", |_, cell| number(cell.frame_us.p99)),
+    ("frame_max_us", |_, cell| number(cell.frame_us.max)),
+    ("frames_per_second", |_, cell| number(cell.frames_per_second())),
+    ("kernel_us", |_, cell| number(cell.kernel_us)),
+    ("memset_us", |_, cell| number(cell.memset_us)),
+    ("draw_us", |_, cell| number(cell.draw_us)),
+    ("cpu_mean_us", |_, cell| number(cell.cpu_us.mean)),
+    ("cpu_p50_us", |_, cell| number(cell.cpu_us.p50)),
+    ("cpu_p95_us", |_, cell| number(cell.cpu_us.p95)),
+    ("cpu_p99_us", |_, cell| number(cell.cpu_us.p99)),
+    ("cpu_max_us", |_, cell| number(cell.cpu_us.max)),
+    ("cores", |_, cell| number(cell.cores)),
+    ("blocking_waits", |_, cell| number(cell.blocking_waits)),
+    ("bytes", |_, cell| cell.bytes.to_string()),
+    ("latency_frames", |_, cell| number(cell.latency_frames)),
+    ("overhead_us", |_, cell| number(cell.overhead_us)),
+    ("spread", |_, cell| number(cell.spread)),
+    ("noisy", |_, cell| cell.noisy.to_string()),
 ];
 
+/// A figure; empty if it is absent or not finite.
+fn number(value: impl Into<Option<f64>>) -> String {
+    value.into().filter(|value| value.is_finite()).map_or_else(String::new, |value| value.to_string())
+}
+
 /// Writes one row for each cell, whole or not at all. Every row has the machine and the settings, so that files of several runs
-/// can be joined without losing where a row is from. Absent figures are empty.
-///
-/// # Errors
-/// A path that cannot be written.
+/// can be joined without losing where a row is from.
 pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
     whole_file::write(path, |file| {
         let mut writer = csv::Writer::from_writer(file);
-        writer.write_record(COLUMNS).map_err(io::Error::from)?;
+        writer.write_record(COLUMNS.map(|(name, _)| name)).map_err(io::Error::from)?;
         for cell in &report.cells {
-            writer.write_record(row(report, cell)).map_err(io::Error::from)?;
+            writer.write_record(COLUMNS.map(|(_, value)| value(report, cell))).map_err(io::Error::from)?;
         }
         writer.flush()
     })
-}
-
-fn row(report: &Report, cell: &Cell) -> [String; COLUMNS.len()] {
-    // JSON refuses figures that are not finite; here they are left empty.
-    let number = |value: f64| if value.is_finite() { value.to_string() } else { String::new() };
-    let maybe = |value: Option<f64>| value.map_or_else(String::new, number);
-    let (machine, settings) = (&report.machine, &report.settings);
-    [
-        report.schema.clone(),
-        report.complete.to_string(),
-        report.command.clone(),
-        report.started.to_string(),
-        machine.gpu.clone(),
-        machine.driver.clone(),
-        machine.vulkan.clone(),
-        machine.cuda.clone().unwrap_or_default(),
-        machine.cpu.clone(),
-        machine.threads.to_string(),
-        machine.os.clone(),
-        machine.wavefield.clone(),
-        machine.build.clone(),
-        settings.scene.clone(),
-        settings.size[0].to_string(),
-        settings.size[1].to_string(),
-        settings.samples.to_string(),
-        settings.wait.clone(),
-        settings.rounds.to_string(),
-        settings.warmup_frames.to_string(),
-        settings.round_ms.to_string(),
-        cell.strategy.clone(),
-        cell.ring.to_string(),
-        cell.batch.to_string(),
-        cell.grid[0].to_string(),
-        cell.grid[1].to_string(),
-        cell.frames.to_string(),
-        number(cell.frame_us.mean),
-        number(cell.frame_us.p50),
-        number(cell.frame_us.p95),
-        number(cell.frame_us.p99),
-        number(cell.frame_us.max),
-        number(cell.frames_per_second()),
-        maybe(cell.kernel_us),
-        maybe(cell.memset_us),
-        maybe(cell.draw_us),
-        number(cell.cpu_us.mean),
-        number(cell.cpu_us.p50),
-        number(cell.cpu_us.p95),
-        number(cell.cpu_us.p99),
-        number(cell.cpu_us.max),
-        maybe(cell.cores),
-        number(cell.blocking_waits),
-        cell.bytes.to_string(),
-        number(cell.latency_frames),
-        maybe(cell.overhead_us),
-        number(cell.spread),
-        cell.noisy.to_string(),
-    ]
 }
 
 #[cfg(test)]
@@ -252,43 +172,6 @@ mod tests {
         let none = Report { cells: Vec::new(), ..report };
         write_json(&path, &none).unwrap();
         assert_eq!(read_json(&path).unwrap(), none);
-    }
-
-    /// Fields that were added later get their defaults.
-    #[test]
-    fn older_files_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.json");
-        let mut report = sample::small();
-        let mut older = serde_json::to_value(&report).unwrap();
-        let without = |object: &mut serde_json::Value, names: &[&str]| {
-            for name in names {
-                assert!(object.as_object_mut().unwrap().remove(*name).is_some(), "{name}");
-            }
-        };
-        without(&mut older["settings"], &["scene", "samples", "wait"]);
-        for cell in older["cells"].as_array_mut().unwrap() {
-            without(cell, &["cores"]);
-        }
-        report.cells.iter_mut().for_each(|cell| cell.cores = None);
-        std::fs::write(&path, older.to_string()).unwrap();
-        assert!(read_json(&path).unwrap() == report);
-    }
-
-    /// What they say of the overhead has another meaning, so it is computed anew.
-    #[test]
-    fn the_overhead_of_an_older_schema_is_computed_anew() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run.json");
-        let mut report = Report { schema: SCHEMA_1.into(), ..sample::small() };
-        let mut alone = Cell { strategy: "render-only".into(), kernel_us: None, ..report.cells[0].clone() };
-        alone.frame_us.mean = 40.0;
-        report.cells.push(alone);
-        write_json(&path, &report).unwrap();
-        let read = read_json(&path).unwrap();
-        let cell = &read.cells[0];
-        assert_eq!(cell.overhead_us, Some(cell.frame_us.mean - cell.kernel_us.unwrap() - 40.0));
-        assert_eq!(read.schema, SCHEMA);
     }
 
     #[test]
@@ -376,6 +259,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.csv");
         write_csv(&path, &Report { cells: Vec::new(), ..sample::report() }).unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap().trim_end(), COLUMNS.join(","));
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap().trim_end(),
+            COLUMNS.map(|(name, _)| name).join(",")
+        );
     }
 }

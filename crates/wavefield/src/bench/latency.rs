@@ -12,80 +12,40 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 use vulkan_cuda::SharedTimeline;
 
-use super::graph::{PingPong, Round};
-use super::record::{Distribution, Machine, complete};
-use crate::app::{Config, DeviceTable, ProducerKind, Stop};
-use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Priority, Stream};
+use super::record::{Distribution, Machine};
+use crate::app::{Config, ProducerKind, Stop};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use crate::left_running::leave_running;
 use crate::report::Failures;
-use crate::vulkan::{DeviceDesc, Queue, Timestamps, TransientPool};
+use crate::vulkan::{Device, DeviceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
 
 /// The schema's name and version.
 pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
-/// The result. All times are in microseconds.
+/// The result. `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// [`LATENCY_SCHEMA`].
     pub schema: String,
-    /// False if the run was stopped or failed before its last round trip. Older files omit it; the default is true.
-    #[serde(default = "complete")]
     pub complete: bool,
-    /// The command line.
     pub command: String,
-    /// Where it was measured.
     pub machine: Machine,
-    /// The number of ping-pongs.
     pub rounds: u64,
-    /// CUDA → Vulkan → CUDA, by CUDA's clock.
+    /// By CUDA's clock.
     pub round_trip_us: Distribution,
-    /// Whether CUDA's `%globaltimer` and Vulkan's timestamps are one clock: every Vulkan time lay between the two CUDA
-    /// times around it. If so, the error of comparing them is at most the shortest one-way time. If not, the one-way times
-    /// below are absent.
+    /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the clocks is at most the
+    /// shortest one-way time. If not, the one-way times are absent.
     pub same_clock: bool,
     /// The most by which a Vulkan time lay outside its CUDA times; 0 on one clock.
     pub clock_violation_us: f64,
-    /// From before CUDA's signal to Vulkan's timestamp after the wait.
     pub cuda_to_vulkan_us: Option<Distribution>,
-    /// From Vulkan's timestamp before the signal to after CUDA's wait.
     pub vulkan_to_cuda_us: Option<Distribution>,
-    /// CPU time to enqueue CUDA's half of a ping-pong; absent in older files.
-    #[serde(default)]
     pub cuda_enqueue_us: Option<Distribution>,
-    /// The [`Trial`] as text; absent for the usual way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub trial: Option<String>,
-    /// The CPU: an empty Vulkan submission, and a host wait for the value that *Vulkan* signals. This and the next two are
-    /// absent if the run ended before them.
+    /// The CPU's round trips. Absent if the run ended before them.
     pub host_vulkan_us: Option<Distribution>,
-    /// The CPU: a CUDA signal, and a host wait for the value that *CUDA* signals.
     pub host_cuda_us: Option<Distribution>,
-    /// The CPU: a CUDA signal, and `cuStreamSynchronize`.
     pub host_stream_us: Option<Distribution>,
-}
-
-/// What to try instead of the usual way.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Trial {
-    /// The priority of CUDA's stream.
-    pub priority: Priority,
-    /// Vulkan's half on a queue that does not draw.
-    pub compute_queue: bool,
-    /// CUDA's half as a graph.
-    pub graph: bool,
-}
-
-impl Trial {
-    fn words(self) -> Option<String> {
-        let tried = [
-            (self.priority == Priority::Highest, "CUDA stream of the highest priority"),
-            (self.compute_queue, "Vulkan queue that only computes"),
-            (self.graph, "CUDA graph"),
-        ];
-        let words: Vec<_> = tried.into_iter().filter_map(|(is, words)| is.then_some(words)).collect();
-        (!words.is_empty()).then(|| words.join(", "))
-    }
 }
 
 /// How many ping-pongs are enqueued at once.
@@ -96,26 +56,21 @@ const HOST_ROUNDS: usize = 300;
 /// Measures `rounds` ping-pongs, rounded up to a whole number of chunks.
 ///
 /// After a stop, or a later failure, the result has what was measured before it and is marked incomplete.
-///
-/// # Errors
-/// No device that CUDA and Vulkan share, or a stop or a failure before the first ping-pongs are done.
 pub fn measure_latency(
     rounds: usize,
-    trial: Trial,
     command: String,
     base: &Config,
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Latency> {
-    let choice =
-        DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Cuda)?;
+    let choice = super::choose(base, ProducerKind::Cuda)?;
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };
     let context = Cuda::primary(*driver, info)?;
-    let desc = DeviceDesc { interop: true, compute_only: trial.compute_queue, ..DeviceDesc::default() };
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (device, mut queue) = choice.adapter.request_device(&desc)?;
-    let stream = Stream::with_priority(&context, trial.priority)?;
+    let stream = Stream::new(&context)?;
     let kernel = Kernel::load(&context, &KernelSource::clock())?;
     let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
     let pair = device.pair(&context)?;
@@ -123,32 +78,18 @@ pub fn measure_latency(
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
-    let graph = trial.graph.then(|| {
-        let addresses = [stamps.pointer(); 2];
-        PingPong::new(&context, &Round { kernel: &kernel, ping: &ping, pong: &pong, value: 1, addresses })
-    });
-    let graph = graph.transpose()?;
-    let mut bench = Bench {
-        queue: &mut queue,
-        stream,
-        graph,
-        kernel,
-        stamps,
-        ping,
-        pong,
-        timestamps,
-        value: 0,
-        enqueue_us: Vec::new(),
-    };
-
+    let pool = TransientPool::new(&device, queue.family())?;
+    let commands = record(&device, &pool, &timestamps)?;
+    let queue = &mut queue;
+    let mut bench =
+        Bench { queue, stream, kernel, stamps, ping, pong, timestamps, commands, _pool: pool, value: 0 };
     let mut found = Found::default();
     let measured = bench.measure(rounds, stop, &mut found);
-    let mut enqueue_us = std::mem::take(&mut bench.enqueue_us);
     let measured = measured.inspect_err(|_| {
         // Each side may wait for a signal that the other side will never give.
         leave_running(bench);
     });
-    let Found { trips, host_us } = found;
+    let Found { trips, mut enqueue_us, host_us } = found;
     if trips.is_empty() {
         measured?;
         let words = "stopped before the first ping-pongs were done: nothing was measured";
@@ -175,7 +116,6 @@ pub fn measure_latency(
         cuda_to_vulkan_us: same_clock.then(|| of(&|trip| (trip.there - trip.out) * 1e-3)),
         vulkan_to_cuda_us: same_clock.then(|| of(&|trip| (trip.back - trip.there) * 1e-3)),
         cuda_enqueue_us: Distribution::of_any(&mut enqueue_us),
-        trial: trial.words(),
         host_vulkan_us,
         host_cuda_us,
         host_stream_us,
@@ -196,10 +136,28 @@ impl Trip {
     }
 }
 
+/// Records Vulkan's half of each ping-pong of a chunk: it notes the time.
+fn record(
+    device: &Device,
+    pool: &TransientPool,
+    timestamps: &Timestamps<1>,
+) -> Result<Vec<vk::CommandBuffer>> {
+    let commands = pool.allocate(CHUNK as u32)?;
+    for (index, &commands) in commands.iter().enumerate() {
+        // SAFETY: a fresh command buffer.
+        unsafe { device.raw().begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default()) }
+            .map_err(device.failed("vkBeginCommandBuffer"))?;
+        timestamps.reset(commands, index);
+        timestamps.mark(commands, index, 0);
+        // SAFETY: recording.
+        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
+    }
+    Ok(commands)
+}
+
 struct Bench<'a> {
     queue: &'a mut Queue,
     stream: Stream,
-    graph: Option<PingPong>,
     kernel: Kernel,
     stamps: DeviceMemory,
     /// Signalled by CUDA.
@@ -207,16 +165,19 @@ struct Bench<'a> {
     /// Signalled by Vulkan.
     pong: SharedTimeline,
     timestamps: Timestamps<1>,
+    /// See [`record`].
+    commands: Vec<vk::CommandBuffer>,
+    _pool: TransientPool,
     /// The last value of both timelines.
     value: u64,
-    /// CPU time of CUDA's halves.
-    enqueue_us: Vec<f64>,
 }
 
 /// The measurements so far.
 #[derive(Default)]
 struct Found {
     trips: Vec<Trip>,
+    /// CPU time of CUDA's halves.
+    enqueue_us: Vec<f64>,
     /// The CPU's round trips: through Vulkan, through CUDA, and with `cuStreamSynchronize`.
     host_us: [Vec<f64>; 3],
 }
@@ -225,9 +186,10 @@ impl Bench<'_> {
     /// Measures until everything is done or a stop is requested. After an error, the GPU may have work that never ends.
     fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut Found) -> Result<()> {
         self.chunk()?; // The warm-up.
-        self.enqueue_us.clear();
         while found.trips.len() < rounds && !stop.requested() {
-            found.trips.extend(self.chunk()?);
+            let (trips, enqueue_us) = self.chunk()?;
+            found.trips.extend(trips);
+            found.enqueue_us.extend(enqueue_us);
         }
         let ways: [fn(&mut Self) -> Result<bool>; 3] =
             [Self::through_vulkan, Self::through_cuda, Self::through_stream];
@@ -240,66 +202,33 @@ impl Bench<'_> {
         self.stream.synchronize()
     }
 
-    /// Enqueues a chunk of ping-pongs on both sides, waits for all of them, and reads the times.
-    fn chunk(&mut self) -> Result<Vec<Trip>> {
-        let device = self.queue.device().clone();
-        let pool = TransientPool::new(&device, self.queue.family())?;
-        let commands = pool.allocate(CHUNK as u32)?;
-        for (index, &commands) in commands.iter().enumerate() {
-            let begin = vk::CommandBufferBeginInfo::default();
-            // SAFETY: fresh command buffers of a pool that lives until the queue is idle.
-            unsafe { device.raw().begin_command_buffer(commands, &begin) }
-                .map_err(device.failed("vkBeginCommandBuffer"))?;
-            self.timestamps.reset(commands, index);
-            self.timestamps.mark(commands, index, 0);
-            // SAFETY: recording.
-            unsafe { device.raw().end_command_buffer(commands) }
-                .map_err(device.failed("vkEndCommandBuffer"))?;
-        }
-        if let Err(error) = self.enqueue(&commands) {
-            leave_running(pool);
-            return Err(error);
-        }
-        self.queue.wait_idle()?;
-        let mut bytes = vec![0; CHUNK * 2 * size_of::<u64>()];
-        self.stamps.read(&self.stream, &mut bytes)?;
-        let stamps: Vec<u64> = bytemuck::allocation::pod_collect_to_vec(&bytes);
-        let trip = |(index, pair): (usize, &[u64])| {
-            let there = self.timestamps.read(index)?;
-            Ok(there.map(|[there]| Trip { out: pair[0] as f64, there, back: pair[1] as f64 }))
-        };
-        stamps.chunks_exact(2).enumerate().filter_map(|pair| trip(pair).transpose()).collect()
-    }
-
-    /// Enqueues a ping-pong for each of the command buffers.
-    fn enqueue(&mut self, commands: &[vk::CommandBuffer]) -> Result<()> {
-        for (index, &commands) in commands.iter().enumerate() {
+    /// Enqueues a chunk of ping-pongs on both sides, waits for all of them, and reads the times. Also gives the CPU time of
+    /// CUDA's halves.
+    fn chunk(&mut self) -> Result<(Vec<Trip>, Vec<f64>)> {
+        let mut enqueue_us = Vec::with_capacity(CHUNK);
+        for index in 0..CHUNK {
             self.value += 1;
             let began = Instant::now();
-            match &self.graph {
-                Some(graph) => graph.launch(&self.stream, &self.round(index))?,
-                None => {
-                    self.stamp(index * 2)?;
-                    // SAFETY: the stream is idle before the timelines are dropped.
-                    unsafe {
-                        self.ping.cuda_signal_after_kernels(&self.stream, self.value)?;
-                        self.pong.cuda_wait(&self.stream, self.value)?;
-                    }
-                    self.stamp(index * 2 + 1)?;
-                }
+            self.stamp(index * 2)?;
+            // SAFETY: the stream is idle before the timelines are dropped.
+            unsafe {
+                self.ping.cuda_signal_after_kernels(&self.stream, self.value)?;
+                self.pong.cuda_wait(&self.stream, self.value)?;
             }
-            self.enqueue_us.push(began.elapsed().as_secs_f64() * 1e6);
+            self.stamp(index * 2 + 1)?;
+            enqueue_us.push(began.elapsed().as_secs_f64() * 1e6);
             // CUDA's signal is enqueued before the submission that waits for it, as everywhere.
-            self.submit(&[commands], true)?;
+            self.submit(Some(self.commands[index]))?;
         }
-        Ok(())
-    }
-
-    /// The graph's values for ping-pong number `index` of a chunk.
-    fn round(&self, index: usize) -> Round<'_> {
-        let place = |index: usize| self.stamps.pointer() + (index * size_of::<u64>()) as u64;
-        let addresses = [place(index * 2), place(index * 2 + 1)];
-        Round { kernel: &self.kernel, ping: &self.ping, pong: &self.pong, value: self.value, addresses }
+        self.queue.wait_idle()?;
+        let mut stamps = vec![[0u64; 2]; CHUNK];
+        self.stamps.read(&self.stream, bytemuck::cast_slice_mut(&mut stamps))?;
+        let mut trips = Vec::with_capacity(CHUNK);
+        for (index, [out, back]) in stamps.into_iter().enumerate() {
+            let there = self.timestamps.read(index)?;
+            trips.extend(there.map(|[there]| Trip { out: out as f64, there, back: back as f64 }));
+        }
+        Ok((trips, enqueue_us))
     }
 
     /// Enqueues the kernel that writes the clock to stamp number `index`.
@@ -310,16 +239,15 @@ impl Bench<'_> {
         unsafe { self.kernel.launch_with(&self.stream, 1, 1, &mut arguments) }
     }
 
-    /// Submits commands that signal `pong`, and with `wait` first wait for `ping`.
-    fn submit(&mut self, commands: &[vk::CommandBuffer], wait: bool) -> Result<()> {
+    /// Submits commands that wait for `ping` and signal `pong`. Without commands, only signals.
+    fn submit(&mut self, commands: Option<vk::CommandBuffer>) -> Result<()> {
         let waits = [self.ping.vulkan_wait(self.value)];
         let signals = [self.pong.vulkan_signal(self.value)?];
-        let buffer =
-            |&commands: &vk::CommandBuffer| vk::CommandBufferSubmitInfo::default().command_buffer(commands);
-        let buffers: Vec<_> = commands.iter().map(buffer).collect();
+        let buffers =
+            commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
         let batch = vk::SubmitInfo2::default()
-            .wait_semaphore_infos(&waits[..usize::from(wait)])
-            .command_buffer_infos(&buffers)
+            .wait_semaphore_infos(&waits[..buffers.iter().len()])
+            .command_buffer_infos(buffers.as_slice())
             .signal_semaphore_infos(&signals);
         // SAFETY: recorded and not pending; everything named lives until the queue is idle.
         unsafe { self.queue.submit(&batch) }
@@ -336,39 +264,33 @@ impl Bench<'_> {
     }
 
     fn through_vulkan(&mut self) -> Result<bool> {
-        self.submit(&[], false)?;
+        self.submit(None)?;
         Ok(self.pong.wait_from_host(self.value, Duration::from_secs(1))?)
     }
 
     fn through_cuda(&mut self) -> Result<bool> {
-        // A kernel first, so that the wait cannot return at once.
-        self.stamp(0)?;
-        // SAFETY: as in `enqueue`.
-        unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?;
+        self.signal()?;
         Ok(self.ping.wait_from_host(self.value, Duration::from_secs(1))?)
     }
 
     fn through_stream(&mut self) -> Result<bool> {
-        self.stamp(0)?;
-        // SAFETY: as in `enqueue`.
-        unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?;
+        self.signal()?;
         self.stream.synchronize().map(|()| true)
+    }
+
+    /// CUDA's signal, after a kernel, so that a wait cannot return at once.
+    fn signal(&self) -> Result<()> {
+        self.stamp(0)?;
+        // SAFETY: as in `chunk`.
+        Ok(unsafe { self.ping.cuda_signal_after_kernels(&self.stream, self.value) }?)
     }
 }
 
 impl fmt::Display for Latency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} ({}), CUDA {}",
-            self.machine.gpu,
-            self.machine.driver,
-            self.machine.cuda.as_deref().unwrap_or("-")
-        )?;
+        let machine = &self.machine;
+        writeln!(f, "{} ({}), CUDA {}", machine.gpu, machine.driver, machine.cuda.as_deref().unwrap_or("-"))?;
         writeln!(f, "{} ping-pongs without work in between", self.rounds)?;
-        if let Some(trial) = &self.trial {
-            writeln!(f, "tried: {trial}")?;
-        }
         if !self.complete {
             writeln!(f, "INCOMPLETE: the run was stopped before its last round trip")?;
         }

@@ -1,7 +1,6 @@
 //! The result of a benchmark run as data. `--json` writes it, and every other output is made from it.
 //!
-//! Times are in microseconds, sizes in bytes. The schema's version is in [`SCHEMA`]; no field is renamed or changes its meaning
-//! without a new version. `docs/bench-schema.md` describes the schema for readers of the files.
+//! `docs/bench-schema.md` describes the fields. No field is renamed or changes its meaning without a new [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 
@@ -11,98 +10,69 @@ pub use crate::machine::Machine;
 /// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-bench/2";
 
-/// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
     /// False if the run was stopped before its last round.
     pub complete: bool,
-    /// The command line, program name included.
     pub command: String,
-    /// When it started: seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub started: u64,
-    /// Where it ran.
     pub machine: Machine,
-    /// How it measured.
     pub settings: Settings,
-    /// The cells, in the order of the table.
+    /// In the order of the table.
     pub cells: Vec<Cell>,
-    /// Strategies that could not run here, and why.
     pub skipped: Vec<Skipped>,
-}
-
-fn field() -> String {
-    "field".into()
-}
-
-fn four() -> u32 {
-    4
-}
-
-fn sleep() -> String {
-    "sleep".into()
 }
 
 /// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// What was shown: `field` or `texture`. Older files omit it; the default is `field`.
-    #[serde(default = "field")]
     pub scene: String,
     /// The picture's width and height in pixels.
     pub size: [u32; 2],
-    /// Samples per pixel. Older files omit it; the default is 4.
-    #[serde(default = "four")]
     pub samples: u32,
-    /// How the CPU waited for the GPU: `hybrid`, `sleep` or `poll`. Older files omit it; the default is `sleep`, but it was
-    /// `poll` if their command has `--spin`.
-    #[serde(default = "sleep")]
     pub wait: String,
-    /// The number of rounds. Every cell runs once in each round, so that drift affects all cells alike.
+    /// Every cell runs once in each round, so that drift affects all cells alike.
     pub rounds: u32,
     /// Frames of each cell before the measured ones, in every round.
     pub warmup_frames: u64,
-    /// Milliseconds of measurement for each cell in every round.
+    /// For each cell in every round.
     pub round_ms: u64,
 }
 
 /// One strategy with one ring, batch and grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The strategy's name on the command line.
+    /// As on the command line.
     pub strategy: String,
-    /// Slots in the ring.
     pub ring: u32,
-    /// Frames that CUDA fills for each wait.
     pub batch: u32,
-    /// Columns and rows of vertices, or of texels.
     pub grid: [u32; 2],
     /// Frames measured, over all rounds.
     pub frames: u64,
     /// From the end of one frame on the GPU to the end of the next.
     pub frame_us: Distribution,
-    /// The kernel alone, by CUDA events, or by Vulkan timestamps if it runs there; absent if nothing is produced.
+    /// By CUDA events, or by Vulkan timestamps if it runs there; absent if nothing is produced.
     pub kernel_us: Option<f64>,
-    /// With `produce-only`, the time of `cuMemsetD32Async` for the same bytes: as fast as memory can be written. Absent for
-    /// other strategies and in older files.
+    /// With `produce-only`, `cuMemsetD32Async` for the same bytes: as fast as memory can be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memset_us: Option<f64>,
-    /// The draw alone, by Vulkan timestamps; absent if nothing is drawn.
+    /// By Vulkan timestamps; absent if nothing is drawn.
     pub draw_us: Option<f64>,
-    /// CPU time to produce, record and submit a frame, without waits.
+    /// To produce, record and submit a frame, without waits.
     pub cpu_us: Distribution,
-    /// Cores that all threads of the process kept busy during the measurement: CPU time / time. Absent if unknown, and in older
-    /// files.
+    /// CPU time of all threads / time; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
     /// How often the CPU had to wait, per frame.
     pub blocking_waits: f64,
-    /// Bytes that the producer writes, per frame.
+    /// What the producer writes, per frame.
     pub bytes: u64,
     /// From the start of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// Hand-off overhead: the frame less the kernel, less the frame of `render-only` with the same ring.
+    /// See [`with_overhead`].
     pub overhead_us: Option<f64>,
     /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,
@@ -113,7 +83,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Frames per second, from the mean frame time.
     pub fn frames_per_second(&self) -> f64 {
         1e6 / self.frame_us.mean
     }
@@ -125,8 +94,8 @@ impl Cell {
 }
 
 /// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the same grid with the
-/// same ring (with [one slot](Strategy::slots_alone) for `inline`). Older files have `render-only` with one ring only; then that one counts. Absent if one of the three is missing, and
-/// for a cell without a hand-off.
+/// same ring (with [one slot](Strategy::slots_alone) for `inline`). Absent if one of the three is missing, and for a cell
+/// without a hand-off.
 ///
 /// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
 /// timestamps, and the overhead would seem to vanish.
@@ -136,42 +105,29 @@ pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
         .filter(|cell| cell.strategy == Strategy::RenderOnly.name())
         .map(|cell| (cell.grid, cell.ring, cell.frame_us.mean))
         .collect();
-    for cell in &mut cells {
-        let same_grid = alone.iter().filter(|(grid, ..)| *grid == cell.grid);
+    for cell in cells.iter_mut().filter(|cell| Strategy::has_handoff(&cell.strategy)) {
         let slots = Strategy::slots_alone(&cell.strategy, cell.ring);
-        let draw = same_grid.min_by_key(|(_, ring, _)| ring.abs_diff(slots)).map(|&(.., frame)| frame);
-        let parts = draw.zip(cell.kernel_us).filter(|_| Strategy::has_handoff(&cell.strategy));
-        cell.overhead_us = parts.map(|(draw, kernel)| cell.frame_us.mean - kernel - draw);
+        let draw = alone.iter().find(|(grid, ring, _)| (*grid, *ring) == (cell.grid, slots));
+        let parts = draw.zip(cell.kernel_us);
+        cell.overhead_us = parts.map(|((.., draw), kernel)| cell.frame_us.mean - kernel - draw);
     }
     cells
 }
 
-/// The default of `complete` for files that omit it.
-pub(super) fn complete() -> bool {
-    true
-}
-
-/// A distribution of times in microseconds.
+/// Times in microseconds. Quantiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// The arithmetic mean.
     pub mean: f64,
-    /// Half of the samples are at most this.
     pub p50: f64,
-    /// 95 % of the samples are at most this.
     pub p95: f64,
-    /// 99 % of the samples are at most this.
     pub p99: f64,
-    /// The largest sample.
     pub max: f64,
 }
 
 /// A strategy that could not run here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The strategy's name on the command line.
     pub strategy: String,
-    /// Why it could not run.
     pub reason: String,
 }
 
@@ -186,21 +142,21 @@ mod tests {
         let cell = |strategy: Strategy, ring, frame, kernel_us, draw_us| {
             let frame_us = Distribution { mean: frame, ..template.frame_us };
             let strategy = strategy.name().to_owned();
-            Cell { strategy, ring, frame_us, kernel_us, draw_us, overhead_us: Some(7.0), ..template.clone() }
+            Cell { strategy, ring, frame_us, kernel_us, draw_us, overhead_us: None, ..template.clone() }
         };
         let cells = with_overhead(vec![
             cell(Strategy::RenderOnly, 1, 100.0, None, Some(90.0)),
             cell(Strategy::RenderOnly, 8, 130.0, None, Some(120.0)),
             cell(Strategy::Timeline, 1, 300.0, Some(10.0), Some(280.0)),
             cell(Strategy::Timeline, 8, 200.0, Some(10.0), Some(180.0)),
-            // Older files have `render-only` with one ring.
+            // `render-only` was not measured with this ring.
             cell(Strategy::Timeline, 16, 200.0, Some(10.0), Some(180.0)),
             cell(Strategy::ProduceOnly, 1, 10.0, Some(10.0), None),
             cell(Strategy::Compute, 8, 200.0, Some(10.0), Some(180.0)),
             cell(Strategy::Inline, 8, 115.0, Some(10.0), Some(180.0)),
         ]);
         let found: Vec<_> = cells.iter().map(|cell| cell.overhead_us).collect();
-        assert_eq!(found, [None, None, Some(190.0), Some(60.0), Some(60.0), None, None, Some(5.0)]);
+        assert_eq!(found, [None, None, Some(190.0), Some(60.0), None, None, None, Some(5.0)]);
         assert!(with_overhead(cells[2..].to_vec()).iter().all(|cell| cell.overhead_us.is_none()));
     }
 }

@@ -21,17 +21,16 @@ use crate::wave::Grid;
 /// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The cells, in the order of the table.
+    /// In the order of the table.
     pub cells: Vec<CellPlan>,
-    /// How often each cell is measured.
     pub rounds: u32,
     /// Frames before the measured ones, in every round.
     pub warmup_frames: u64,
     /// How long each cell is measured in every round.
     pub round: Duration,
-    /// The picture's size.
+    /// The picture's.
     pub size: vk::Extent2D,
-    /// The command line, for the report.
+    /// For the report.
     pub command: String,
 }
 
@@ -74,20 +73,14 @@ pub(super) struct Samples {
 }
 
 /// Chooses the device to measure.
-///
-/// # Errors
-/// No device that can draw, or none of the given name.
-pub fn choose(base: &Config) -> Result<Choice> {
-    DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), ProducerKind::Auto)
+pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
+    DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
 }
 
 /// Runs the plan. Calls `progress` before each measurement with the number of finished measurements and of all.
 ///
 /// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
 /// the report has what was measured before it and is marked incomplete.
-///
-/// # Errors
-/// CUDA's context could not be made. Every later failure goes to `failures`.
 pub fn run(
     plan: &Plan,
     base: &Config,
@@ -99,14 +92,12 @@ pub fn run(
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     // Held for the whole run, so that no cell pays for making it.
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
-    let mut skipped = Vec::new();
-    let mut cells: Vec<(CellPlan, Samples)> = Vec::new();
+    let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Samples)>::new());
     for &cell in &plan.cells {
         match obstacle(&cell, base.scene, choice, context.as_ref()) {
             None => cells.push((cell, Samples::default())),
             Some(reason) => {
-                let strategy = cell.strategy.name().to_owned();
-                let this = Skipped { strategy, reason };
+                let this = Skipped { strategy: cell.strategy.name().to_owned(), reason };
                 if !skipped.contains(&this) {
                     skipped.push(this);
                 }
@@ -115,10 +106,7 @@ pub fn run(
     }
     // A ring that only skipped cells have needs no draw alone.
     let has = |ring: Ring| {
-        move |cell: &CellPlan| {
-            let slots = Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32);
-            slots as usize == ring.depth() && cell.strategy != Strategy::RenderOnly
-        }
+        move |cell: &CellPlan| cell.strategy != Strategy::RenderOnly && cell.ring_alone() == ring
     };
     let running: Vec<CellPlan> = cells.iter().map(|(cell, _)| *cell).collect();
     cells.retain(|(cell, _)| {
@@ -143,6 +131,8 @@ pub fn run(
         }
     }
     progress(done, total);
+    let measured = cells.into_iter().filter(|(_, samples)| !samples.frame_us.is_empty());
+    let measured = measured.map(|(cell, samples)| summarise(&cell, base.scene, samples));
     Ok(Report {
         schema: SCHEMA.to_owned(),
         complete: done == total,
@@ -158,13 +148,7 @@ pub fn run(
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,
         },
-        cells: with_overhead(
-            cells
-                .into_iter()
-                .filter(|(_, samples)| !samples.frame_us.is_empty())
-                .map(|(cell, samples)| summarise(&cell, base.scene, samples))
-                .collect(),
-        ),
+        cells: with_overhead(measured.collect()),
         skipped,
     })
 }
@@ -177,8 +161,7 @@ pub(super) fn obstacle(
     context: Option<&Cuda>,
 ) -> Option<String> {
     let strategy = cell.strategy;
-    let needs_cuda = strategy.producer() == ProducerKind::Cuda;
-    if needs_cuda && context.is_none() {
+    if strategy.uses_cuda() && context.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
         return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
     }
@@ -188,16 +171,10 @@ pub(super) fn obstacle(
     if strategy == Strategy::Inline && choice.adapter.info().inline.is_none() {
         return Some(NO_INLINE.to_owned());
     }
-    let textures = strategy.handoff().supports_texture(choice.adapter.info());
-    if let (Scene::Texture, Err(reason)) = (scene, textures) {
+    let info = choice.adapter.info();
+    if let (Scene::Texture, Err(reason)) = (scene, strategy.handoff().supports_texture(info)) {
         return Some(reason.to_owned());
     }
-    too_large(cell, scene, choice)
-}
-
-/// Why a cell's frame is too large for this device, if it is.
-fn too_large(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
-    let info = choice.adapter.info();
     let Grid { cols, rows } = cell.grid;
     let ((limit, name), what) = match scene {
         Scene::Field => (info.largest_buffer, "vertices"),

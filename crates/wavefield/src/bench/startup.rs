@@ -12,8 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Distribution, Machine, complete};
-use crate::app::{Config, DeviceTable, Headless, ProducerKind, Stop, retire};
+use super::record::{Distribution, Machine};
+use crate::app::{Config, Headless, ProducerKind, Stop, retire};
 use crate::progress::Progress;
 use crate::report::Failures;
 use crate::trace::{CpuSpan, CpuSpans};
@@ -22,31 +22,23 @@ use crate::{Error, Result};
 /// The schema's name and version.
 pub const STARTUP_SCHEMA: &str = "wavefield-startup/1";
 
-/// The result. All times are in microseconds.
+/// The result. `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Startup {
     /// [`STARTUP_SCHEMA`].
     pub schema: String,
-    /// False if the run was stopped, or a start failed, before the last one. Older files omit it; the default is true.
-    #[serde(default = "complete")]
     pub complete: bool,
-    /// The command line.
     pub command: String,
-    /// Where it was measured.
     pub machine: Machine,
-    /// Columns and rows of vertices.
     pub grid: [u32; 2],
-    /// Who filled the field.
     pub producer: String,
     /// The first start, which found no compiled PTX.
     pub cold: Start,
-    /// The later starts.
     pub warm: Vec<Start>,
-    /// For the later starts: from the start of the process to the first finished frame. Absent without later starts.
+    /// The totals of the later starts; absent without them.
     pub warm_us: Option<Distribution>,
 }
 
-/// One start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Start {
     /// From the start of the process to the first finished frame.
@@ -55,12 +47,10 @@ pub struct Start {
     pub stages: Vec<Stage>,
 }
 
-/// A stage of a start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// Its name.
     pub name: String,
-    /// How long it took, without the stages within it.
+    /// Without the stages within it.
     pub us: f64,
     /// Whether another thread did it at the same time. Then it is not part of the total; the main thread's wait for it is a
     /// stage of its own. Absent if false.
@@ -98,9 +88,6 @@ const STARTED: &str = "WAVEFIELD_STARTED_NS";
 /// Starts this program `rounds` times after a first cold start. With `arguments`, it calls [`startup_child`].
 ///
 /// After a stop, or a later start that fails, the result has what was measured before it and is marked incomplete.
-///
-/// # Errors
-/// The first start was stopped, or it failed; the error has its message.
 pub fn measure_startup(
     rounds: u32,
     arguments: &[String],
@@ -182,9 +169,6 @@ fn output_unless(mut command: Command, stop: &Stop) -> std::io::Result<Option<Ou
 }
 
 /// Runs as the child: draws one frame and returns the report as a line of JSON. Must be called first in the process.
-///
-/// # Errors
-/// The frame could not be drawn.
 pub fn startup_child(config: &Config) -> Result<String> {
     let main = Instant::now();
     let started = std::env::var(STARTED).ok().and_then(|text| text.parse().ok()).map(Duration::from_nanos);
@@ -194,8 +178,7 @@ pub fn startup_child(config: &Config) -> Result<String> {
     let spans = CpuSpans::new(10_000);
     spans.install()?;
 
-    let choice =
-        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), ProducerKind::Auto)?;
+    let choice = super::choose(config, ProducerKind::Auto)?;
     let mut run = Headless::quietly(&choice, config)?;
     let drawn = tracing::trace_span!("first frame").in_scope(|| {
         run.frame(1.0 / 60.0)?;
@@ -333,14 +316,6 @@ mod tests {
         };
         let rows = [BEFORE_MAIN, "between them", "all", "beside: CUDA driver"].map(cold);
         assert_eq!(rows, ["1.0", "2.0", "3.0", "50.0"], "{text}");
-    }
-
-    #[test]
-    fn older_files_are_of_complete_runs() {
-        let mut older = serde_json::to_value(stopped()).unwrap();
-        older.as_object_mut().unwrap().remove("complete").unwrap();
-        assert!(older["cold"]["stages"][0].get("beside").is_none());
-        assert!(serde_json::from_value::<Startup>(older).unwrap().complete);
     }
 
     #[test]

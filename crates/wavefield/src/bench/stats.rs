@@ -1,4 +1,5 @@
-//! Statistics: distributions, the spread between rounds, and the confidence interval of a ratio of two runs.
+//! Statistics: distributions, the spread between rounds, and the confidence interval of a ratio of runs. Student's t comes from
+//! `statrs`; its quantiles interpolate, and the ones here are frames that happened.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -14,7 +15,6 @@ pub const NOISY_SPREAD: f64 = 0.10;
 pub const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
-    /// [`Distribution::of`]; `None` without samples.
     pub(super) fn of_any(samples: &mut [f64]) -> Option<Distribution> {
         (!samples.is_empty()).then(|| Self::of(samples))
     }
@@ -66,68 +66,34 @@ pub fn is_noisy(round_means: &[f64]) -> bool {
 /// A ratio and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The best estimate: the ratio of the geometric means, of rounds or of runs.
     pub value: f64,
-    /// The lower end of the interval at [`CONFIDENCE`].
     pub low: f64,
-    /// The upper end.
     pub high: f64,
 }
 
-/// new / old from the rounds' means, by Welch's t interval on their logarithms.
+/// new / old from the mean frame times of the rounds of each run, by Student's t on their logarithms.
 ///
-/// The unit is a round, not a frame: frames of one round follow each other and are far from independent, so a thousand of them
-/// would suggest too much certainty. Logarithms turn the ratio into a difference, and give the same interval whichever run is
-/// the old one. Welch's form allows each run its own variance. With 5 to 10 rounds, a bootstrap would be too narrow; t is as
-/// wide as it must be.
+/// Logarithms turn the ratio into a difference, and give the same interval whichever side is the old one. With one run on each side
+/// the unit is a round, otherwise a run: the geometric mean of its rounds. Frames of one round, and rounds of one run, share too
+/// much to be independent samples; pooled, they would make an effect on a whole run look like a difference between old and new.
+/// One variance stands for both sides, because the machine causes it. So one side may have a single run if the other has more.
 ///
-/// `None` if there is no interval: fewer than two rounds on a side, or means that are not positive and finite. The interval
-/// covers only the variance between rounds. It does not cover differences between whole runs, such as another boot or another
-/// neighbour on the machine; for these, use several runs on each side: [`ratio_of_runs`].
-pub fn ratio(old: &[f64], new: &[f64]) -> Option<Ratio> {
-    let (old, new) = (Logs::of(old)?, Logs::of(new)?);
-    let squared_error = old.squared_error + new.squared_error;
-    // Welch and Satterthwaite's degrees of freedom.
-    let freedom = squared_error.powi(2) / (old.freedom_share() + new.freedom_share());
-    interval(new.mean - old.mean, squared_error, freedom)
-}
-
-/// new / old from several runs on each side, each given by its rounds' means. With one run on each side, it is [`ratio`].
-///
-/// The unit is a run, not a round. A run counts with the geometric mean of its rounds, because they share its boot, its clocks
-/// and its neighbours. If all rounds were pooled, two runs of 5 rounds would count as 10 independent samples, and an effect on
-/// a whole run would look like a difference between old and new.
-///
-/// The interval is Student's, with one variance for both sides: the machine causes the variance, both sides share it, and two
-/// runs are too few to estimate a variance for each side. So one side may have a single run if the other has more. With equally
-/// many runs on each side, the interval holds even if the variances differ. A drift from run to run widens it.
-///
-/// `None` if a run has no rounds, or means that are not positive and finite.
-pub fn ratio_of_runs(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
-    if let ([old], [new]) = (old, new) {
-        return ratio(old, new);
-    }
+/// `None` if there is no interval: fewer than two rounds of a single run, or means that are not positive and finite.
+pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
+    let one_each = old.len() == 1 && new.len() == 1;
     let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {
-        runs.iter().map(|rounds| Some(mean(&logs(rounds)?))).collect::<Option<Vec<_>>>()
+        let logs = runs.iter().map(|rounds| logs(rounds)).collect::<Option<Vec<_>>>()?;
+        match one_each {
+            true => logs.into_iter().next().filter(|rounds| rounds.len() > 1),
+            false => (!logs.is_empty()).then(|| logs.iter().map(|rounds| mean(rounds)).collect()),
+        }
     };
     let (old, new) = (side(old)?, side(new)?);
-    if old.is_empty() || new.is_empty() {
-        return None;
-    }
     let freedom = (old.len() + new.len() - 2) as f64;
     let variance = (squared_distances(&old) + squared_distances(&new)) / freedom;
-    let squared_error = variance * (1.0 / old.len() as f64 + 1.0 / new.len() as f64);
-    interval(mean(&new) - mean(&old), squared_error, freedom)
-}
-
-/// The ratio from a difference of logarithms and its variance.
-fn interval(difference: f64, squared_error: f64, freedom: f64) -> Option<Ratio> {
-    let reach = if squared_error > 0.0 {
-        let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0);
-        t * squared_error.sqrt()
-    } else {
-        0.0
-    };
+    let error = (variance * (1.0 / old.len() as f64 + 1.0 / new.len() as f64)).sqrt();
+    let reach = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.5 + CONFIDENCE / 2.0) * error;
+    let difference = mean(&new) - mean(&old);
     let [value, low, high] = [difference, difference - reach, difference + reach].map(f64::exp);
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
 }
@@ -136,28 +102,6 @@ fn interval(difference: f64, squared_error: f64, freedom: f64) -> Option<Ratio> 
 fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
-}
-
-/// The logarithms of a run's round means.
-struct Logs {
-    mean: f64,
-    /// The variance of `mean`.
-    squared_error: f64,
-    rounds: f64,
-}
-
-impl Logs {
-    fn of(round_means: &[f64]) -> Option<Logs> {
-        let logs = logs(round_means).filter(|logs| logs.len() >= 2)?;
-        let rounds = logs.len() as f64;
-        let mean = mean(&logs);
-        let variance = squared_distances(&logs) / (rounds - 1.0);
-        Some(Logs { mean, squared_error: variance / rounds, rounds })
-    }
-
-    fn freedom_share(&self) -> f64 {
-        self.squared_error.powi(2) / (self.rounds - 1.0)
-    }
 }
 
 fn mean(samples: &[f64]) -> f64 {
@@ -237,19 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn students_t_is_the_one_of_the_books() {
-        for (freedom, want) in [(1.0, 12.7062), (4.0, 2.7764), (8.0, 2.3060), (18.0, 2.1009), (3.5, 2.9374)] {
-            let got = StudentsT::new(0.0, 1.0, freedom).unwrap().inverse_cdf(0.975);
-            assert!(near(got, want, 1e-3), "{freedom}: {got}, not {want}");
-        }
-    }
-
-    #[test]
     fn the_interval_of_an_example_done_by_hand() {
-        // Logs 0, 0.1, 0.2 and 0.5, 0.6, 0.7: both have variance 0.01 and 3 rounds, so Welch's freedom is 4 and the
+        // Logs 0, 0.1, 0.2 and 0.5, 0.6, 0.7: both have variance 0.01 and 3 rounds, so there are 4 degrees of freedom and the
         // reach is 2.7764 * sqrt(2 * 0.01 / 3) = 0.22670.
         let [old, new] = [[0.0, 0.1, 0.2], [0.5, 0.6, 0.7]].map(|logs| logs.map(f64::exp));
-        let found = ratio(&old, &new).unwrap();
+        let found = ratio(&[&old], &[&new]).unwrap();
         assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
         assert!(near(found.low.ln(), 0.5 - 0.226_70, 1e-3), "{found:?}");
         assert!(near(found.high.ln(), 0.5 + 0.226_70, 1e-3), "{found:?}");
@@ -258,7 +194,7 @@ mod tests {
     #[test]
     fn swapping_the_runs_turns_the_ratio_over() {
         let (old, new) = ([10.0, 10.3, 9.9, 10.1, 10.0], [12.0, 12.5, 11.9, 12.2, 12.4, 12.1]);
-        let (there, back) = (ratio(&old, &new).unwrap(), ratio(&new, &old).unwrap());
+        let (there, back) = (ratio(&[&old], &[&new]).unwrap(), ratio(&[&new], &[&old]).unwrap());
         assert!(near(there.value, 1.0 / back.value, 1e-12));
         assert!(near(there.low, 1.0 / back.high, 1e-12));
         assert!(there.low > 1.15 && there.high < 1.27, "{there:?}");
@@ -288,7 +224,7 @@ mod tests {
     fn the_interval_holds_the_truth_about_as_often_as_it_says() {
         let mut normal = normal();
         let mut run = || -> [f64; 5] { std::array::from_fn(|_| 100.0 * (0.02 * normal()).exp()) };
-        let share = share_held(|| ratio(&run(), &run()).unwrap());
+        let share = share_held(|| ratio(&[&run()], &[&run()]).unwrap());
         assert!((0.94..=0.97).contains(&share), "{share}");
     }
 
@@ -313,10 +249,10 @@ mod tests {
                     ratio(&old, &new).unwrap()
                 })
             };
-            let held = share(ratio_of_runs);
+            let held = share(ratio);
             assert!((0.94..=0.97).contains(&held), "{old} and {new} runs: {held}");
             // This is why the rounds of several runs are not pooled.
-            let pooled = share(|old, new| ratio(&old.concat(), &new.concat()));
+            let pooled = share(|old, new| ratio(&[&old.concat()], &[&new.concat()]));
             assert!(pooled < 0.75, "{old} and {new} runs: {pooled}");
         }
     }
@@ -327,11 +263,9 @@ mod tests {
         // 4.3027 * sqrt(0.02 * (1/2 + 1/2)) = 0.60849.
         let run = |logs: [f64; 2]| logs.map(f64::exp);
         let runs = [[-0.1, 0.1], [0.1, 0.3], [0.5, 0.5], [0.6, 0.8]].map(run);
-        let found = ratio_of_runs(&[&runs[0], &runs[1]], &[&runs[2], &runs[3]]).unwrap();
+        let found = ratio(&[&runs[0], &runs[1]], &[&runs[2], &runs[3]]).unwrap();
         assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
         assert!(near(found.high.ln(), 0.5 + 0.608_49, 1e-3), "{found:?}");
-        // With one run on each side, the rounds are the unit.
-        assert_eq!(ratio_of_runs(&[&runs[0]], &[&runs[3]]), ratio(&runs[0], &runs[3]));
     }
 
     #[test]
@@ -339,11 +273,11 @@ mod tests {
         let sound: &[f64] = &[10.0, 10.1];
         let (none, negative, unknown): (&[f64], &[f64], &[f64]) = (&[], &[10.0, -1.0], &[f64::NAN]);
         for broken in [&[][..], &[none], &[sound, none], &[sound, negative], &[sound, unknown]] {
-            assert_eq!(ratio_of_runs(&[sound, sound], broken), None, "{broken:?}");
-            assert_eq!(ratio_of_runs(broken, &[sound, sound]), None, "{broken:?}");
+            assert_eq!(ratio(&[sound, sound], broken), None, "{broken:?}");
+            assert_eq!(ratio(broken, &[sound, sound]), None, "{broken:?}");
         }
         // A run with a single round counts.
-        assert!(ratio_of_runs(&[&[10.0], &[10.1]], &[sound]).is_some());
+        assert!(ratio(&[&[10.0], &[10.1]], &[sound]).is_some());
     }
 
     #[test]
@@ -352,11 +286,11 @@ mod tests {
         for broken in
             [&[][..], &[10.0], &[10.0, 0.0], &[10.0, -1.0], &[10.0, f64::NAN], &[10.0, f64::INFINITY]]
         {
-            assert_eq!(ratio(&sound, broken), None, "{broken:?}");
-            assert_eq!(ratio(broken, &sound), None, "{broken:?}");
+            assert_eq!(ratio(&[&sound], &[broken]), None, "{broken:?}");
+            assert_eq!(ratio(&[broken], &[&sound]), None, "{broken:?}");
         }
-        assert_eq!(ratio(&[1e-300, 1e300], &[1e300, 1e-300]), None, "an interval without ends");
-        let equal = ratio(&[5.0, 5.0], &[5.0, 5.0, 5.0]).unwrap();
+        assert_eq!(ratio(&[&[1e-300, 1e300]], &[&[1e300, 1e-300]]), None, "an interval without ends");
+        let equal = ratio(&[&[5.0, 5.0]], &[&[5.0, 5.0, 5.0]]).unwrap();
         assert_eq!((equal.low, equal.value, equal.high), (1.0, 1.0, 1.0));
     }
 }

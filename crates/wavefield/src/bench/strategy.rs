@@ -1,6 +1,7 @@
 //! The strategies that can be measured, and the combinations that are worth it.
 
 use ash::vk;
+use clap::ValueEnum;
 use vulkan_cuda::Ring;
 
 use super::runner::Plan;
@@ -8,50 +9,34 @@ use crate::app::{Batching, Config, ProducerKind, Scene};
 use crate::handoff::Handoff;
 use crate::wave::Grid;
 
-/// One way of getting a frame from the producer to the picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+/// One way of getting a frame from the producer to the picture, in the order of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Strategy {
-    /// What a run does by default: `timeline`, with ring and batch chosen automatically.
+    /// The default.
     Auto,
-    /// A ring of shared buffers and two timelines; the GPU waits.
+    /// A ring of buffers, timelines.
     Timeline,
-    /// The CUDA kernel inside Vulkan's command buffer.
+    /// CUDA in Vulkan's commands.
     Inline,
-    /// One shared buffer and two binary semaphores: the classic scheme.
+    /// One buffer, two semaphores.
     Binary,
-    /// One shared buffer; the CPU waits for each side.
+    /// One buffer; the CPU waits.
     CpuSync,
-    /// CUDA fills its own memory and copies it on the device.
+    /// CUDA's memory and a copy.
     DeviceCopy,
-    /// A copy from the device to the host and back.
+    /// Through the CPU's memory.
     HostCopy,
-    /// A Vulkan compute shader on the same device, without interop.
+    /// A Vulkan compute shader, no CUDA.
     Compute,
-    /// The draw alone, from ordinary device memory that was filled once: a ring's slots in turn.
+    /// The draw alone: a ring's slots, filled once.
     RenderOnly,
-    /// The draw alone, from memory that could be shared with CUDA but is not.
+    /// The same, from exportable memory.
     RenderShared,
-    /// The CUDA kernel alone, into shared memory.
+    /// The CUDA kernel alone.
     ProduceOnly,
 }
 
 impl Strategy {
-    /// All strategies, in the order of the table.
-    pub const ALL: [Self; 11] = [
-        Self::Auto,
-        Self::Timeline,
-        Self::Inline,
-        Self::Binary,
-        Self::CpuSync,
-        Self::DeviceCopy,
-        Self::HostCopy,
-        Self::Compute,
-        Self::RenderOnly,
-        Self::RenderShared,
-        Self::ProduceOnly,
-    ];
-
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -71,12 +56,7 @@ impl Strategy {
             Self::CpuSync => Handoff::CpuSync,
             Self::DeviceCopy => Handoff::DeviceCopy,
             Self::HostCopy => Handoff::HostCopy,
-            Self::Auto
-            | Self::Timeline
-            | Self::Compute
-            | Self::RenderOnly
-            | Self::RenderShared
-            | Self::ProduceOnly => Handoff::Timeline,
+            _ => Handoff::Timeline,
         }
     }
 
@@ -100,11 +80,15 @@ impl Strategy {
         self.producer() == ProducerKind::Cuda
     }
 
+    /// What the strategy of this name does, in a few words: the help of the command line.
+    pub(super) fn meaning(name: &str) -> String {
+        let known = Self::from_str(name, false).ok().and_then(|strategy| strategy.to_possible_value());
+        known.and_then(|value| value.get_help().map(ToString::to_string)).unwrap_or_default()
+    }
+
     /// Whether the strategy of this name is a baseline: it does only a part of a frame's work, for comparison.
     pub(super) fn is_baseline(name: &str) -> bool {
-        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
-            .iter()
-            .any(|strategy| strategy.name() == name)
+        [Self::RenderOnly, Self::RenderShared, Self::ProduceOnly].map(Self::name).contains(&name)
     }
 
     /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
@@ -112,18 +96,16 @@ impl Strategy {
         name != Self::Compute.name() && !Self::is_baseline(name)
     }
 
-    /// The slots that the draw alone must have for a fair comparison with this strategy. `inline` counts as one slot whatever
-    /// its ring: its kernel runs right before the draw, which finds the slot in the GPU's cache.
+    /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs
+    /// right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
         if name == Self::Inline.name() { 1 } else { ring }
     }
 
-    /// Whether it is measured with different rings.
     pub fn has_ring(self) -> bool {
         matches!(self, Self::Timeline | Self::DeviceCopy | Self::RenderOnly)
     }
 
-    /// Whether it is measured with different batches.
     pub fn has_batch(self) -> bool {
         self == Self::Timeline
     }
@@ -132,21 +114,23 @@ impl Strategy {
 /// What to measure for one cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlan {
-    /// The strategy.
     pub strategy: Strategy,
-    /// The ring; for [`Strategy::Auto`], the one that it would choose.
+    /// For [`Strategy::Auto`], the one that it would choose.
     pub ring: Ring,
-    /// The batch; for [`Strategy::Auto`], the longest.
+    /// For [`Strategy::Auto`], the longest.
     pub batch: u32,
-    /// Columns and rows of the field or texture.
     pub grid: Grid,
 }
 
 impl CellPlan {
-    /// A description of the cell, for output.
     pub fn name(&self) -> String {
         let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
         format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
+    }
+
+    /// The ring that the draw alone must have for a fair comparison with this cell.
+    pub(super) fn ring_alone(&self) -> Ring {
+        Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()
     }
 
     /// Frames before the measured ones. [`Strategy::Auto`] needs more, so that its batch settles.
@@ -157,7 +141,6 @@ impl CellPlan {
         }
     }
 
-    /// The settings of the run that measures it.
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),
@@ -207,11 +190,7 @@ pub fn plan(
             asked.iter().flat_map(fitting).collect()
         };
         let others = strategies.iter().filter(|&&strategy| strategy != Strategy::RenderOnly);
-        let alone = |cell: CellPlan| {
-            Ring::new(Strategy::slots_alone(cell.strategy.name(), cell.ring.depth() as u32))
-                .unwrap_or_default()
-        };
-        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(alone).collect();
+        let mut used: Vec<Ring> = others.flat_map(|&other| of(other)).map(|cell| cell.ring_alone()).collect();
         if used.is_empty() {
             used.clone_from(&asked);
         }
@@ -237,7 +216,7 @@ mod tests {
 
     #[test]
     fn rings_and_batches_multiply_only_where_they_mean_something() {
-        let cells = plan(Scene::Field, &Strategy::ALL, &[GRID], &[1, 3, 8], &[1, 4]);
+        let cells = plan(Scene::Field, Strategy::value_variants(), &[GRID], &[1, 3, 8], &[1, 4]);
         let count = |strategy| cells.iter().filter(|cell| cell.strategy == strategy).count();
         // Rings of 1 and 3 do not hold a batch of 4.
         assert_eq!(count(Strategy::Timeline), 4);
@@ -245,7 +224,7 @@ mod tests {
         assert_eq!(count(Strategy::Binary), 1);
         // Rings of 1, 3 and 8, and the one that `auto` chooses.
         assert_eq!(count(Strategy::RenderOnly), 4);
-        assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::ALL.len() - 3));
+        assert_eq!(cells.len(), 4 + 3 + 4 + (Strategy::value_variants().len() - 3));
     }
 
     #[test]
@@ -262,12 +241,12 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_command_line() {
-        use clap::ValueEnum;
-        assert_eq!(Strategy::ALL, Strategy::value_variants());
-        for strategy in Strategy::ALL {
+    fn names_are_those_of_the_command_line_and_their_meanings_fit_the_chart() {
+        for strategy in Strategy::value_variants() {
             let value = strategy.to_possible_value().unwrap();
             assert_eq!(value.get_name(), strategy.name());
+            let fits = (1..=28).contains(&Strategy::meaning(strategy.name()).len());
+            assert!(fits || !Strategy::has_handoff(strategy.name()), "{strategy:?}");
         }
     }
 }

@@ -1,20 +1,46 @@
-//! The report for a terminal.
+//! The report for a terminal, and the columns that it shares with the page.
 
 use std::fmt;
 
 use super::advice::advice;
 use super::figures::{
-    align, by_grid, count, elements, figure, grid, limits, machine, maybe, places, plain, short, skipped,
-    unless_zero, vertices, wrapped,
+    align, by_grid, elements, figure, grid, limits, machine, maybe, places, plain, short, skipped,
+    unless_zero, wrapped,
 };
 use super::record::{Cell, Report};
-use super::stats::NOISY_SPREAD;
 
-/// The most characters that a strategy's name takes.
-const NAME: usize = 24;
-
-/// The most characters that a line takes.
+/// The most characters of a line.
 const WIDTH: usize = 160;
+
+/// A column: its name, its unit, and a cell's text.
+type Column = (&'static str, &'static str, fn(&Cell) -> String);
+
+/// The columns of the table and of the page.
+pub(super) const COLUMNS: [Column; 17] = [
+    ("strategy", "", |cell| short(&cell.strategy, 24)),
+    ("ring", "", |cell| cell.ring.to_string()),
+    ("batch", "", |cell| cell.batch.to_string()),
+    ("frame", "µs", |cell| figure(cell.frame_us.mean)),
+    ("p50", "µs", |cell| figure(cell.frame_us.p50)),
+    ("p95", "µs", |cell| figure(cell.frame_us.p95)),
+    ("p99", "µs", |cell| figure(cell.frame_us.p99)),
+    ("max", "µs", |cell| figure(cell.frame_us.max)),
+    ("rate", "frames/s", |cell| figure(cell.frames_per_second())),
+    ("kernel", "µs", |cell| maybe(cell.kernel_us)),
+    ("draw", "µs", |cell| maybe(cell.draw_us)),
+    ("overhead", "µs", |cell| maybe(cell.overhead_us)),
+    ("CPU", "µs", |cell| figure(cell.cpu_us.mean)),
+    ("waits", "/frame", |cell| places(cell.blocking_waits)),
+    ("written", "GB/s", |cell| unless_zero(cell.gigabytes_per_second())),
+    ("latency", "frames", |cell| places(cell.latency_frames)),
+    ("", "", |cell| if cell.noisy { "~".into() } else { String::new() }),
+];
+
+/// What the columns mean.
+pub(super) const MEANING: &str = "frame: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same. \
+     overhead: frame - kernel - the frame of render-only with the same ring (inline: one slot). draw: includes the GPU's switches to CUDA \
+     during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
+     measure again before quoting it.";
 
 /// A report as a table of at most 160 columns with one row for each cell, by grid. The last sentence says which hand-off to use.
 pub struct Table<'a>(pub &'a Report);
@@ -23,19 +49,13 @@ impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
         for (what, name) in machine(report) {
-            writeln!(f, "{what:<9} {}", short(&name, 149))?;
-        }
-        if !report.complete {
-            writeln!(
-                f,
-                "\nINCOMPLETE: the run was stopped before its last round; cells may have fewer frames than planned."
-            )?;
+            writeln!(f, "{what:<9} {}", short(&name, WIDTH - 11))?;
         }
         let limits = limits(report);
         if !limits.is_empty() {
             writeln!(f, "\n{}", wrapped(&plain(&limits), WIDTH))?;
         }
-        cells(f, &report.cells, elements(report))?;
+        rows(f, report)?;
         for (names, reason) in skipped(report) {
             write!(f, "\n\n{}", wrapped(&format!("skipped: {}: {}", plain(&names), plain(reason)), WIDTH))?;
         }
@@ -47,114 +67,29 @@ impl fmt::Display for Table<'_> {
 }
 
 /// The rows and their explanation, without a final newline.
-fn cells(f: &mut fmt::Formatter<'_>, cells: &[Cell], elements: &str) -> fmt::Result {
-    if cells.is_empty() {
+fn rows(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    if report.cells.is_empty() {
         return write!(f, "\nNo cell was measured.");
     }
-    let row = |entries: &[&str]| entries.iter().map(|&entry| entry.to_owned()).collect::<Vec<_>>();
-    let mut rows = vec![
-        row(&[
-            "strategy", "ring", "batch", "frame", "p50", "p95", "p99", "max", "rate", "kernel", "draw",
-            "overhead", "CPU", "waits", "written", "latency",
-        ]),
-        row(&[
-            "", "", "", "µs", "µs", "µs", "µs", "µs", "frames/s", "µs", "µs", "µs", "µs", "/frame", "GB/s",
-            "frames",
-        ]),
-    ];
-    let grids = by_grid(cells);
-    rows.extend(grids.iter().flat_map(|(_, cells)| cells).map(|cell| cell_row(cell)));
-
-    let lines = align(&rows);
-    let (header, mut lines) = lines.split_at(2);
+    let grids = by_grid(&report.cells);
+    let mut rows =
+        vec![COLUMNS.map(|(name, ..)| name.to_owned()), COLUMNS.map(|(_, unit, _)| unit.to_owned())];
+    rows.extend(grids.iter().flat_map(|(_, cells)| cells).map(|cell| COLUMNS.map(|(.., text)| text(cell))));
+    let mut lines = align(&rows).into_iter();
     writeln!(f)?;
-    for line in header {
-        writeln!(f, "{line}")?;
+    lines.by_ref().take(2).try_for_each(|line| writeln!(f, "{line}"))?;
+    for (size, cells) in grids {
+        writeln!(f, "\ngrid {} {}", grid(size), elements(report))?;
+        lines.by_ref().take(cells.len()).try_for_each(|line| writeln!(f, "{line}"))?;
     }
-    for (name, cells) in grids {
-        let (group, rest) = lines.split_at(cells.len());
-        lines = rest;
-        writeln!(f, "\ngrid {}, {} {elements}", grid(name), count(vertices(name)))?;
-        for line in group {
-            writeln!(f, "{line}")?;
-        }
-    }
-
-    for line in baselines(cells) {
-        writeln!(f, "\n{line}")?;
-    }
-    writeln!(
-        f,
-        "\nframe: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same."
-    )?;
-    let inline = cells.iter().any(|cell| cell.strategy == "inline");
-    let one_slot = if inline { " (inline: one slot)" } else { "" };
-    writeln!(
-        f,
-        "overhead: frame - kernel - the frame of render-only with the same ring{one_slot}.\ndraw: includes the GPU's switches to CUDA during it. CPU: to produce, record and submit."
-    )?;
-    write!(f, "-: nothing to measure.")?;
-    if cells.iter().any(|cell| cell.noisy) {
-        let percent = NOISY_SPREAD * 100.0;
-        write!(
-            f,
-            "\n~: NOISY, the means of its rounds lie more than {percent:.0} % apart; measure again before quoting it."
-        )?;
-    }
-    Ok(())
-}
-
-/// Comparisons between the baselines, one line for each grid and question.
-fn baselines(cells: &[Cell]) -> Vec<String> {
-    let mut lines = Vec::new();
-    for cell in cells {
-        let at = grid(cell.grid);
-        if let (Some(memset), Some(kernel)) = (cell.memset_us, cell.kernel_us) {
-            let percent = memset / kernel * 100.0;
-            lines.push(format!(
-                "{at}: the kernel alone takes {} µs, cuMemsetD32Async over the same bytes {} µs: {percent:.0} % of its speed.",
-                figure(kernel),
-                figure(memset)
-            ));
-        }
-        let only = |other: &&Cell| {
-            (other.grid, other.ring) == (cell.grid, cell.ring) && other.strategy == "render-only"
-        };
-        if let (true, Some(only)) = (cell.strategy == "render-shared", cells.iter().find(only)) {
-            let only = only.frame_us.mean;
-            let shared = cell.frame_us.mean;
-            lines.push(format!(
-                "{at}: drawing from memory that could be shared takes {:.3} times as long as from ordinary memory; these baselines \
-                 cannot resolve overheads below {} µs.",
-                shared / only,
-                figure((shared - only).abs())
-            ));
-        }
-    }
-    lines
-}
-
-fn cell_row(cell: &Cell) -> Vec<String> {
-    let frame = &cell.frame_us;
-    let mut row = vec![short(&cell.strategy, NAME), cell.ring.to_string(), cell.batch.to_string()];
-    row.extend(
-        [frame.mean, frame.p50, frame.p95, frame.p99, frame.max, cell.frames_per_second()].map(figure),
-    );
-    row.extend([cell.kernel_us, cell.draw_us, cell.overhead_us].map(maybe));
-    row.extend([
-        figure(cell.cpu_us.mean),
-        places(cell.blocking_waits),
-        unless_zero(cell.gigabytes_per_second()),
-    ]);
-    row.push(places(cell.latency_frames));
-    row.push(if cell.noisy { "~".into() } else { String::new() });
-    row
+    write!(f, "\n{}", wrapped(MEANING, WIDTH))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::record::Skipped;
     use super::super::sample;
+    use super::super::stats::NOISY_SPREAD;
     use super::*;
 
     #[test]
@@ -162,7 +97,7 @@ mod tests {
         let report = sample::report();
         let text = Table(&report).to_string();
         for cell in &report.cells {
-            let from = text.find(&format!("\ngrid {},", grid(cell.grid))).unwrap();
+            let from = text.find(&format!("\ngrid {} vertices", grid(cell.grid))).unwrap();
             let group = text[from + 1..].split("\n\n").next().unwrap();
             let found = group.lines().any(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
@@ -177,7 +112,7 @@ mod tests {
             assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
         assert!(!text.ends_with('\n'), "whoever prints it ends the line");
-        assert!(text.contains("~: NOISY") && !text.contains("INCOMPLETE"));
+        assert!(MEANING.contains(&format!("more than {:.0} % apart", NOISY_SPREAD * 100.0)));
     }
 
     #[test]
@@ -202,6 +137,7 @@ mod tests {
         let text = Table(&report).to_string();
         assert!(text.contains("INCOMPLETE") && text.contains("No cell"), "{text}");
         assert!(!text.contains('\x1b') && !text.contains('\x07'));
+        assert!(!Table(&sample::report()).to_string().contains("INCOMPLETE"));
     }
 
     #[test]
@@ -212,12 +148,5 @@ mod tests {
         assert!(last.starts_with("Use `") && last.ends_with('.'), "{text}");
         report.cells.retain(|cell| cell.strategy == "fence");
         assert!(!Table(&report).to_string().contains("Use `"));
-    }
-
-    #[test]
-    fn no_legend_without_a_noisy_cell() {
-        let mut report = sample::small();
-        report.cells.iter_mut().for_each(|cell| cell.noisy = false);
-        assert!(!Table(&report).to_string().contains('~'));
     }
 }

@@ -20,9 +20,6 @@ const FRAMES: usize = 24;
 
 /// Traces every cell of the plan that draws and that this machine can run, and writes the file. After a stop, or a failure
 /// within a cell, the file has what was traced before it.
-///
-/// # Errors
-/// A path that cannot be written, a stop, or such a failure.
 pub fn write_traces(path: &Path, plan: &Plan, base: &Config, choice: &Choice, stop: &Stop) -> Result<()> {
     let spans = CpuSpans::new(64 * FRAMES);
     spans.install()?;

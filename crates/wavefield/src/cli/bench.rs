@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ash::vk;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::HumanDuration;
-use wavefield::app::{Config, RISK, Scene, Stop};
+use wavefield::app::{Config, ProducerKind, RISK, Scene, Stop};
 use wavefield::bench::record::Report;
-use wavefield::bench::{self, Options, Plan, Strategy, Table, Trial};
-use wavefield::cuda::Priority;
+use wavefield::bench::{self, Options, Plan, Strategy, Table};
 use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
@@ -23,7 +22,7 @@ use super::{help, parse};
 
 const EXAMPLES: &str =
     "  wavefield bench --quick                                 under 30 seconds, and what to use
-  wavefield bench --json new.json --report new.html       everything, and a page of charts
+  wavefield bench --json new.json --report new.html       everything, and a page with a chart
   wavefield bench --strategies timeline,inline --rings 3  these cells only
   wavefield bench --compare old.json new.json --fail-above 1.1
   wavefield bench --compare old1.json,old2.json new1.json,new2.json   several runs a side";
@@ -86,8 +85,8 @@ pub struct BenchArgs {
     /// Write one line per cell as CSV.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
-    /// Write a self-contained page with charts.
-    #[arg(long, value_name = "FILE.html", value_parser = parse::named(&["html", "htm"]), help_heading = help::OUTPUT)]
+    /// Write a self-contained page with a chart. With a file name that ends in .svg, write the chart alone.
+    #[arg(long, value_name = "FILE.html|FILE.svg", value_parser = parse::named(&["html", "htm", "svg"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
     /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. With a file name that
     /// ends in .svg, write a picture instead.
@@ -121,15 +120,6 @@ struct LatencyArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// Try another priority for CUDA's stream.
-    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
-    stream_priority: Priority,
-    /// Try a Vulkan queue that only computes.
-    #[arg(long, help_heading = help::HOW)]
-    compute_queue: bool,
-    /// Try CUDA's half as a CUDA graph.
-    #[arg(long, help_heading = help::HOW)]
-    graph: bool,
     /// The number of ping-pongs.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
@@ -170,19 +160,17 @@ fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
     let (rounds, mut failures) = (args.rounds as u32, Failures::default());
     let found = bench::measure_startup(rounds, &child, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    write(&mut failures, &args.json, |path| bench::write_startup(path, &found));
+    write(&mut failures, &args.json, |path| bench::write_json(path, &found));
     ended(failures, found.complete, "start")
 }
 
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     check_outputs(&args.json)?;
     let config = Config { device: args.device.clone(), ..Config::default() };
-    let trial =
-        Trial { priority: args.stream_priority, compute_queue: args.compute_queue, graph: args.graph };
     let (rounds, mut failures) = (args.rounds as usize, Failures::default());
-    let found = bench::measure_latency(rounds, trial, command_line(), &config, stop, &mut failures)?;
+    let found = bench::measure_latency(rounds, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    write(&mut failures, &args.json, |path| bench::write_latency(path, &found));
+    write(&mut failures, &args.json, |path| bench::write_json(path, &found));
     ended(failures, found.complete, "round trip")
 }
 
@@ -211,7 +199,11 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     args.check()?;
     if let Some(path) = &args.from {
-        return show(&bench::read_json(path)?, &args);
+        let report = bench::read_json(path)?;
+        check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+        let mut failures = Failures::default();
+        show(&report, &args, &mut failures);
+        return failures.outcome();
     }
     let outputs = [&args.json, &args.csv, &args.report, &args.trace];
     check_outputs(outputs.into_iter().flatten())?;
@@ -232,7 +224,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.plan(&[config.grid]).cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
     }
-    let choice = bench::choose(&config)?;
+    let choice = bench::choose(&config, ProducerKind::Auto)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
     let bar = Progress::new("measuring");
     let mut failures = Failures::default();
@@ -252,10 +244,8 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if failed && report.cells.is_empty() {
         return failures.outcome();
     }
-    say!("{}", Table(&report));
     write(&mut failures, &args.json, |path| bench::write_json(path, &report));
-    write(&mut failures, &args.csv, |path| bench::write_csv(path, &report));
-    write(&mut failures, &args.report, |path| bench::write_html(path, &report));
+    show(&report, &args, &mut failures);
     // A GPU that has just failed is not traced.
     if !failed {
         write(&mut failures, &args.trace, |path| bench::write_traces(path, &plan, &config, &choice, stop));
@@ -280,14 +270,10 @@ fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String 
     format!("note: this takes {about} {takes}: {cells} measured {times} for {round} ms")
 }
 
-/// Prints and writes a saved report.
-fn show(report: &Report, args: &BenchArgs) -> Result<()> {
-    check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {
     say!("{}", Table(report));
-    let mut failures = Failures::default();
-    write(&mut failures, &args.csv, |path| bench::write_csv(path, report));
-    write(&mut failures, &args.report, |path| bench::write_html(path, report));
-    failures.outcome()
+    write(failures, &args.csv, |path| bench::write_csv(path, report));
+    write(failures, &args.report, |path| bench::write_report(path, report));
 }
 
 fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
@@ -326,7 +312,7 @@ impl BenchArgs {
     }
 
     fn strategies(&self) -> Vec<Strategy> {
-        if self.strategies.is_empty() { Strategy::ALL.to_vec() } else { self.strategies.clone() }
+        if self.strategies.is_empty() { Strategy::value_variants().to_vec() } else { self.strategies.clone() }
     }
 
     /// The grids that were given, or defaults that this device draws in reasonable time.

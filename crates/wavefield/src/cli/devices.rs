@@ -32,7 +32,7 @@ pub struct DevicesArgs {
     /// With --formats: write and read each listed object from both sides, level by level; needs CUDA.
     #[arg(long, requires = "formats", help_heading = help::HOW)]
     check: bool,
-    /// Write the results as JSON (docs/formats-schema.md).
+    /// Write the results as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE", requires = "formats", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
     /// With --check: use the Khronos validation layer with synchronization validation; any error gives

@@ -1,4 +1,4 @@
-//! The functions of `libcuda` that only this program calls: streams, events, kernels, copies and graphs. The library has a table
+//! The functions of `libcuda` that only this program calls: streams, events, kernels and copies. The library has a table
 //! of those that sharing needs ([`vulkan_cuda::cuda::api`]), and says why there are tables.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -76,49 +76,4 @@ cuda_functions! {
         levels: c_uint
     ) = ["cuMipmappedArrayCreate"];
     ?
-    // Since CUDA 5.5.
-    cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = ["cuCtxGetStreamPriorityRange"];
-    cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) = ["cuStreamCreateWithPriority"];
-    // Since CUDA 12.0, in these forms.
-    cuGraphCreate(graph: *mut CUgraph, flags: c_uint) = ["cuGraphCreate"];
-    cuGraphAddKernelNode(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        dependencies: *const CUgraphNode,
-        count: usize,
-        params: *const CUDA_KERNEL_NODE_PARAMS
-    ) = ["cuGraphAddKernelNode_v2"];
-    cuGraphAddExternalSemaphoresSignalNode(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        dependencies: *const CUgraphNode,
-        count: usize,
-        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-    ) = ["cuGraphAddExternalSemaphoresSignalNode"];
-    cuGraphAddExternalSemaphoresWaitNode(
-        node: *mut CUgraphNode,
-        graph: CUgraph,
-        dependencies: *const CUgraphNode,
-        count: usize,
-        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
-    ) = ["cuGraphAddExternalSemaphoresWaitNode"];
-    cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) = ["cuGraphInstantiateWithFlags"];
-    cuGraphExecKernelNodeSetParams(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        params: *const CUDA_KERNEL_NODE_PARAMS
-    ) = ["cuGraphExecKernelNodeSetParams_v2"];
-    cuGraphExecExternalSemaphoresSignalNodeSetParams(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        params: *const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS
-    ) = ["cuGraphExecExternalSemaphoresSignalNodeSetParams"];
-    cuGraphExecExternalSemaphoresWaitNodeSetParams(
-        exec: CUgraphExec,
-        node: CUgraphNode,
-        params: *const CUDA_EXT_SEM_WAIT_NODE_PARAMS
-    ) = ["cuGraphExecExternalSemaphoresWaitNodeSetParams"];
-    cuGraphLaunch(exec: CUgraphExec, stream: CUstream) = ["cuGraphLaunch"];
-    cuGraphExecDestroy(exec: CUgraphExec) = ["cuGraphExecDestroy"];
-    cuGraphDestroy(graph: CUgraph) = ["cuGraphDestroy"];
 }

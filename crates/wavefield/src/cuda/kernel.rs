@@ -315,11 +315,6 @@ impl Kernel {
         self.block
     }
 
-    /// The raw handle.
-    pub(crate) fn raw(&self) -> sys::CUfunction {
-        self.function
-    }
-
     /// Enqueues the kernel with the documented signature and one thread per vertex:
     /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the
     /// structure of its parameters, if it has any.

@@ -24,13 +24,13 @@ pub(crate) use memory::memset;
 pub use mipmap::MipmappedArray;
 pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
 pub use ptx::Signature;
-pub use stream::{Event, Priority, Stream};
+pub use stream::{Event, Stream};
 pub use texture::{Texture, TextureDesc};
 pub(crate) use vulkan_cuda::cuda::is_sticky;
 pub use vulkan_cuda::cuda::{Array, Surface};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// Loads CUDA's driver, with the functions that only this program calls.
 ///
@@ -41,17 +41,4 @@ pub fn load_driver() -> Result<Driver> {
     // SAFETY: the library is present, because the driver was loaded.
     unsafe { api::look_up() }?;
     Ok(driver)
-}
-
-/// Checks that the driver has these functions, which only some programs need.
-///
-/// # Errors
-/// Names the first function that the driver lacks, and `since`, the version that introduced it.
-pub(crate) fn require(names: &[&str], since: &str) -> Result<()> {
-    match names.iter().find(|name| !api::has(name)) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::Unsupported(format!("the CUDA driver lacks {name}, which needs {since} or later")))
-        }
-    }
 }

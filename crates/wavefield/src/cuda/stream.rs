@@ -2,19 +2,9 @@
 
 use cudarc::driver::sys;
 
+use super::Cuda;
 use super::api::{self, Code};
-use super::{Cuda, require};
 use crate::Result;
-
-/// The priority of a stream's work over that of other streams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Priority {
-    /// CUDA's default priority.
-    #[default]
-    Usual,
-    /// The highest priority that the device has.
-    Highest,
-}
 
 /// A queue of CUDA work that runs in order.
 pub struct Stream {
@@ -46,27 +36,6 @@ impl Stream {
         // SAFETY: writes one handle; the context is current.
         context.check("cuStreamCreate", unsafe {
             api::cuStreamCreate(&mut raw, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32)
-        })?;
-        Ok(Self { raw, context: context.clone() })
-    }
-
-    /// Creates such a stream with a priority.
-    pub fn with_priority(context: &Cuda, priority: Priority) -> Result<Self> {
-        if priority == Priority::Usual {
-            return Self::new(context);
-        }
-        require(&["cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"], "CUDA 5.5")?;
-        context.bind()?;
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: writes two integers; the context is current.
-        context.check("cuCtxGetStreamPriorityRange", unsafe {
-            api::cuCtxGetStreamPriorityRange(&mut least, &mut greatest)
-        })?;
-        let mut raw = std::ptr::null_mut();
-        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: writes one handle; the context is current.
-        context.check("cuStreamCreateWithPriority", unsafe {
-            api::cuStreamCreateWithPriority(&mut raw, flags, greatest)
         })?;
         Ok(Self { raw, context: context.clone() })
     }

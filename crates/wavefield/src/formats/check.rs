@@ -15,9 +15,6 @@ use crate::{Error, Result};
 /// A stop ends the check early, and so does a failure that tells nothing about what was tried, such as memory that ran
 /// out or a kernel that faulted. The report then has the results so far. Bytes that differ are not such a failure: see
 /// [`Report::failures`].
-///
-/// # Errors
-/// The device does not share with CUDA.
 pub fn check(
     choice: &Choice,
     command: String,
@@ -74,22 +71,4 @@ fn try_all(
     }
     progress(total, total);
     Ok(())
-}
-
-/// Vulkan's half of [`check`] alone: writes every image that the device exports and reads it back, through the same
-/// barriers but without CUDA on the other side. Fills in [`super::record::Image::map`].
-///
-/// # Errors
-/// The device does not export memory, or Vulkan failed.
-pub fn check_vulkan_alone(choice: &Choice) -> Result<Report> {
-    let mut report = list(choice, String::new());
-    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
-    let (_device, mut queue) = choice.adapter.request_device(&desc)?;
-    let cases = list::cases(&choice.adapter);
-    for (index, (image, case)) in report.images.iter_mut().zip(cases).enumerate() {
-        if image.handle.is_some() {
-            image.map = Some(images::check_vulkan(&mut queue, &case, index as u64)?);
-        }
-    }
-    Ok(report)
 }

@@ -13,8 +13,8 @@ use super::pattern::Dimensions;
 pub(super) struct ImageKernels {
     // First, so that the stream is dropped before the kernels that it runs.
     stream: Stream,
-    write: Kernel,
-    read: Kernel,
+    pub(super) write: Kernel,
+    pub(super) read: Kernel,
     sample: Kernel,
 }
 
@@ -33,29 +33,8 @@ impl ImageKernels {
         &self.stream
     }
 
-    /// Copies texels from `offset` in `texels` to the surface, and waits.
-    pub(super) fn write(
-        &self,
-        surface: &Surface,
-        level: &LevelTexels,
-        texels: &DeviceMemory,
-        offset: u64,
-    ) -> Result<()> {
-        self.copy(&self.write, surface, level, texels, offset)
-    }
-
-    /// Copies texels from the surface to `offset` in `texels`, and waits.
-    pub(super) fn read(
-        &self,
-        surface: &Surface,
-        level: &LevelTexels,
-        texels: &DeviceMemory,
-        offset: u64,
-    ) -> Result<()> {
-        self.copy(&self.read, surface, level, texels, offset)
-    }
-
-    fn copy(
+    /// Runs `write` or `read`: copies texels from `offset` in `texels` to the surface or back, and waits.
+    pub(super) fn copy(
         &self,
         kernel: &Kernel,
         surface: &Surface,

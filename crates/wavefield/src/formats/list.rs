@@ -115,7 +115,7 @@ pub fn list(choice: &Choice, command: String) -> Report {
     }
 }
 
-fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
+pub(super) fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
     let shape = request.shape;
     let support = match adapter.info().sharing.buffer_export {
         Some(_) => {

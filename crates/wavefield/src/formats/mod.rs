@@ -8,12 +8,12 @@ mod check;
 mod images;
 mod kernels;
 mod list;
-pub mod pattern;
+mod pattern;
 pub mod record;
 mod table;
 mod transfer;
 
-pub use check::{check, check_vulkan_alone};
+pub use check::check;
 pub use list::list;
 pub use record::write_json;
 pub use table::Table;

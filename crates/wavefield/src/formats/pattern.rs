@@ -85,9 +85,6 @@ pub fn compare_read(format: ArrayFormat, bytes: &[u8], size: Dimensions, got: &[
 }
 
 /// Like [`compare_read`], for a linear filter half-way to the next texel in each dimension of `view`.
-///
-/// # Errors
-/// As [`compare_read`].
 pub fn compare_filtered(
     format: ArrayFormat,
     view: ViewType,
@@ -124,38 +121,32 @@ fn compare(
 ) -> Result<(), String> {
     let (mut wrong, mut first) = (0u64, String::new());
     let [width, height, depth] = size;
-    for z in 0..depth {
-        for y in 0..height {
-            for x in 0..width {
-                let at = [x, y, z];
-                // If the format has fewer channels, the hardware chooses the others, so they are not compared.
-                let off = (0..format.channels as usize).find_map(|of| {
-                    let got = got[4 * index(size, at) + of];
-                    let (fine, got) = match want(at, of) {
-                        Channel::Integer(want) => (got == want, got.to_string()),
-                        Channel::Float(want) => {
-                            let got = f32::from_bits(got);
-                            ((got - want).abs() <= tolerance, got.to_string())
-                        }
-                    };
-                    (!fine).then(|| format!("channel {of} is {got} and not {:?}", want(at, of)))
-                });
-                if let Some(off) = off {
-                    wrong += 1;
-                    if wrong == 1 {
-                        first = format!("at ({x}, {y}, {z}) {off}");
-                    }
+    let texels = width * height * depth;
+    for texel in 0..texels {
+        let at @ [x, y, z] = [texel % width, texel / width % height, texel / width / height];
+        // If the format has fewer channels, the hardware chooses the others, so they are not compared.
+        let off = (0..format.channels as usize).find_map(|of| {
+            let got = got[4 * texel as usize + of];
+            let (fine, got) = match want(at, of) {
+                Channel::Integer(want) => (got == want, got.to_string()),
+                Channel::Float(want) => {
+                    let got = f32::from_bits(got);
+                    ((got - want).abs() <= tolerance, got.to_string())
                 }
+            };
+            (!fine).then(|| format!("at ({x}, {y}, {z}) channel {of} is {got} and not {:?}", want(at, of)))
+        });
+        if let Some(off) = off {
+            wrong += 1;
+            if wrong == 1 {
+                first = off;
             }
         }
     }
-    verdict(wrong, u64::from(width) * u64::from(height) * u64::from(depth), &first)
+    verdict(wrong, texels.into(), &first)
 }
 
-/// Compares texels byte for byte.
-///
-/// # Errors
-/// As [`compare_read`].
+/// Like [`compare_read`], byte for byte.
 pub fn compare_bytes(want: &[u8], got: &[u8], texel: usize) -> Result<(), String> {
     let pairs = want.chunks(texel).zip(got.chunks(texel)).enumerate();
     let mut wrong = pairs.filter(|(_, (want, got))| want != got).peekable();

@@ -1,32 +1,27 @@
-//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/formats-schema.md).
+//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/bench-schema.md).
 
 use std::fmt;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::machine::Machine;
 use crate::{Result, whole_file};
 
-/// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-formats/1";
 
 /// Everything that one device can share with CUDA.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: String,
-    /// The command line, program name included.
     pub command: String,
-    /// When the device was asked, in seconds since 1970, UTC.
+    /// Seconds since 1970, UTC.
     pub started: u64,
-    /// The machine with the device.
     pub machine: Machine,
     /// Whether everything exportable was also taken through CUDA and back.
     pub checked: bool,
-    /// The kinds of semaphores.
     pub semaphores: Vec<Semaphore>,
-    /// The kinds of buffers.
     pub buffers: Vec<Buffer>,
     /// Every format with every view type.
     pub images: Vec<Image>,
@@ -45,55 +40,52 @@ impl Report {
 
     fn with(&self, wanted: impl Fn(&Outcome) -> bool) -> Vec<String> {
         let mut found = Vec::new();
+        let mut add = |name: String, outcome: &Outcome| {
+            if wanted(outcome) {
+                found.push(format!("{name}: {outcome}"));
+            }
+        };
         for buffer in &self.buffers {
-            found.extend(
-                buffer
-                    .check
-                    .iter()
-                    .filter(|outcome| wanted(outcome))
-                    .map(|o| format!("{}: {o}", buffer.kind)),
-            );
+            buffer.check.iter().for_each(|outcome| add(buffer.kind.clone(), outcome));
         }
         for image in &self.images {
             let name = image.name();
-            found.extend(image.map.iter().filter(|outcome| wanted(outcome)).map(|o| format!("{name}: {o}")));
+            image.map.iter().for_each(|outcome| add(name.clone(), outcome));
             for (level, outcomes) in image.check.iter().enumerate() {
-                let outcomes = outcomes.all().filter(|(_, outcome)| wanted(outcome));
-                found.extend(outcomes.map(|(what, o)| format!("{name}, level {level}, {what}: {o}")));
+                outcomes
+                    .all()
+                    .for_each(|(what, outcome)| add(format!("{name}, level {level}, {what}"), outcome));
             }
         }
         found
     }
 }
 
-/// A kind of semaphore.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Semaphore {
     /// `binary` or `timeline`.
     pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    /// The handle type of the export; absent if Vulkan does not export it. So for the others below.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
 }
 
-/// A kind of buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
     /// `dedicated` or `several in one allocation`.
     pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// Why it is not exported.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The result for both directions, if tried.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub check: Option<Outcome>,
 }
 
 /// One format with one view type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
     /// Vulkan's name, without `VK_FORMAT_`.
     pub format: String,
@@ -101,30 +93,26 @@ pub struct Image {
     pub view: String,
     /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
     pub attachment: bool,
-    /// The handle type of the export; absent if Vulkan does not export it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// Whether it can only be exported in a dedicated allocation.
     pub dedicated_only: bool,
-    /// Why it is not exported.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Width, height and depth of the image that was tried.
+    /// Of the image that was tried.
     pub extent: [u32; 3],
-    /// The number of layers, including faces.
+    /// Including faces.
     pub layers: u32,
-    /// The number of levels in its mip chain.
     pub levels: u32,
     /// Whether CUDA mapped it, if tried.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub map: Option<Outcome>,
     /// The results for each level, if tried.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub check: Vec<Level>,
 }
 
 impl Image {
-    /// The format and the view type, for people.
     pub fn name(&self) -> String {
         let attachment = if self.attachment { ", drawn on" } else { "" };
         format!("{} {}{attachment}", self.format, self.view)
@@ -137,7 +125,7 @@ impl Image {
 }
 
 /// The results for one level.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Level {
     /// CUDA writes through a surface object, Vulkan reads.
     pub surface_write: Outcome,
@@ -147,7 +135,7 @@ pub struct Level {
     pub texture: Outcome,
     /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter. Only for formats
     /// that filter.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub filtered: Option<Outcome>,
 }
 
@@ -163,8 +151,8 @@ impl Level {
 }
 
 /// The result of one try. In the file: `passed`, `failed: …` or `refused: …`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub enum Outcome {
     /// Every byte is as the other side wrote it.
     Passed,
@@ -190,21 +178,7 @@ impl From<Outcome> for String {
     }
 }
 
-impl From<String> for Outcome {
-    fn from(text: String) -> Self {
-        match text.split_once(": ") {
-            None if text == "passed" => Self::Passed,
-            Some(("refused", words)) => Self::Refused(words.into()),
-            Some(("failed", words)) => Self::Failed(words.into()),
-            _ => Self::Failed(text),
-        }
-    }
-}
-
 /// Writes a report with one image per line, so that two reports can be compared by eye and by `diff`.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_json(path: &Path, report: &Report) -> Result<()> {
     whole_file::write(path, |file| file.write_all(lines(report).as_bytes()))
 }
@@ -285,7 +259,9 @@ pub(super) mod tests {
     fn a_file_is_read_as_it_was_written() {
         let report = sample();
         let text = lines(&report);
-        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, serde_json::to_value(&report).unwrap());
+        assert_eq!(read["images"][2]["map"], "refused: invalid argument: 1");
         assert_eq!(text.lines().filter(|line| line.contains("\"view\"")).count(), 4, "one image a line");
     }
 

@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::record::{Image, Outcome, Report};
 
-/// Shows a report.
 pub struct Table<'a>(pub &'a Report);
 
 impl fmt::Display for Table<'_> {
@@ -17,12 +16,11 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "semaphore   {}: {handle}", semaphore.kind)?;
         }
         for buffer in &report.buffers {
+            let exported = exported_as(buffer.handle.as_deref().unwrap_or_default());
             let verdict = match (&buffer.reason, &buffer.check) {
                 (Some(reason), _) => reason.clone(),
-                (None, None) => exported_as(buffer.handle.as_deref().unwrap_or_default()),
-                (None, Some(outcome)) => {
-                    format!("{}, {outcome}", exported_as(buffer.handle.as_deref().unwrap_or_default()))
-                }
+                (None, None) => exported,
+                (None, Some(outcome)) => format!("{exported}, {outcome}"),
             };
             writeln!(f, "buffers     {}: {verdict}", buffer.kind)?;
         }

@@ -16,29 +16,17 @@ use crate::{Result, whole_file};
 /// One traced run.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// The CPU's spans.
     pub cpu: Vec<CpuSpan>,
-    /// The GPU's frames.
     pub track: Track,
 }
 
-/// Writes the lanes to one file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events.
-///
-/// # Errors
-/// The file cannot be written.
+/// Writes the lanes to one file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
+/// `command` recorded.
 pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
-    match path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
-        true => super::write_picture(path, lanes),
-        false => write_chrome_trace(path, command, lanes),
-    }
-}
-
-/// Writes the lanes as trace events, whole or not at all. The file also records `command`.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_chrome_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
-    let text = document(command, lanes).to_string();
+    let text = match crate::svg::is_name_of(path) {
+        true => super::picture::drawing(lanes),
+        false => document(command, lanes).to_string(),
+    };
     whole_file::write(path, |file| writeln!(file, "{text}"))
 }
 
@@ -92,13 +80,15 @@ struct Events {
 
 impl Events {
     fn lane(&mut self, process: u32, lane: &Lane) {
-        let name = |what, thread: u32, name: &str| json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { "name": name } });
-        self.list.push(name("process_name", 0, &lane.track.name));
+        let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
+            let event =
+                json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { key: value } });
+            self.list.push(event);
+        };
+        tell("process_name", 0, "name", json!(lane.track.name));
         for (thread, words) in THREADS {
-            self.list.push(name("thread_name", thread, words));
-            self.list.push(json!({
-                "ph": "M", "name": "thread_sort_index", "pid": process, "tid": thread, "args": { "sort_index": thread },
-            }));
+            tell("thread_name", thread, "name", json!(words));
+            tell("thread_sort_index", thread, "sort_index", json!(thread));
         }
         for span in &lane.cpu {
             let Some(end) = span.end else { continue };
@@ -135,12 +125,8 @@ impl Events {
         }
         let cpu = |name| lane.cpu.iter().find(|span| span.name == name && span.frame == frame);
         if let Some(submit) = cpu("submit") {
-            let at = self.since_epoch(submit.begin);
-            self.arrow(
-                "submit",
-                (process, CPU, at),
-                (process, VULKAN, if track.in_queue { begin } else { draw }),
-            );
+            let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
+            self.arrow("submit", (process, CPU, at), (process, VULKAN, to));
         }
         let Some(cuda) = spans.cuda else { return };
         let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
@@ -171,16 +157,14 @@ impl Events {
     /// Adds an arrow from one (process, thread, time) to another.
     fn arrow(&mut self, name: &str, from: (u32, u32, f64), to: (u32, u32, f64)) {
         self.arrows += 1;
-        for (phase, (process, thread, time)) in [("s", from), ("f", (to.0, to.1, to.2 + NUDGE))] {
-            let mut event = json!({
+        let end = |phase, (process, thread, time): (u32, u32, f64)| {
+            json!({
                 "ph": phase, "id": self.arrows, "name": name, "cat": "hand-off", "pid": process, "tid": thread,
-                "ts": round(time),
-            });
-            if phase == "f" {
-                event["bp"] = json!("e");
-            }
-            self.list.push(event);
-        }
+                "ts": round(time), "bp": "e",
+            })
+        };
+        let ends = [end("s", from), end("f", (to.0, to.1, to.2 + NUDGE))];
+        self.list.extend(ends);
     }
 
     fn since_epoch(&self, at: Instant) -> f64 {

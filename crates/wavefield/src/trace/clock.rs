@@ -24,9 +24,6 @@ pub struct GpuClock {
 impl GpuClock {
     /// Reads both clocks. With `VK_EXT_calibrated_timestamps` the error is microseconds. Otherwise the GPU's clock is read in an
     /// empty submission, and the error is half the time that this takes. Waits for the queue.
-    ///
-    /// # Errors
-    /// The queue has no timestamps, or the device fails.
     pub fn tie(queue: &mut Queue) -> Result<Self> {
         let device = queue.device().clone();
         let Some(timestamps) = Timestamps::<1>::new(&device, 1)? else {
@@ -72,7 +69,6 @@ impl GpuClock {
         self.gpu_ns + since(self.host, host) - since(host, self.host)
     }
 
-    /// The largest possible error of the tie.
     pub fn error(&self) -> Duration {
         self.error
     }

@@ -16,15 +16,12 @@ use crate::{Error, Result};
 /// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
-    /// The name of the work.
     pub name: &'static str,
-    /// The frame that it was for, if any.
     pub frame: Option<u64>,
     /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
     pub other_thread: bool,
-    /// The start.
     pub begin: Instant,
-    /// The end; `None` while the span is open.
+    /// `None` while the span is open.
     pub end: Option<Instant>,
 }
 
@@ -42,10 +39,7 @@ impl CpuSpans {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
-    /// Listens to the spans of all threads from now on.
-    ///
-    /// # Errors
-    /// This process already has a subscriber.
+    /// Listens to the spans of all threads from now on. Fails if this process already has a subscriber.
     pub fn install(&self) -> Result<()> {
         let installed = tracing::subscriber::set_global_default(self.clone());
         installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))

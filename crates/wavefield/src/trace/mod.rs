@@ -20,8 +20,7 @@ mod picture;
 mod recorder;
 
 pub(crate) use chrome::neither;
-pub use chrome::{Lane, write_chrome_trace, write_trace};
+pub use chrome::{Lane, write_trace};
 pub use clock::{CudaClock, GpuClock};
 pub use cpu::{CpuSpan, CpuSpans};
-pub use picture::write_picture;
 pub use recorder::{FrameSpans, Recorder, SLICES, Track};

@@ -19,7 +19,6 @@ pub const SLICES: usize = 16;
 /// The times of a frame's parts, in nanoseconds of the GPU's clock.
 #[derive(Clone, Debug)]
 pub struct FrameSpans {
-    /// The frame's number.
     pub frame: u64,
     /// The frames that were filled together with it.
     pub batch: Batch,
@@ -50,32 +49,21 @@ impl Recorder {
     /// Collects the first `most` frames, with their draws in slices. Waits for both APIs, to tie their clocks.
     pub(crate) fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let slices = Timestamps::new(queue.device(), flights)?;
-        Self::with(slices, queue, fill, flights, most)
-    }
-
-    fn with(
-        slices: Option<Timestamps<SLICES>>,
-        queue: &mut Queue,
-        fill: Option<&Fill>,
-        flights: usize,
-        most: usize,
-    ) -> Result<Self> {
-        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
-        Ok(Self {
-            slices,
-            vulkan: GpuClock::tie(queue)?,
-            cuda: fill.map(tie).transpose()?,
-            frames: VecDeque::with_capacity(most),
-            most,
-            live: false,
-            batches: vec![Batch::of_one(0); flights],
-        })
+        Ok(Self { slices, live: false, ..Self::live(queue, fill, flights, most)? })
     }
 
     /// Collects the last `most` frames, with their draws whole. Waits for both APIs, to tie their clocks.
     pub(crate) fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
-        let slices = None;
-        Ok(Self { live: true, ..Self::with(slices, queue, fill, flights, most)? })
+        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
+        Ok(Self {
+            slices: None,
+            vulkan: GpuClock::tie(queue)?,
+            cuda: fill.map(tie).transpose()?,
+            frames: VecDeque::with_capacity(most),
+            most,
+            live: true,
+            batches: vec![Batch::of_one(0); flights],
+        })
     }
 
     /// The frames so far, in order.
@@ -100,19 +88,17 @@ impl Recorder {
         }
     }
 
-    /// Whether it still collects frames.
     fn wants(&self) -> bool {
         self.live || self.frames.len() < self.most
     }
 
-    /// Ends the recording.
     pub(crate) fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
         Track {
             name,
             device: format!("{} ({})", device.info().name, device.info().driver),
             grid,
             producer: producer.name,
-            by_cuda: producer.uses_cuda,
+            uses_cuda: producer.uses_cuda,
             in_queue: producer.in_queue,
             frames: self.frames.into(),
             vulkan_clock: self.vulkan,
@@ -152,10 +138,7 @@ impl Observer for Recorder {
             }
             _ => None,
         };
-        let slices = match &self.slices {
-            Some(slices) => slices.read(flight)?,
-            None => None,
-        };
+        let slices = self.slices.as_ref().map(|slices| slices.read(flight)).transpose()?.flatten();
         if self.live && self.frames.len() == self.most {
             self.frames.pop_front();
         }
@@ -167,35 +150,27 @@ impl Observer for Recorder {
 /// The GPU's side of a traced run.
 #[derive(Clone, Debug)]
 pub struct Track {
-    /// A name for the run, to show to people.
     pub name: String,
     /// The device, with its driver.
     pub device: String,
-    /// Columns and rows of vertices.
     pub grid: Grid,
     /// The producer's name, with its hand-off.
     pub producer: &'static str,
-    /// See [`Profile::uses_cuda`].
-    by_cuda: bool,
+    /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
+    pub uses_cuda: bool,
     /// Whether the producer's work is in Vulkan's command buffer.
     pub in_queue: bool,
-    /// The frames, in order.
+    /// In order.
     pub frames: Vec<FrameSpans>,
-    /// How the GPU's clock relates to the CPU's.
     pub vulkan_clock: GpuClock,
     /// The largest possible error of CUDA's tie to the GPU's clock; `None` without CUDA's stream.
     pub cuda_clock_error_ns: Option<f64>,
 }
 
 impl Track {
-    /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
-    pub fn uses_cuda(&self) -> bool {
-        self.by_cuda
-    }
-
     /// What the producer runs on the GPU, in words; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
-        match (self.uses_cuda(), self.in_queue) {
+        match (self.uses_cuda, self.in_queue) {
             (true, _) => Some("CUDA kernel"),
             (false, true) => Some("compute shader"),
             (false, false) => None,

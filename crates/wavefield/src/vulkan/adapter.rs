@@ -33,8 +33,6 @@ pub struct AdapterInfo {
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
-    /// The first queue family with compute and timestamps but without graphics.
-    pub compute_family: Option<u32>,
     /// The size in bytes of the largest buffer that can be bound whole as a storage buffer, and the limit that sets it.
     pub largest_buffer: (u64, &'static str),
     /// The size in bytes of the largest allocation (`maxMemoryAllocationSize`).
@@ -194,14 +192,6 @@ impl AdapterInfo {
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
             calibrated_timestamps: has(ash::ext::calibrated_timestamps::NAME),
-            compute_family: families
-                .iter()
-                .position(|f| {
-                    f.queue_flags.contains(vk::QueueFlags::COMPUTE)
-                        && !f.queue_flags.contains(vk::QueueFlags::GRAPHICS)
-                        && f.timestamp_valid_bits > 0
-                })
-                .map(|index| index as u32),
             missing_features,
             queue_family,
             largest_allocation: maintenance3.max_memory_allocation_size,
@@ -237,7 +227,6 @@ impl AdapterInfo {
             largest_picture: 16384,
             inline: None,
             inline_images: false,
-            compute_family: None,
             calibrated_timestamps: false,
             device_fault: false,
             memory_budget: false,

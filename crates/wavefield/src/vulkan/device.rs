@@ -24,8 +24,6 @@ pub struct DeviceDesc {
     /// Launches CUDA kernels from command buffers, if the device can: see [`crate::handoff::InlineHandoff`]
     /// and [`crate::handoff::TextureInlineHandoff`].
     pub inline: bool,
-    /// Its queue does not draw: it is of [`AdapterInfo::compute_family`], which the device must have.
-    pub compute_only: bool,
 }
 
 impl DeviceDesc {

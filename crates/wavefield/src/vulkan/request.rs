@@ -17,7 +17,7 @@ impl Adapter {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = self.info();
         self.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
-        let family = queue_family(info, desc)?;
+        let family = info.queue_family.unwrap_or(0);
         let raw = create(self, desc, family)?;
         // SAFETY: made above with what `desc` asks for, and with one queue of this family.
         unsafe {
@@ -25,15 +25,6 @@ impl Adapter {
             let queue = Queue::new(&device, family);
             Ok((device, queue))
         }
-    }
-}
-
-fn queue_family(info: &AdapterInfo, desc: &DeviceDesc) -> Result<u32> {
-    match desc.compute_only {
-        false => Ok(info.queue_family.unwrap_or(0)),
-        true => info.compute_family.ok_or_else(|| {
-            Error::Unsupported(format!("{} has no compute-only queue with timestamps", info.name))
-        }),
     }
 }
 

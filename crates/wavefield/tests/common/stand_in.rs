@@ -18,8 +18,8 @@ mod harness;
 #[allow(unused_imports)] // As above.
 pub use harness::{Report, Run, each};
 
-/// The program promises to end within this time, whatever fails.
-pub const LIMIT: Duration = Duration::from_secs(10);
+/// What takes longer hangs: the program gives up sooner, whatever fails, but other work may slow the machine.
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every extension that the layer can pretend to have.
 pub const ALL: [&str; 5] = [

@@ -70,7 +70,6 @@ impl State {
             // The user may later switch to a producer that shares memory with CUDA.
             interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
             inline,
-            ..DeviceDesc::default()
         })?;
         let mut swapchain = Swapchain::new(&device, &surface, config.present)?;
         if config.record.is_some() {
