@@ -13,13 +13,11 @@ use rustix::net::{
 /// The most descriptors that one packet can carry (`SCM_MAX_FD` in `unix(7)`).
 const MOST: usize = 253;
 
-/// Creates a socket that carries whole packets.
 pub(crate) fn seqpacket() -> Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Creates two such sockets that are connected to each other.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)

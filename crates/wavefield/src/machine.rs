@@ -4,34 +4,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::vulkan::AdapterInfo;
 
-/// The machine and the software that a figure depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The Vulkan device's name.
     pub gpu: String,
     /// Whether the CPU does the device's work. Its times then say nothing about a GPU. Older files omit it.
     #[serde(default)]
     pub software: bool,
     /// The Vulkan driver's name and version, in its own words.
     pub driver: String,
-    /// The device's Vulkan version.
     pub vulkan: String,
     /// The CUDA version of the driver; absent if CUDA is not used.
     pub cuda: Option<String>,
-    /// The processor's name.
     pub cpu: String,
     /// The number of hardware threads that this process may use; 0 if unknown.
     pub threads: u32,
-    /// The operating system.
     pub os: String,
-    /// This crate's version.
     pub wavefield: String,
     /// `release` or `debug`.
     pub build: String,
 }
 
 impl Machine {
-    /// Describes this machine with this device. `cuda` is the driver's CUDA version if CUDA is used.
     pub fn describe(info: &AdapterInfo, cuda: Option<String>) -> Self {
         Self {
             gpu: info.name.clone(),

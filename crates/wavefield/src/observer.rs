@@ -23,10 +23,8 @@ pub trait Observer {
     /// the flight; `source` belongs to the run's scene and is readable.
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At);
 
-    /// The frame was submitted.
     fn submitted(&mut self, _flight: usize, _frame: &Frame, _produced: &Produced, _picture: vk::Extent2D) {}
 
-    /// The GPU has finished the frame.
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
     /// How many slices the observer wants the draw cut into, to record commands after each; 0 leaves the draw whole. It may get
@@ -36,23 +34,17 @@ pub trait Observer {
     }
 }
 
-/// A place in a frame's commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// Before the draw.
     BeforeDraw,
     /// After this slice of the draw, counted from 0.
     Slice(usize),
-    /// After the draw.
     AfterDraw,
 }
 
-/// A frame that the GPU has finished.
 #[derive(Clone, Copy)]
 pub struct Finished<'a> {
-    /// The frame's number.
     pub frame: u64,
-    /// The flight that it used.
     pub flight: usize,
     /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
     pub cpu: (Instant, Duration),

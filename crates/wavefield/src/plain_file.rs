@@ -9,9 +9,6 @@ use crate::{Error, Result};
 /// Reads a regular file of at most `most` bytes.
 ///
 /// Other files are not even opened: reading a FIFO or `/dev/zero` may never end, and no signal would stop it.
-///
-/// # Errors
-/// The file is not regular, it is larger, or the operating system refused. The error has the path.
 pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
@@ -27,7 +24,16 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 
 fn open(path: &Path) -> io::Result<File> {
     // Checked before opening, because opening a device can have side effects.
-    check_regular(&std::fs::metadata(path)?)?;
+    let found = std::fs::metadata(path)?;
+    match (found.is_file(), found.is_dir()) {
+        (true, _) => {}
+        (_, true) => return Err(io::ErrorKind::IsADirectory.into()),
+        _ => {
+            return Err(io::Error::other(
+                "it is not a regular file: copy its contents to a regular file, and name that file",
+            ));
+        }
+    }
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
@@ -35,19 +41,7 @@ fn open(path: &Path) -> io::Result<File> {
         // Do not wait if a FIFO has replaced the file in the meantime, or for a kernel file that has no data yet.
         options.custom_flags(libc::O_NONBLOCK);
     }
-    let file = options.read(true).open(path)?;
-    check_regular(&file.metadata()?)?;
-    Ok(file)
-}
-
-fn check_regular(found: &std::fs::Metadata) -> io::Result<()> {
-    match (found.is_file(), found.is_dir()) {
-        (true, _) => Ok(()),
-        (_, true) => Err(io::ErrorKind::IsADirectory.into()),
-        _ => Err(io::Error::other(
-            "it is not a regular file: copy its contents to a regular file, and name that file",
-        )),
-    }
+    options.read(true).open(path)
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows that `done` of `total` steps are done.
     pub fn at(&self, done: u64, total: u64) {
         self.0.set_length(total);
         self.0.set_position(done);

@@ -31,7 +31,6 @@ pub fn line(text: Arguments<'_>) {
 /// The process's first standard output, after [`keep_output`].
 static KEPT: OnceLock<File> = OnceLock::new();
 
-/// Standard output, for this program's results.
 pub(crate) struct Output;
 
 impl Write for Output {
@@ -49,9 +48,6 @@ impl Write for Output {
 
 /// Keeps standard output for the results of this program. What others in the process write there from now on, such as
 /// CUDA's driver for the `printf` of a client's kernel, goes to standard error.
-///
-/// # Errors
-/// No descriptor is left.
 #[cfg(unix)]
 pub fn keep_output() -> io::Result<()> {
     use std::os::fd::{AsFd, AsRawFd};
@@ -67,33 +63,22 @@ pub fn keep_output() -> io::Result<()> {
     }
 }
 
-/// The open file of [`Output`], if it is not the process's standard output.
-#[cfg(unix)]
-pub(crate) fn kept_output() -> Option<&'static File> {
-    KEPT.get()
-}
-
-/// Prints a note or an error to standard error.
 pub fn note(text: Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// [`line()`] with a format string.
 #[macro_export]
 macro_rules! say {
     ($($text:tt)*) => { $crate::report::line(format_args!($($text)*)) };
 }
 
-/// [`note()`] with a format string.
 #[macro_export]
 macro_rules! note {
     ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };
 }
 
-/// Whether the note that standard output cannot be written was printed.
 static NOTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output is reserved for a file's contents.
 static SPARED: AtomicBool = AtomicBool::new(false);
 
 /// Reserves standard output for a file's contents. From now on every line goes to standard error.
@@ -128,21 +113,16 @@ impl Failures {
         outcome.map_err(|error| self.add(error)).ok()
     }
 
-    /// The first failure so far.
     pub fn first(&self) -> Option<&Error> {
         self.0.as_ref()
     }
 
     /// Turns the first failure into an error.
-    ///
-    /// # Errors
-    /// The first failure, if there was one.
     pub fn outcome(self) -> Result<()> {
         self.0.map_or(Ok(()), Err)
     }
 }
 
-/// See [`failed`].
 static FAILED: AtomicBool = AtomicBool::new(false);
 
 /// Prints an error from cleaning up, where no error can be returned, and makes [`failed`] true.

@@ -27,9 +27,6 @@ mod unix {
 
     /// Requests `stop` at the first signal. A signal that was ignored when the program started stays ignored: `nohup`
     /// has SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
-    ///
-    /// # Errors
-    /// The operating system refused to install a handler.
     pub fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -70,9 +67,6 @@ mod unix {
 }
 
 /// Requests `stop` at the first Ctrl-C; the next one ends the process.
-///
-/// # Errors
-/// The operating system refused to install a handler.
 #[cfg(windows)]
 pub fn listen(stop: &wavefield::app::Stop) -> Result<(), ctrlc::Error> {
     let stop = stop.clone();

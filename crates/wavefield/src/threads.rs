@@ -14,16 +14,12 @@ use crate::{Error, Result};
 
 /// Starts rayon's threads on the first call: one for each processor, or as many as the system allows. rayon itself
 /// would panic if the system allows fewer.
-///
-/// # Errors
-/// The system does not allow even one thread.
 pub(crate) fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
     started.clone().map_err(|reason| not_started("wavefield", reason))
 }
 
-/// The error of a thread that could not be started.
 pub(crate) fn not_started(name: &str, reason: impl Display) -> Error {
     Error::Unsupported(format!(
         "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
@@ -75,9 +71,6 @@ impl Wanted {
 
 impl<T: Send + 'static> Job<T> {
     /// Starts `work` on a thread called `name`.
-    ///
-    /// # Errors
-    /// The system allows no more threads.
     pub(crate) fn begin(
         name: &str,
         work: impl FnOnce(&Wanted) -> Result<T> + Send + 'static,
@@ -94,7 +87,6 @@ impl<T: Send + 'static> Job<T> {
         self.thread.is_finished()
     }
 
-    /// Waits for the work and returns its result.
     pub(crate) fn finish(self) -> Result<T> {
         let name = self.thread.thread().name().unwrap_or_default().to_owned();
         let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));

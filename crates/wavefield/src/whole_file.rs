@@ -1,7 +1,6 @@
 //! Writes results. A file appears under its name complete or not at all. A FIFO, a device, a terminal or standard
 //! output is written directly.
 
-use std::ffi::OsString;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -14,21 +13,21 @@ use crate::{Error, Result, report};
 
 /// Checks whether `path` can be written, before minutes are spent on its content. Leaves nothing behind. If `path` is
 /// standard output, messages for people go to standard error from now on.
-///
-/// # Errors
-/// The error that the write itself would give: a missing folder, no permission, a path that is a folder, a name too long.
 pub fn check_writable(path: &Path) -> Result<()> {
     let tried = Place::of(path).and_then(|place| match &place {
         Place::Output => {
             report::spare_output();
             Ok(())
         }
-        #[cfg(unix)]
-        Place::Error => Ok(()),
-        Place::Straight(path) => may_write(path),
+        // Not opened: a FIFO's reader would see the end of its input.
+        #[cfg(target_os = "linux")]
+        Place::Straight(path) => Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?),
+        #[cfg(not(target_os = "linux"))]
+        Place::Straight(_) => Ok(()),
         Place::File { path, old } => {
             if old.is_some() {
                 OpenOptions::new().write(true).open(path)?;
+                #[cfg(target_os = "linux")]
                 check_replaceable(path)?;
             }
             beside(path, old.as_ref()).map(drop)
@@ -42,7 +41,7 @@ pub fn check_writable(path: &Path) -> Result<()> {
 /// # Errors
 /// As there, and [`Error::Usage`] if two of them are the same file, even under different names.
 pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
-    let mut seen: Vec<(Identity, &Path)> = Vec::new();
+    let mut seen: Vec<(PathBuf, &Path)> = Vec::new();
     for path in paths {
         check_writable(path)?;
         let identity = Place::of(path).and_then(|place| place.identity());
@@ -63,24 +62,17 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
 /// A file is first written next to its place and renamed once it is complete and on the disk. After a failure the old
 /// file is unchanged. The new file has the old one's mode and ACL, and its owner and group if this user may set them. Links are
 /// followed. Anything else than a file is written directly; `-` is standard output.
-///
-/// # Errors
-/// The error of `fill` or of the operating system, with the path.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
-    let written = fill(&mut whole).and_then(|()| match Place::of(path)? {
-        Place::Output => send(report::Output, &whole),
-        #[cfg(unix)]
-        Place::Error => send(io::stderr().lock(), &whole),
-        Place::Straight(path) => send(open_straight(&path)?, &whole),
-        Place::File { path, old } => replace(&path, old.as_ref(), &whole),
-    });
-    written.map_err(|error| cannot_write(path, error))
+    fill(&mut whole).map_err(|error| cannot_write(path, error))?;
+    let mut output = Growing::begin(path)?;
+    output.append(&whole)?;
+    output.finish()
 }
 
 /// A result that is written piece by piece because all of it would need too much memory. A file appears under its name
-/// with [`Growing::finish`], as with [`write()`].
+/// with [`Growing::finish`].
 pub(crate) struct Growing {
     path: PathBuf,
     to: Target,
@@ -93,71 +85,52 @@ enum Target {
 }
 
 impl Growing {
-    /// Opens the output.
-    ///
-    /// # Errors
-    /// As [`write()`].
     pub(crate) fn begin(path: &Path) -> Result<Self> {
-        let target = Place::of(path).and_then(|place| {
+        let to = Place::of(path).and_then(|place| {
             Ok(match place {
                 Place::Output => Target::Stream(Box::new(report::Output)),
-                #[cfg(unix)]
-                Place::Error => Target::Stream(Box::new(io::stderr())),
                 Place::Straight(path) => Target::Stream(Box::new(open_straight(&path)?)),
                 Place::File { path, old } => {
                     Target::File { file: beside(&path, old.as_ref())?, path, old, length: 0 }
                 }
             })
         });
-        let to = target.map_err(|error| cannot_write(path, error))?;
+        let to = to.map_err(|error| cannot_write(path, error))?;
         Ok(Self { path: path.to_owned(), to })
     }
 
-    /// Appends a piece. A file gets it complete or not at all.
-    ///
-    /// # Errors
-    /// The error of the operating system. The earlier pieces are kept, and the file can still be finished.
+    /// Appends a piece. A file gets it complete or not at all: after a failure it can still be finished.
     pub(crate) fn append(&mut self, piece: &[u8]) -> Result<()> {
         let appended = match &mut self.to {
-            Target::Stream(stream) => send(stream, piece),
-            Target::File { file, length, .. } => {
-                let appended = file.write_all(piece);
-                match appended {
-                    Ok(()) => *length += piece.len() as u64,
-                    Err(_) => {
-                        cut(file.as_file_mut(), *length).map_err(|error| cannot_write(&self.path, error))?
-                    }
+            Target::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
+            Target::File { file, length, .. } => match file.write_all(piece) {
+                Ok(()) => {
+                    *length += piece.len() as u64;
+                    Ok(())
                 }
-                appended
-            }
+                Err(error) => {
+                    let cut = file.as_file().set_len(*length);
+                    cut.and_then(|()| file.seek(SeekFrom::Start(*length))).and(Err(error))
+                }
+            },
         };
         appended.map_err(|error| cannot_write(&self.path, error))
     }
 
     /// Puts a file in its place. Does nothing for any other output.
-    ///
-    /// # Errors
-    /// The error of the operating system; the old file is then unchanged.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.to {
-            Target::Stream(_) => Ok(()),
-            Target::File { file, path, old, .. } => {
-                persist(file, &path, old.as_ref()).map_err(|error| cannot_write(&self.path, error))
-            }
-        }
+        let Target::File { file, path, old, .. } = self.to else { return Ok(()) };
+        #[cfg(unix)]
+        let taken = old.map_or(Ok(()), |old| take_after(file.as_file(), &path, &old));
+        #[cfg(not(unix))]
+        let taken: io::Result<()> = Ok(drop(old));
+        let kept = taken.and_then(|()| file.as_file().sync_all());
+        let placed = kept.and_then(|()| file.persist(path).map_err(|error| error.error));
+        placed.map(drop).map_err(|error| cannot_write(&self.path, error))
     }
 }
 
-/// Cuts the file to `length`.
-fn cut(file: &mut File, length: u64) -> io::Result<()> {
-    file.set_len(length)?;
-    file.seek(SeekFrom::Start(length)).map(drop)
-}
-
-/// [`write()`] of `value` as JSON.
-///
-/// # Errors
-/// As there, and if a figure is not finite: JSON has no such number, and the file could not be read back.
+/// [`write()`] of `value` as JSON. Fails if a figure is not finite: JSON has no such number, and the file could not be read back.
 pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).and_then(|text| {
         serde_json::from_str::<T>(&text)?;
@@ -174,128 +147,70 @@ pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T
 enum Place {
     /// Standard output.
     Output,
-    /// Standard error.
-    #[cfg(unix)]
-    Error,
     /// A FIFO, a device or a terminal.
     Straight(PathBuf),
     /// A file that may not exist yet. The last component of the path is not a link.
     File { path: PathBuf, old: Option<Metadata> },
 }
 
-/// Identifies an output, to find two that are the same.
-#[derive(PartialEq)]
-enum Identity {
-    Output,
-    #[cfg(unix)]
-    Node(u64, u64),
-    Name(PathBuf, OsString),
-}
-
 impl Place {
     fn of(path: &Path) -> io::Result<Self> {
-        // The last three lead to standard error after `report::keep_output`.
-        if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path == Path::new(name)) {
-            return Ok(Self::Output);
-        }
-        let found = match std::fs::metadata(path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Self::new_file(path),
+        // Fails for a circle of links, so that following them ends.
+        let old = match std::fs::metadata(path) {
+            Ok(old) if old.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+            Ok(old) => Some(old),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if found.is_dir() {
-            return Err(ErrorKind::IsADirectory.into());
-        }
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::FileTypeExt;
-            // `/dev/stdout` leads to the current standard output. If that is a file, opening it anew would overwrite it
-            // from the start.
-            if !found.file_type().is_char_device() {
-                let kept = report::kept_output();
-                if kept.map_or_else(|| is_open_as(&io::stdout(), &found), |kept| is_open_as(kept, &found)) {
-                    return Ok(Self::Output);
-                }
-                if is_open_as(&io::stderr(), &found) {
-                    return Ok(Self::Error);
-                }
+        let mut end = path.to_owned();
+        loop {
+            // Known by its name, because the last three lead to standard error after `report::keep_output`.
+            if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| end == Path::new(name))
+            {
+                return Ok(Self::Output);
             }
-            if found.file_type().is_socket() {
-                return Err(io::Error::other("it is a socket"));
-            }
+            let Ok(target) = std::fs::read_link(&end) else { break };
+            end = folder(&end).join(target);
         }
-        Ok(match found.is_file() {
-            true => Self::File { path: path.canonicalize()?, old: Some(found) },
-            false => Self::Straight(path.to_owned()),
-        })
-    }
-
-    /// The place of a file that does not exist yet. Dangling links are followed: the file is created where they point.
-    fn new_file(path: &Path) -> io::Result<Self> {
-        let mut path = path.to_owned();
-        // This loop ends, because the system found no cycle of links.
-        while let Ok(target) = std::fs::read_link(&path) {
-            path = path.parent().unwrap_or(Path::new("")).join(target);
+        if old.as_ref().is_some_and(|old| !old.is_file()) {
+            return Ok(Self::Straight(path.to_owned()));
         }
         // `a/` and `a/.` name a folder, and it does not exist.
-        let spelled = path.as_os_str().as_encoded_bytes();
-        match path.file_name() {
-            Some(name) if spelled.ends_with(name.as_encoded_bytes()) => Ok(Self::File { path, old: None }),
+        let spelled = end.as_os_str().as_encoded_bytes();
+        match end.file_name() {
+            Some(name) if spelled.ends_with(name.as_encoded_bytes()) => Ok(Self::File { path: end, old }),
             _ => Err(ErrorKind::IsADirectory.into()),
         }
     }
 
-    /// `None` for outputs that may be used more than once, such as a device or a terminal.
-    fn identity(&self) -> io::Result<Option<Identity>> {
+    /// What all names of an output have in common; `None` if it may be used more than once, such as a terminal.
+    fn identity(&self) -> io::Result<Option<PathBuf>> {
         Ok(match self {
-            Self::Output => Some(Identity::Output),
-            #[cfg(unix)]
-            Self::Error => None,
+            Self::Output => Some("-".into()),
             Self::Straight(_) => None,
             #[cfg(unix)]
             Self::File { old: Some(old), .. } => {
                 use std::os::unix::fs::MetadataExt;
-                Some(Identity::Node(old.dev(), old.ino()))
+                Some(format!("{}:{}", old.dev(), old.ino()).into())
             }
             Self::File { path, .. } => {
-                let name = path.file_name().unwrap_or_default().to_owned();
-                Some(Identity::Name(folder(path).canonicalize()?, name))
+                Some(folder(path).canonicalize()?.join(path.file_name().unwrap_or_default()))
             }
         })
     }
 }
 
-/// Whether `stream` is the open file that was `found` under a name.
-#[cfg(unix)]
-fn is_open_as(stream: &impl std::os::fd::AsFd, found: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let open = stream.as_fd().try_clone_to_owned().and_then(|stream| File::from(stream).metadata());
-    open.is_ok_and(|open| (open.dev(), open.ino()) == (found.dev(), found.ino()))
-}
-
 /// Refuses a mount point, because a rename cannot replace it. Containers mount single files this way.
+#[cfg(target_os = "linux")]
 fn check_replaceable(path: &Path) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
-        let mounted = |found: rustix::fs::Statx| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-        if statx(CWD, path, AtFlags::empty(), StatxFlags::empty()).is_ok_and(mounted) {
-            let words = "it is a mount point, so no new file can take its place: mount its folder instead";
-            return Err(io::Error::other(words));
-        }
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+    let found = statx(CWD, path, AtFlags::empty(), StatxFlags::empty());
+    match found.is_ok_and(|found| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)) {
+        true => Err(io::Error::other(
+            "it is a mount point, so no new file can take its place: mount its folder instead",
+        )),
+        false => Ok(()),
     }
-    #[cfg(not(target_os = "linux"))]
-    let _ = path;
-    Ok(())
-}
-
-/// Checks whether an output other than a file may be written. It is not opened: a FIFO's reader would see the end of its input.
-fn may_write(path: &Path) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?;
-    #[cfg(not(target_os = "linux"))]
-    let _ = path;
-    Ok(())
 }
 
 /// Opens an output other than a file.
@@ -309,49 +224,20 @@ fn open_straight(path: &Path) -> io::Result<File> {
         // How long to wait for a FIFO's reader. A blocking open would wait for ever, and no signal would end it.
         const PATIENCE: Duration = Duration::from_secs(5);
         options.custom_flags(libc::O_NOCTTY);
-        if std::fs::metadata(path)?.file_type().is_fifo() {
-            let began = Instant::now();
-            let mut at_once = options.clone();
-            at_once.custom_flags(libc::O_NONBLOCK);
-            loop {
-                match at_once.open(path) {
-                    // Open it again without `O_NONBLOCK` while this one keeps the reader, so that writes wait as they should.
-                    Ok(_held) => return options.open(path),
-                    Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
-                    Err(_) if began.elapsed() > PATIENCE => {
-                        return Err(io::Error::other("nothing reads from this FIFO"));
-                    }
-                    Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        let began = Instant::now();
+        while std::fs::metadata(path)?.file_type().is_fifo() {
+            match options.clone().custom_flags(libc::O_NONBLOCK).open(path) {
+                // This one keeps the reader until the FIFO is open for writes that wait.
+                Ok(_held) => return options.open(path),
+                Err(error) if error.raw_os_error() != Some(libc::ENXIO) => return Err(error),
+                Err(_) if began.elapsed() > PATIENCE => {
+                    return Err(io::Error::other("nothing reads from this FIFO"));
                 }
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         }
     }
     options.open(path)
-}
-
-fn send(mut to: impl Write, whole: &[u8]) -> io::Result<()> {
-    to.write_all(whole)?;
-    to.flush()
-}
-
-/// Writes a file next to `path` and puts it in its place.
-fn replace(path: &Path, old: Option<&Metadata>, whole: &[u8]) -> io::Result<()> {
-    let mut file = beside(path, old)?;
-    file.write_all(whole)?;
-    persist(file, path, old)
-}
-
-/// Puts a file that was written next to `path` in its place.
-fn persist(file: NamedTempFile, path: &Path, old: Option<&Metadata>) -> io::Result<()> {
-    #[cfg(not(unix))]
-    let _ = old;
-    #[cfg(unix)]
-    if let Some(old) = old {
-        take_after(file.as_file(), path, old)?;
-    }
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
 }
 
 /// Gives the new file the old one's mode, owner, group and ACL, and nobody more rights than before. Only the superuser may

@@ -13,7 +13,7 @@ use wavefield::handoff::Handoff;
 use wavefield::render::{ColorMap, Samples};
 use wavefield::report::Failures;
 use wavefield::vulkan::Validation;
-use wavefield::wave::{self, Grid, Shape};
+use wavefield::wave::Grid;
 
 /// Pseudo-random numbers, the same in every run.
 struct Dice(u64);
@@ -109,19 +109,6 @@ fn tour(switches: usize, tour: &Tour<'_>) {
                 .unwrap_or_else(|error| panic!("after switch {switch}: {error}\n{config:?}"));
             drawn += 1;
         }
-        // Sometimes hold the picture, and sometimes switch while it is held.
-        if dice.below(3) == 0 {
-            assert_eq!(run.engine().hold().unwrap(), !tour.verify);
-            for _ in 0..dice.below(5) {
-                run.frame(1.0 / 64.0).unwrap();
-                drawn += 1;
-            }
-            if dice.below(2) == 0 {
-                run.engine().go_on().unwrap();
-                run.frame(1.0 / 64.0).unwrap();
-                drawn += 1;
-            }
-        }
         let next = another(&config, &mut dice, tour);
         run.switch(&choice, &next).unwrap_or_else(|error| panic!("switch {switch}: {error}\n{next:?}"));
         config = next;
@@ -177,89 +164,6 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
     run.engine().finish().unwrap();
 }
 
-/// The largest allowed error of float32 against the reference.
-const TOLERANCE: f64 = 1e-4;
-
-/// A held engine draws the last slot again and fills none. Then the producer goes on with the next number.
-fn hold(choice: &Choice, config: &Config, what: &str) {
-    const STEP: f64 = 1.0 / 64.0;
-    const BEFORE: u64 = 5;
-    const HELD: u64 = 7;
-    let mut run = Headless::switchable(choice, config).unwrap();
-    assert!(!run.engine().hold().unwrap(), "{what}: there is nothing to draw again");
-    let draw = |run: &mut Headless, frames| (0..frames).for_each(|_| run.frame(STEP).unwrap());
-    draw(&mut run, BEFORE);
-    run.engine().finish().unwrap();
-    let picture = run.pixels().unwrap();
-    assert!(run.engine().hold().unwrap());
-    for _ in 0..HELD {
-        draw(&mut run, 1);
-        run.engine().finish().unwrap();
-        assert!(run.pixels().unwrap() == picture, "{what}: another picture");
-    }
-    // Hold again. Also go on while frames are in flight.
-    assert!(run.engine().hold().unwrap());
-    let (slots, batch) = (run.engine().producer().profile().slots.len() as u64, config.batch);
-    let batch = if let Batching::Fixed(frames) = batch { u64::from(frames) } else { 1 };
-    for after in [0, 1, 1, 1, 1] {
-        if after > 0 {
-            run.engine().go_on().unwrap();
-        }
-        draw(&mut run, after);
-        // The number of frames filled so far. Some of them are filled ahead.
-        let drawn = run.engine().next_frame() - HELD;
-        let filled = drawn.next_multiple_of(batch);
-        for frame in filled.saturating_sub(slots)..filled {
-            // A frame that was requested after the pause has a later time.
-            let first = frame - frame % batch;
-            let time = (frame + if first < BEFORE { 0 } else { HELD }) as f64 * STEP;
-            let vertices = run.engine().read_slot((frame % slots) as usize).unwrap();
-            let worst = wave::worst_error(config.grid, &vertices, time, Shape::default());
-            assert!(worst < TOLERANCE, "{what}, {drawn} frames: frame {frame} is off by {worst}");
-        }
-    }
-    assert!(run.pixels().unwrap() != picture, "{what}: the same picture");
-    finish(run, choice, BEFORE + HELD + 4);
-}
-
-fn small(validation: Validation) -> Config {
-    let (grid, size) = (Grid { cols: 32, rows: 32 }, vk::Extent2D { width: 64, height: 48 });
-    Config { grid, size, validation, ..Config::default() }
-}
-
-#[test]
-fn a_held_slot_is_drawn_again_and_nothing_is_filled() {
-    let validation = Validation::IfInstalled;
-    let choice = DeviceTable::headless(validation).unwrap().choose(None, ProducerKind::Auto).unwrap();
-    for producer in [ProducerKind::Compute, ProducerKind::Host] {
-        hold(&choice, &Config { producer, ..small(validation) }, &format!("{producer:?}"));
-    }
-    if common::has_gpu() {
-        hold_each(&Handoff::ALL, validation);
-    }
-}
-
-/// Holds with each of `handoffs`, and with a batch.
-fn hold_each(handoffs: &[Handoff], validation: Validation) {
-    let choice = DeviceTable::headless(validation).unwrap().choose(None, ProducerKind::Cuda).unwrap();
-    for (&handoff, batch) in handoffs.iter().zip(std::iter::repeat(1)).chain([(&Handoff::Timeline, 3)]) {
-        let (batch, ring) = (Batching::Fixed(batch), Ring::new(3));
-        let producer = ProducerKind::Cuda;
-        let config = Config { producer, handoff, batch, ring, ..small(validation) };
-        hold(&choice, &config, &format!("{handoff:?}, {batch:?}"));
-    }
-}
-
-#[test]
-fn what_is_checked_is_not_held() {
-    let config = Config { verify: true, producer: ProducerKind::Compute, ..small(Validation::Off) };
-    let choice = DeviceTable::headless(config.validation).unwrap().choose(None, ProducerKind::Auto).unwrap();
-    let mut run = Headless::switchable(&choice, &config).unwrap();
-    run.frame(0.0).unwrap();
-    assert!(!run.engine().hold().unwrap());
-    finish(run, &choice, 1);
-}
-
 const SWITCHES: usize = 200;
 
 #[test]
@@ -269,8 +173,6 @@ fn without_cuda() {
         return common::skip("CUDA and Vulkan share a device here, so the test with CUDA runs instead");
     }
     tour(SWITCHES, &Tour { cuda: false, ..EVERYTHING });
-    // A checked run is not held, so also do an unchecked one.
-    tour(SWITCHES / 4, &Tour { cuda: false, verify: false, ..EVERYTHING });
 }
 
 #[test]
@@ -304,16 +206,9 @@ fn child_unchecked() {
 
 #[cfg(target_os = "linux")]
 #[test]
-#[ignore = "runs on the stand-in, where another test starts it"]
-fn child_held() {
-    hold_each(&Handoff::on_a_stream().collect::<Vec<_>>(), Validation::Off);
-}
-
-#[cfg(target_os = "linux")]
-#[test]
 fn on_the_stand_in() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    for child in ["child_checked", "child_unchecked", "child_held"] {
+    for child in ["child_checked", "child_unchecked"] {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
         program.args(["--exact", child, "--ignored", "--nocapture"]);
         let done = stand_in::run(&mut stand_in.beneath(program, &stand_in::ALL)).unwrap();

@@ -32,7 +32,6 @@ pub(super) fn wants(film: &mut Option<Film>, flight: &Flight, now: Duration) -> 
     })
 }
 
-/// Ends the film. `at_rest` says that every frame is drawn.
 pub(super) fn end(film: &mut Option<Film>, at_rest: bool, failures: &mut Failures) -> Option<Recorded> {
     film.as_mut().and_then(|film| failures.catch(film.end(at_rest)))
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::command_line::picture_texts;
 use super::engine::{Behind, Engine, Moment};
 use super::filmed;
+use super::picture_file::picture_texts;
 use super::traced::Traced;
 use super::{
     Choice, Config, DeviceTable, EarlyContext, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,

@@ -10,9 +10,6 @@ use wavefield::{Error, Result, note};
 ///
 /// If a display server accepts the connection and then sends nothing, this thread never returns from the library. So another
 /// thread watches the time and the stop, and ends the process if needed. That is safe because nothing has begun.
-///
-/// # Errors
-/// Fails as [`EventLoop::new`] does.
 pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());

@@ -10,9 +10,8 @@ use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::Validation;
 use wavefield::{Error, Result, check_outputs, say};
 
-use super::args::DeviceArgs;
-use super::help;
 use super::outcome::write;
+use super::{help, parse};
 
 const EXAMPLES: &str =
     "  wavefield devices                              all devices, and which one would be used
@@ -21,8 +20,12 @@ const EXAMPLES: &str =
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
 pub struct DevicesArgs {
-    #[command(flatten)]
-    device: DeviceArgs,
+    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
+    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
+    device: Option<String>,
+    /// Who fills the field.
+    #[arg(long, value_enum, default_value_t, help_heading = help::HOW)]
+    producer: ProducerKind,
     /// List which image formats, view types, buffers and semaphores the device exports, and with which handle.
     #[arg(long, help_heading = help::HOW)]
     formats: bool,
@@ -40,7 +43,7 @@ pub struct DevicesArgs {
 
 pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     check_outputs(&args.json)?;
-    let producer = args.device.producer;
+    let producer = args.producer;
     if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
         return Err(Error::Usage(
             "--check uses CUDA, and --producer asks for something else: leave one of them out".into(),
@@ -48,7 +51,7 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     }
     let validation = if args.validation { Validation::Required } else { Validation::Off };
     let table = DeviceTable::headless(validation)?;
-    let wish = args.device.device.as_deref();
+    let wish = args.device.as_deref();
     if !args.formats {
         // A pipe or a file gets the table in full width.
         let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));

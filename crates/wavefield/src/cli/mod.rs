@@ -6,7 +6,6 @@ mod connect;
 mod devices;
 mod help;
 mod outcome;
-mod parse;
 #[cfg(test)]
 mod round_trip;
 mod run;
@@ -22,7 +21,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use wavefield::Result;
-use wavefield::app::Stop;
+use wavefield::app::{Stop, parse};
 
 /// The program in which kernels and imports are tried: this one, even if its file was moved or replaced.
 fn try_with() -> Option<PathBuf> {

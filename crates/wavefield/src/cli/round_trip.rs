@@ -9,7 +9,6 @@ use proptest::sample::select;
 use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, OverlayMode, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
-use wavefield::film::FilmDesc;
 use wavefield::gallery::gallery;
 use wavefield::handoff::Handoff;
 use wavefield::render::{Camera, ColorMap, Samples, Style};
@@ -76,7 +75,7 @@ prop_compose! {
             camera,
             output: ending(output, "png"),
             record,
-            record_side: if has_side { record_side } else { FilmDesc::SIDE },
+            record_side: if has_side { record_side } else { Config::default().record_side },
             trace: ending(trace, "json"),
             samples,
             ..Config::default()

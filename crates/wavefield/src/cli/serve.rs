@@ -57,7 +57,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
         // Waits for the GPU end after --timeout. Only a driver call that never returns takes longer.
-        end_when_closed(parent, stop, args.run.timeout + Duration::from_secs(10))?;
+        end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
     let options = Options {
         socket: args.socket,

@@ -21,7 +21,6 @@ pub(super) struct Gif {
     size: (u16, u16),
     /// The last frame and its time, in hundredths of a second. The next frame determines how long it is shown.
     waiting: Option<(Frame<'static>, u64)>,
-    /// Whether a frame is in the output.
     begun: bool,
 }
 
@@ -44,7 +43,6 @@ impl Gif {
         }
     }
 
-    /// Writes a frame that is shown for `hundredths` of a second.
     fn write(&mut self, mut frame: Frame<'_>, hundredths: u64) -> Result<()> {
         // Browsers show a delay of less than two as ten.
         frame.delay = hundredths.clamp(2, u16::MAX.into()) as u16;

@@ -22,14 +22,12 @@ use crate::render::Picture;
 use crate::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
 use crate::{Error, Result};
 
-/// How to make a [`Film`].
 #[derive(Clone, Debug)]
 pub struct FilmDesc {
     /// The GIF's path, or `-` for raw frames on standard output.
     pub path: PathBuf,
     /// The largest side of a GIF in pixels. Larger pictures are divided by a whole number.
     pub side: u32,
-    /// The pictures' format.
     pub format: vk::Format,
     /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
     pub complete: bool,
@@ -38,25 +36,18 @@ pub struct FilmDesc {
 }
 
 impl FilmDesc {
-    /// The default for [`FilmDesc::side`].
-    pub const SIDE: u32 = 640;
-
     fn is_raw(&self) -> bool {
         self.path.as_os_str() == "-"
     }
 
-    /// The time between two frames.
     fn period(&self) -> Duration {
         if self.is_raw() { raw::PERIOD } else { gif::PERIOD }
     }
 }
 
-/// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// See [`FilmDesc::path`].
     pub path: PathBuf,
-    /// Frames in the film.
     pub frames: u64,
     /// Frames that were left out because the encoder was behind.
     pub dropped: u64,
@@ -92,39 +83,25 @@ pub struct Film {
     device: Device,
     desc: FilmDesc,
     order: Order,
-    /// Each flight's copy.
     copies: Vec<Copied>,
     encoder: Encoder,
     clock: Clock,
-    /// A buffer for the next picture's pixels, and its time in the film.
-    next: Option<(Vec<u8>, Duration)>,
+    /// The next picture's time in the film.
+    next: Option<Duration>,
     dropped: u64,
-    /// How many copies were recorded.
-    copied: u64,
     failure: Option<Error>,
 }
 
-/// A flight's copy of its picture.
 #[derive(Default)]
 struct Copied {
     buffer: Option<Buffer>,
     extent: vk::Extent2D,
-    /// The picture, until the GPU has copied it.
-    shot: Option<Awaited>,
-}
-
-/// A picture that the GPU copies.
-struct Awaited {
-    number: u64,
-    pixels: Vec<u8>,
-    at: Duration,
+    /// The picture's time in the film, until the GPU has copied it.
+    at: Option<Duration>,
 }
 
 impl Film {
     /// Opens the output and starts the encoder.
-    ///
-    /// # Errors
-    /// The file cannot be written, the format cannot be recorded, or no thread can be started.
     pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
         let Some(order) = Order::of(desc.format) else {
             return Err(Error::Unsupported(format!(
@@ -141,22 +118,18 @@ impl Film {
             copies: Vec::new(),
             next: None,
             dropped: 0,
-            copied: 0,
             failure: None,
         })
     }
 
     /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
     pub fn done(&mut self, flight: usize) {
-        let Some(copied) = self.copies.get_mut(flight) else { return };
-        let Some(Awaited { mut pixels, at, .. }) = copied.shot.take() else { return };
-        let bytes = copied.buffer.as_ref().map(Buffer::bytes).transpose();
-        match bytes {
-            Ok(bytes) => {
-                pixels.clear();
-                pixels.extend_from_slice(bytes.unwrap_or_default());
-                self.encoder.send(Shot { pixels, extent: copied.extent, order: self.order, at });
-            }
+        let Some(Copied { buffer: Some(buffer), extent, at }) = self.copies.get_mut(flight) else { return };
+        let Some(at) = at.take() else { return };
+        let shot = |bytes: &[u8]| Shot { pixels: bytes.to_vec(), extent: *extent, order: self.order, at };
+        match buffer.bytes().map(shot).and_then(|shot| self.encoder.send(shot, self.desc.complete)) {
+            Ok(true) => {}
+            Ok(false) => self.dropped += 1,
             Err(error) => self.fail(error),
         }
     }
@@ -164,28 +137,14 @@ impl Film {
     /// [`Film::done`] for every flight, in the order of their pictures. The GPU must be at rest. Flights may be numbered differently
     /// afterwards.
     pub fn all_done(&mut self) {
-        let number = |copied: &Copied| copied.shot.as_ref().map(|shot| shot.number);
         let mut flights: Vec<_> = (0..self.copies.len()).collect();
-        flights.sort_unstable_by_key(|&flight| number(&self.copies[flight]));
+        flights.sort_unstable_by_key(|&flight| self.copies[flight].at);
         flights.into_iter().for_each(|flight| self.done(flight));
     }
 
     /// Whether the current frame belongs in the film. `now` may count from any fixed moment, and must not go back.
     pub fn wants(&mut self, now: Duration) -> bool {
-        if self.has_ended() {
-            return false;
-        }
-        let Some(at) = self.clock.frame(now) else { return false };
-        let pixels = match self.next.take() {
-            // The last wanted frame was not drawn, so its buffer is still here.
-            Some((pixels, _)) => Ok(Some(pixels)),
-            None => self.encoder.room(self.desc.complete),
-        };
-        match pixels {
-            Ok(Some(pixels)) => self.next = Some((pixels, at)),
-            Ok(None) => self.dropped += 1,
-            Err(error) => self.fail(error),
-        }
+        self.next = if self.has_ended() { None } else { self.clock.frame(now) };
         self.next.is_some()
     }
 
@@ -196,7 +155,7 @@ impl Film {
     /// is alive, has the film's format, may be copied from, and is then in its final layout. The GPU has finished this flight's
     /// earlier commands, and [`Film::done`] was called since.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
-        let Some((pixels, at)) = self.next.take() else { return };
+        let Some(at) = self.next.take() else { return };
         if self.copies.len() <= flight {
             self.copies.resize_with(flight + 1, Copied::default);
         }
@@ -220,8 +179,7 @@ impl Film {
         // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the GPU is
         // done, because the film's owner waits before it drops the film.
         unsafe { copy(&self.device, commands, picture, buffer) };
-        copied.shot = Some(Awaited { number: self.copied, pixels, at });
-        self.copied += 1;
+        copied.at = Some(at);
     }
 
     /// Whether the film takes no more frames because something has failed.
@@ -281,9 +239,7 @@ unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, 
 struct Clock {
     period: Duration,
     last: Option<Duration>,
-    /// The film's time.
     time: Duration,
-    /// The time of the last chosen frame.
     taken: Option<Duration>,
 }
 

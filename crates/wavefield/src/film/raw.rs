@@ -5,12 +5,9 @@ use std::time::Duration;
 use crate::Result;
 use crate::whole_file::Growing;
 
-/// Frames per second.
 const RATE: u32 = 30;
-/// The time between two frames.
 pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
 
-/// The output of raw frames.
 pub(super) struct Raw {
     output: Growing,
     /// The last frame, which is repeated for missing ones.

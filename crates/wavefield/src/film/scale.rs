@@ -2,7 +2,6 @@
 
 use ash::vk;
 
-/// The order of a pixel's four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Rgba,
@@ -33,44 +32,28 @@ pub(super) fn fitting(extent: vk::Extent2D, limit: u32) -> (u32, u32) {
     ((extent.width / by).max(1), (extent.height / by).max(1))
 }
 
-/// Converts a picture to the film's size, as opaque RGBA. A picture of another shape, after the window was resized, gets black bars.
+/// Converts a picture to the film's size, as opaque RGBA. Each pixel is the mean of a square of the picture's. A picture of
+/// another shape, after the window was resized, gets black bars.
 pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32, u32), film: &mut Vec<u8>) {
-    let ((from_width, from_height), (width, height)) = ((extent.width, extent.height), size);
-    // Pixels of the picture per pixel of the film.
-    let by = (f64::from(from_width) / f64::from(width)).max(f64::from(from_height) / f64::from(height));
-    let whole = (from_width / width).max(1);
-    let by = if (from_width / whole, from_height / whole) == size { f64::from(whole) } else { by };
-    let (left, top) = (
-        0.5 * (f64::from(width) - f64::from(from_width) / by).max(0.0),
-        0.5 * (f64::from(height) - f64::from(from_height) / by).max(0.0),
-    );
-    // The range of the picture's pixels that make the film's pixel `at`; `None` in a bar.
-    let span = |at: u32, bar: f64, end: u32| {
-        let first = (f64::from(at) - bar.floor()) * by;
-        let (first, last) = (first.floor(), (first + by).floor());
-        let inside = first >= 0.0 && first < f64::from(end);
-        inside.then(|| (first as u32, (last as u32).max(first as u32 + 1).min(end)))
-    };
+    let [from_width, from_height, width, height] =
+        [extent.width, extent.height, size.0, size.1].map(|side| side as usize);
+    // The least divisor that makes the picture fit. As in `fitting`, the rest of a division is left out.
+    let by = (from_width / (width + 1)).max(from_height / (height + 1)) + 1;
+    let (columns, rows) = ((from_width / by).max(1), (from_height / by).max(1));
+    let corner = (height - rows) / 2 * width + (width - columns) / 2;
     film.clear();
-    film.reserve(width as usize * height as usize * 4);
-    let columns: Vec<_> = (0..width).map(|x| span(x, left, from_width)).collect();
-    for y in 0..height {
-        let rows = span(y, top, from_height);
-        for &columns in &columns {
-            let rgb = rows.zip(columns).map_or([0; 3], |(rows, columns)| {
-                let mut sum = [0u32; 3];
-                for row in rows.0..rows.1 {
-                    let begin = 4 * (row as usize * from_width as usize + columns.0 as usize);
-                    let end = begin + 4 * (columns.1 - columns.0) as usize;
-                    for pixel in pixels[begin..end].chunks_exact(4) {
-                        (0..3).for_each(|channel| sum[channel] += u32::from(pixel[channel]));
-                    }
-                }
-                let count = (rows.1 - rows.0) * (columns.1 - columns.0);
-                order.rgb(sum.map(|sum| ((sum + count / 2) / count) as u8))
-            });
-            film.extend([rgb[0], rgb[1], rgb[2], 255]);
+    film.extend([0, 0, 0, 255].repeat(width * height));
+    for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+        let (mut sum, mut count) = ([0; 3], 0);
+        for y in row * by..((row + 1) * by).min(from_height) {
+            for x in column * by..((column + 1) * by).min(from_width) {
+                let pixel = &pixels[4 * (y * from_width + x)..];
+                (0..3).for_each(|channel| sum[channel] += u32::from(pixel[channel]));
+                count += 1;
+            }
         }
+        let at = 4 * (corner + row * width + column);
+        film[at..at + 3].copy_from_slice(&order.rgb(sum.map(|sum| ((sum + count / 2) / count) as u8)));
     }
 }
 
@@ -125,7 +108,13 @@ mod tests {
         let film = fitted(&larger, extent(100, 20), Order::Rgba, (10, 6));
         let column: Vec<u8> = film.chunks_exact(40).map(|row| row[0]).collect();
         assert_eq!(column, [0, 0, 255, 255, 0, 0]);
-        let smaller = vec![255; 4 * 2];
-        assert!(fitted(&smaller, extent(2, 1), Order::Rgba, (8, 4)).iter().all(|&byte| byte == 255));
+        // A smaller picture is not enlarged.
+        let film = fitted(&[255; 4 * 2], extent(2, 1), Order::Rgba, (8, 4));
+        let white: Vec<_> = (0..8 * 4).filter(|&at| film[4 * at] == 255).collect();
+        assert_eq!(white, [8 + 3, 8 + 4]);
+        // A side that is shorter than the divisor has one pixel.
+        assert!(
+            fitted(&[255; 4 * 5000], extent(1, 5000), Order::Rgba, (1, 625)).iter().all(|&byte| byte == 255)
+        );
     }
 }

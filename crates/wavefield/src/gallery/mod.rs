@@ -14,12 +14,10 @@ use crate::cuda::{KernelParameters, KernelSource};
 use crate::wave::{self, Grid, Shape};
 use crate::{Error, Result};
 
-/// A kernel of the gallery.
 #[derive(Debug)]
 pub struct Entry {
     /// The name for `--kernel`, and the name of the kernel's entry.
     pub name: &'static str,
-    /// What it shows, in one line.
     pub about: &'static str,
     /// The same field as a compute shader. A kernel without a twin needs CUDA.
     pub twin: Option<Twin>,
@@ -34,12 +32,10 @@ pub struct Entry {
 /// of the kernel's parameters.
 pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
-/// A kernel as a compute shader.
 #[derive(Debug)]
 pub struct Twin {
     /// SPIR-V with one entry point.
     pub(crate) spirv: &'static [u8],
-    /// The entry point.
     pub(crate) entry: &'static CStr,
     /// Seconds after which the field repeats. The shader gets the time only as a fraction of this.
     pub(crate) repeats: f64,
@@ -123,9 +119,6 @@ pub fn gallery() -> &'static [Entry] {
 }
 
 /// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a slash.
-///
-/// # Errors
-/// No entry has that name. The error lists the names.
 pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
@@ -158,7 +151,6 @@ pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
 }
 
 impl Entry {
-    /// The kernel's PTX and entry.
     pub fn source(&self) -> KernelSource {
         KernelSource {
             name: format!("the built-in {}", self.name),
@@ -171,7 +163,6 @@ impl Entry {
 }
 
 impl Twin {
-    /// The twin of the wave.
     pub(crate) fn wave() -> &'static Self {
         static WAVE: Twin = twin!("wave", c"wave", wave::LOOP);
         &WAVE

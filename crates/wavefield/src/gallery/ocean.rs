@@ -8,7 +8,6 @@ use crate::wave::Grid;
 /// Seconds after which the field repeats.
 pub(super) const LOOP: f64 = 40.0;
 
-/// The kernel's parameters.
 struct Sea {
     amplitude: f64,
     chop: f64,

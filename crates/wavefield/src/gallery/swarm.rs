@@ -6,7 +6,6 @@ use crate::wave::Grid;
 /// Seconds after which the field repeats.
 pub(super) const LOOP: f64 = 60.0;
 
-/// The hash "pcg".
 fn hash(seed: u32) -> u32 {
     let state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
     let word = ((state >> ((state >> 28) + 4)) ^ state).wrapping_mul(277_803_737);

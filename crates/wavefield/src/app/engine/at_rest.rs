@@ -3,8 +3,6 @@
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
-use vulkan_cuda::ownership::Owner;
-
 use super::probe::{Aim, Found, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
@@ -13,13 +11,12 @@ use crate::app::watchdog::{Patience, Watchdog};
 use crate::app::{Choice, Config, FrameTimes, RISK, Summary};
 use crate::cuda::Cuda;
 use crate::handoff::Handoff;
-use crate::producer::{Profile, Source, Transfer, read_slot, reads};
+use crate::producer::{Profile, read_slot};
 use crate::render::View;
 use crate::report::{self, Failures};
 use crate::scene::Scene;
 use crate::texture::Texel;
 use crate::trace::{Recorder, Track};
-use crate::vulkan::one_shot;
 use crate::wave::{Grid, Vertex};
 use crate::{Error, Result};
 
@@ -114,51 +111,6 @@ impl Engine {
             self.health = Health::Stuck;
         }
         at_rest
-    }
-
-    /// From the next frame on, draws the last drawn slot again and again. The producer does nothing, and neither API waits for the
-    /// other. Brings both APIs to rest. Returns false, and changes nothing, if no frame was drawn yet or if a check or a trace is on.
-    ///
-    /// Held frames count as drawn, but not for the producer: its numbers continue without a gap. Observers are not told of them.
-    pub fn hold(&mut self) -> Result<bool> {
-        let produced = self.next();
-        if produced == 0 || self.observers.check.is_some() || self.observers.recorder.is_some() {
-            return Ok(false);
-        }
-        if !self.filler.is_held() {
-            self.settle()?;
-            let profile = self.filler.profile();
-            let slot = profile.slots[profile.slot_of(produced - 1)];
-            self.transfer(Transfer::Acquire, slot)?;
-            self.recordings.forget();
-            self.filler.held = Some(slot);
-        }
-        Ok(true)
-    }
-
-    /// Ends [`Engine::hold`]: the producer fills the next frame again. Brings both APIs to rest.
-    pub fn go_on(&mut self) -> Result<()> {
-        let Some(slot) = self.filler.held else { return Ok(()) };
-        // The producer may write the slot as soon as it continues.
-        self.settle()?;
-        self.transfer(Transfer::Release, slot)?;
-        self.recordings.forget();
-        self.filler.held = None;
-        self.filler.rest(self.next());
-        Ok(())
-    }
-
-    /// Acquires a slot from CUDA, or releases it to CUDA, if CUDA owns it between frames.
-    fn transfer(&mut self, way: Transfer, slot: Source) -> Result<()> {
-        if self.filler.profile().owner != Owner::External {
-            return Ok(());
-        }
-        let (device, family) = (self.queue.device().clone(), self.queue.family());
-        let reads = reads(self.drawer.scene, self.observers.read_by_compute());
-        one_shot(&mut self.queue, |commands| {
-            // SAFETY: recording, for this queue; the producer keeps the slot alive.
-            unsafe { way.record(&device, commands, family, slot, reads) };
-        })
     }
 
     /// Changes the settings from the next frame on: all except the device, how the CPU waits, and the window. Waits for both APIs.

@@ -122,12 +122,6 @@ impl AutoBatch {
         self.changes
     }
 
-    /// Notes a pause before frame `next`. The pause is not part of any frame.
-    pub(super) fn rest(&mut self, next: u64) {
-        self.from = self.from.max(next + 1);
-        self.seen = Seen::since(None);
-    }
-
     /// Adds the times of a drawn frame. `next` is the number of the next frame to produce. Returns the batch if it has changed.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, next: u64) -> Option<usize> {
         let (Some(kernel), Some(draw), Some(end)) = (timing.kernel, timing.draw, timing.end_ns) else {
@@ -208,7 +202,6 @@ impl AutoBatch {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
 
     use super::*;
 
@@ -249,7 +242,6 @@ mod tests {
                     // The switches lie between the draw's timestamps.
                     draw: Some(MICROSECOND.mul_f64(work)),
                     end_ns: Some(self.now * 1e3),
-                    submitted: Instant::now(),
                     cpu: Duration::ZERO,
                     latency: Duration::ZERO,
                 };
@@ -363,19 +355,6 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_no_part_of_a_frame() {
-        let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-        let mut gpu = Gpu::new(1_000.0);
-        let settled = gpu.draw(&mut auto, 300);
-        for _ in 0..20 {
-            // Long enough for the bound on latency to ask for a batch of one.
-            gpu.now += 1e6;
-            auto.rest(gpu.frame);
-            assert_eq!(gpu.draw(&mut auto, 40), settled);
-        }
-    }
-
-    #[test]
     fn without_times_nothing_changes() {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         let timing = FrameTiming {
@@ -383,7 +362,6 @@ mod tests {
             kernel: None,
             draw: None,
             end_ns: None,
-            submitted: Instant::now(),
             cpu: Duration::ZERO,
             latency: Duration::ZERO,
         };

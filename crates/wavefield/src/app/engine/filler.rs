@@ -6,7 +6,7 @@ use super::batching::{AutoBatch, Batching};
 use super::timing::FrameTiming;
 use crate::Result;
 use crate::cuda::KernelValues;
-use crate::producer::{Frame, Produced, Producer, Profile, Source};
+use crate::producer::{Frame, Produced, Producer, Profile};
 use crate::vulkan::Pacer;
 
 pub(super) struct Filler {
@@ -21,8 +21,6 @@ pub(super) struct Filler {
     pub(super) first: u64,
     /// Frames that are filled, or being filled, counted from `first`.
     pub(super) filled: u64,
-    /// The slot that every frame draws: see [`super::Engine::hold`].
-    pub(super) held: Option<Source>,
     /// How often a producer made the CPU wait.
     pub(super) waits: u64,
 }
@@ -46,7 +44,7 @@ impl Filler {
     pub(super) fn new(producer: Box<dyn Producer>, parameters: &[f32], batching: Batching) -> Self {
         let parameters = producer.profile().parameters.values(parameters);
         let producer = ManuallyDrop::new(producer);
-        Self { producer, parameters, batching, auto: None, first: 0, filled: 0, held: None, waits: 0 }
+        Self { producer, parameters, batching, auto: None, first: 0, filled: 0, waits: 0 }
     }
 
     pub(super) fn profile(&self) -> &Profile {
@@ -55,7 +53,6 @@ impl Filler {
 
     /// To be called for a new producer, before its first frame.
     pub(super) fn begin(&mut self, pacer: &mut Pacer) {
-        self.held = None;
         pacer.set_limit(self.profile().max_in_flight);
         let longest = self.profile().longest_batch;
         self.auto = match self.batching {
@@ -86,21 +83,7 @@ impl Filler {
         }
     }
 
-    /// Notes a pause before frame `next`.
-    pub(super) fn rest(&mut self, next: u64) {
-        if let Some(auto) = &mut self.auto {
-            auto.rest(next);
-        }
-    }
-
-    pub(super) fn is_held(&self) -> bool {
-        self.held.is_some()
-    }
-
     pub(super) fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        if let Some(source) = self.held {
-            return Ok(Produced { source, ..self.profile().produced(frame) });
-        }
         let produced =
             tracing::trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(frame))?;
         self.waits += u64::from(produced.blocked.is_some());

@@ -223,9 +223,7 @@ impl Engine {
             reads: reads(self.drawer.scene, self.observers.read_by_compute()),
         };
         let produced = self.filler.produce(&frame)?;
-        if !self.filler.is_held() {
-            self.observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
-        }
+        self.observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
         self.drawer.renderer.set_view(flight.index, &self.drawer.view, picture.extent)?;
         let Self { observers, drawer, filler, pacer, times, recordings, queue, .. } = self;
         trace_span!("record", frame = frame.index).in_scope(|| {
@@ -238,13 +236,8 @@ impl Engine {
         trace_span!("submit", frame = frame.index)
             .in_scope(|| submission::submit(queue, pacer, filler, flight, behind.present, more))?;
         self.pacer.end();
-        if self.filler.is_held() {
-            // The frame was not the producer's, so its numbers do not advance.
-            self.filler.first += 1;
-        } else {
-            for observer in self.observers.each_mut() {
-                observer.submitted(flight.index, &frame, &produced, picture.extent);
-            }
+        for observer in self.observers.each_mut() {
+            observer.submitted(flight.index, &frame, &produced, picture.extent);
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
@@ -314,10 +307,6 @@ impl Engine {
     /// How often a draw was recorded: once per flight, and again for another slot or picture.
     pub fn draws_recorded(&self) -> u64 {
         self.recordings.draws()
-    }
-
-    pub(crate) fn is_held(&self) -> bool {
-        self.filler.is_held()
     }
 
     pub fn queue(&mut self) -> &mut Queue {

@@ -63,7 +63,7 @@ impl Recordings {
         let slices = what.observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = Recorded { source, image, view, extent, slices };
         let recorded = self.flights[flight.index].take() == Some(this);
-        let in_queue = what.filler.profile().in_queue && !what.filler.is_held();
+        let in_queue = what.filler.profile().in_queue;
         if in_queue || !recorded {
             what.record_before(flight, frame, source, in_queue)?;
         }
@@ -96,9 +96,7 @@ impl What<'_> {
         // Resets the draw's marks too: its command buffer is submitted after this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
-        if !self.filler.is_held() {
-            self.filler.producer.record_before_draw(commands, frame, source);
-        }
+        self.filler.producer.record_before_draw(commands, frame, source);
         end(self.device, commands)
     }
 
@@ -129,9 +127,7 @@ impl What<'_> {
         unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
         self.times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
-        if !self.filler.is_held() {
-            self.filler.producer.record_after_draw(commands, frame, source);
-        }
+        self.filler.producer.record_after_draw(commands, frame, source);
         end(self.device, commands)
     }
 }

@@ -62,12 +62,8 @@ pub(super) fn submit(
         // away.
         unsafe { queue.submit_all(batches) }
     };
-    match filler.held {
-        // The slot is not the producer's frame.
-        Some(_) => submit(FrameSync::default()),
-        // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
-        None => unsafe { filler.producer.submit(&mut submit) },
-    }
+    // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
+    unsafe { filler.producer.submit(&mut submit) }
 }
 
 /// Up to three semaphores without a heap allocation. A frame waits for at most three, and signals at most three.

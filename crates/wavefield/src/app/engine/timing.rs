@@ -19,9 +19,6 @@ pub struct FrameTiming {
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
-    /// When the CPU's work would have ended without the waits for the hand-off. What the GPU waits until then is idle time; what
-    /// it waits afterwards is the hand-off's.
-    pub submitted: Instant,
     /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,
     /// The time from the start of production until the CPU noticed the end of the frame.
@@ -93,37 +90,31 @@ impl Times {
             self.looked += 1;
             let Some(begun) = self.begun[flight].take() else { continue };
             let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
-            // A held slot was filled earlier: the producer has no times for this frame, and nobody observes it.
-            let producer = (!filler.is_held()).then_some(&**filler.producer);
-            if let Some(producer) = producer {
-                // Even if its times cannot be read, the observers are told of the frame.
-                let known = marks.as_ref().ok().copied().flatten();
-                let (fill, cpu) = (producer.fill(), (begun.at, begun.cpu));
-                let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
-                observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
-            }
-            last = Some(timing(begun, marks?, producer)?);
+            // Even if its times cannot be read, the observers are told of the frame.
+            let known = marks.as_ref().ok().copied().flatten();
+            let (fill, cpu) = (filler.producer.fill(), (begun.at, begun.cpu));
+            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
+            observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
+            last = Some(timing(begun, marks?, &**filler.producer)?);
         }
         Ok(last)
     }
 }
 
-/// The times of a frame. `producer` is the one that filled it, if any did.
-fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: Option<&dyn Producer>) -> Result<FrameTiming> {
+/// The times of a frame that `producer` filled.
+fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
-    let kernel = match producer.and_then(Producer::fill) {
+    let kernel = match producer.fill() {
         Some(fill) => fill.time(begun.frame)?,
         None => None,
     };
-    let in_queue = producer.is_some_and(|producer| producer.profile().in_queue);
     Ok(FrameTiming {
         frame: begun.frame,
-        kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| in_queue)),
+        kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| producer.profile().in_queue)),
         draw: between(DRAW, END),
         end_ns: marks.map(|marks| marks[END]),
-        submitted: begun.at + begun.cpu,
         cpu: begun.cpu,
         latency: begun.at.elapsed(),
     })

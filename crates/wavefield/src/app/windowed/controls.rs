@@ -8,12 +8,9 @@ use super::keys::Action;
 use crate::app::{Config, Parameters};
 use crate::render::{Camera, Placement};
 
-/// The parameters, and the state of the mouse.
 pub(super) struct Controls {
     pub(super) parameters: Parameters,
-    /// See [`Controls::first`].
     first: Camera,
-    /// Whether the camera rotates on its own.
     rotating: bool,
     dragging: Option<MouseButton>,
     pointer: Option<(f64, f64)>,

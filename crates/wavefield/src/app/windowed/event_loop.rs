@@ -13,9 +13,6 @@ pub struct EventLoop(winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     /// Connects to the display.
-    ///
-    /// # Errors
-    /// There is no display, or the window system's libraries are not installed.
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
         // winit panics if one of the X11 libraries that it opens at run time is missing. Turn that into an error.
@@ -34,7 +31,6 @@ impl EventLoop {
         }
     }
 
-    /// Sends events to `app` until it asks to exit.
     pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
         self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
     }
@@ -82,7 +78,6 @@ mod wayland {
     }
 }
 
-/// The error of an event loop that ended too early.
 pub(super) fn ended(reason: String) -> Error {
     Error::Window { what: "the event loop ended", reason }
 }

@@ -2,7 +2,6 @@
 
 use winit::keyboard::{Key, NamedKey};
 
-/// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pause,
@@ -69,7 +68,6 @@ impl Action {
     }
 }
 
-/// What the mouse and the keys do.
 pub(super) fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mouse = [
         ("drag", "turns the camera; with the right button, moves it"),
@@ -81,9 +79,7 @@ pub(super) fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// What is open, the innermost first. Escape closes the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Open {
-    /// A list of the panel.
     List,
-    /// The list of keys.
     Keys,
     FullScreen,
 }

@@ -8,7 +8,6 @@ mod event_loop;
 mod keys;
 mod overlay;
 mod reload;
-mod snapshot;
 mod state;
 mod title;
 mod visibility;
@@ -39,9 +38,6 @@ pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) ->
 }
 
 /// Like [`run_windowed`], but also returns the summary of a run that failed after it began to draw.
-///
-/// # Errors
-/// A failure before the first frame.
 pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
     run_with(event_loop, config, stop, None)
 }

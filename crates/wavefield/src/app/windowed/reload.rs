@@ -17,7 +17,6 @@ use crate::{Error, Result, note};
 /// How long a file must be unchanged before it is read. Programs may write it in several parts.
 const QUIET: Duration = Duration::from_millis(80);
 
-/// Watches a kernel's file until it is dropped.
 pub(super) struct Reloader {
     desc: app::Reload,
     file: PathBuf,
@@ -53,7 +52,6 @@ impl Reloader {
         self.file.display().to_string()
     }
 
-    /// Reads the file again, even if no write was seen.
     pub(super) fn read_again(&mut self) {
         self.saved.store(true, Ordering::Relaxed);
     }
@@ -87,7 +85,6 @@ impl Reloader {
         self.job.take_if(|job| job.is_done()).map(Job::finish)
     }
 
-    /// Begins to read and try the kernel.
     fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
         let try_first = trial(&self.desc, config, device);
         if try_first.is_none() && !std::mem::replace(&mut self.said, true) {

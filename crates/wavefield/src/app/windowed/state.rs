@@ -1,43 +1,32 @@
 //! The state of an open window, and how it draws a frame.
 
-use std::path::PathBuf;
+mod open;
+mod pictures;
+mod switching;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ash::vk;
 use tracing::trace_span;
-use winit::dpi::PhysicalSize;
 use winit::event::WindowEvent;
-use winit::event_loop::ActiveEventLoop;
-use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::{Fullscreen, Window};
 
+use self::pictures::Snapshot;
 use super::clock::Clock;
 use super::controls::Controls;
 use super::keys::{Action, Open};
-use super::overlay::{self, Draft, Overlay, View};
+use super::overlay::{Overlay, View};
 use super::reload::Reloader;
-use super::snapshot::Snapshot;
 use super::title::{self, Title};
 use super::visibility::Visibility;
-use crate::app::command_line::picture_texts;
 use crate::app::engine::{Behind, PresentSync};
-use crate::app::filmed;
-use crate::app::headless::{STEP, announce};
-use crate::app::write_png;
-use crate::app::{
-    Choice, Companion, CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes,
-    Moment, OverlayMode, Parameters,
-};
+use crate::app::{Choice, Companion, Config, Engine, FrameTimes, Moment, OverlayMode, Parameters, filmed};
 use crate::array::Array;
 use crate::cuda::KernelSource;
-use crate::film::{Film, Recorded};
-use crate::handoff::Handoff;
+use crate::film::Film;
 use crate::render::{Camera, Picture};
-use crate::report::Failures;
-use crate::vulkan::{
-    Acquired, DeviceDesc, Flight, Instance, InstanceDesc, PresentMode, Swapchain, SwapchainImage,
-};
+use crate::vulkan::{Acquired, Flight, Instance, PresentMode, Swapchain, SwapchainImage};
 use crate::{Error, Result};
 
 /// How often to try again if there is no image to draw on. Nothing else paces the loop then.
@@ -54,19 +43,15 @@ pub(super) struct State {
     pub(super) engine: Engine,
     pub(super) companion: Option<Box<dyn Companion>>,
     snapshot: Snapshot,
-    /// Whether presenting paces the frames.
-    paced: bool,
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
     overlay: Overlay,
     film: Option<Film>,
-    /// The current settings.
     config: Config,
     choice: Choice,
     /// The user's own kernel, in its last version that was drawn.
     own: Option<KernelSource>,
-    /// Watches the kernel's file.
     reload: Option<Reloader>,
     controls: Controls,
     clock: Clock,
@@ -81,19 +66,6 @@ pub(super) struct State {
     began: Instant,
 }
 
-/// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
-fn check_size(size: vk::Extent2D) -> Result<()> {
-    let limit = u32::from(u16::MAX);
-    match size.width.max(size.height) > limit {
-        true => Err(Error::Unsupported(format!(
-            "a window of {}x{} is too large: neither side may exceed {limit}",
-            size.width, size.height
-        ))),
-        false => Ok(()),
-    }
-}
-
-/// The settings that would show the current picture.
 fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     Config {
         camera: Some(camera.rounded()).filter(|camera| *camera != config.scene.camera().rounded()),
@@ -102,88 +74,7 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     }
 }
 
-/// A file in the current folder that does not exist yet.
-fn unused(ending: &str) -> PathBuf {
-    let mut paths = (1u64..).map(|number| PathBuf::from(format!("wavefield-{number}.{ending}")));
-    paths.find(|path| !path.exists()).unwrap_or_default()
-}
-
-/// The kernel, if it is the user's own.
-fn own(config: &Config) -> Option<KernelSource> {
-    config.kernel.clone().filter(|_| config.has_own_kernel())
-}
-
 impl State {
-    /// Opens the window, chooses a device that can present there, and makes the engine.
-    pub(super) fn new(
-        event_loop: &ActiveEventLoop,
-        config: &Config,
-        companion: Option<CompanionDesc<'_>>,
-    ) -> Result<Self> {
-        check_size(config.size)?;
-        let cuda = EarlyDriver::begin();
-        let display = event_loop.display_handle().map_err(|error| Error::Window {
-            what: "asking the display for its handle",
-            reason: error.to_string(),
-        })?;
-        let instance =
-            Instance::new(&InstanceDesc { validation: config.validation, display: Some(display.as_raw()) })?;
-        let attributes = Window::default_attributes()
-            .with_title("wavefield")
-            .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
-        let window = event_loop
-            .create_window(attributes)
-            .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
-        let window = Arc::new(window);
-        let visibility = Visibility::new(&window);
-        let surface = instance.create_surface(window.clone())?;
-        let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
-            .choose(config.device.as_deref(), config.producer)?;
-        announce(&choice);
-        // Keep clients' kernels out of command buffers, unless the user asked for them there.
-        let inline = companion.is_none() || config.handoff == Handoff::Inline;
-        let context = EarlyContext::begin(&choice, config, inline);
-        let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: true,
-            // The user may later switch to a producer that shares memory with CUDA.
-            interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
-            inline,
-        })?;
-        let mut swapchain = Swapchain::new(&device, &surface, config.present)?;
-        if config.record.is_some() {
-            swapchain.make_readable()?;
-        }
-        let flights = companion.as_ref().map_or(1, |companion| companion.flights);
-        let mut engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
-        let present = swapchain.mode();
-        let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
-        let film = filmed::film(&device, config, swapchain.format(), false)?;
-        Ok(Self {
-            title: Title::new(),
-            changed: (Instant::now(), 0, None),
-            companion: companion.map(|companion| (companion.make)(choice.clone())).transpose()?,
-            snapshot: Snapshot::default(),
-            paced: swapchain.mode() == PresentMode::Fifo,
-            engine,
-            swapchain,
-            window,
-            instance,
-            overlay,
-            film,
-            config: Config { present, ..config.clone() },
-            choice,
-            own: own(config),
-            reload: config.reload.clone().and_then(Reloader::new),
-            controls: Controls::new(config),
-            clock: Clock::new(),
-            times: FrameTimes::default(),
-            visibility,
-            retry: None,
-            skipped: 0,
-            began: Instant::now(),
-        })
-    }
-
     /// Draws one frame, or skips it. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
@@ -191,12 +82,6 @@ impl State {
         if !self.may_begin() {
             self.skip();
             return Ok(());
-        }
-        let seen = (self.engine.view().camera, self.swapchain.extent());
-        // Clients decide what is drawn, and a film has no pauses.
-        let may_hold = self.companion.is_none() && self.film.is_none();
-        if self.overlay.before_frame(&mut self.engine, seen, may_hold)? {
-            self.clock.rest();
         }
         let flight = match (self.engine.begin(), &mut self.companion) {
             (Err(error), Some(companion)) => {
@@ -215,13 +100,8 @@ impl State {
         };
         self.retry = None;
         let now = Instant::now();
-        // While the engine holds a slot, the field does not advance.
-        let is_held = self.engine.is_held();
-        let paused = self.controls.parameters.paused || is_held;
-        if let Some(elapsed) = self.clock.frame(now, &Parameters { paused, ..self.controls.parameters }) {
-            if !is_held {
-                self.times.add(elapsed);
-            }
+        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
+            self.times.add(elapsed);
             self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
         }
         let picture = Picture {
@@ -249,7 +129,6 @@ impl State {
         self.hand_out_picture()
     }
 
-    /// Draws the field and the overlay, and copies the picture for the film.
     fn draw(
         &mut self,
         flight: &Flight,
@@ -282,87 +161,16 @@ impl State {
         engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
     }
 
-    /// Waits for the frames in flight, and completes their part of the film. Needed before a frame that bypasses the film.
-    fn settle_film(&mut self) -> Result<()> {
-        if self.film.is_some() {
-            self.drain()?;
-        }
-        if let Some(film) = &mut self.film {
-            film.all_done();
-        }
-        Ok(())
-    }
-
     /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.overlay.parts()
     }
 
-    /// While paused, advances the field by one step.
-    fn step(&mut self) -> Result<()> {
-        self.go_on()?;
-        self.clock.step(&self.controls.parameters);
-        Ok(())
-    }
-
-    /// Ends [`Engine::hold`], if it is on, so that the next frame shows the field at its time.
-    fn go_on(&mut self) -> Result<()> {
-        if self.engine.is_held() {
-            self.engine.go_on()?;
-            self.overlay.measure_again();
-        }
-        Ok(())
-    }
-
-    /// What the title says besides the rate.
     fn title_words(&self) -> (String, Vec<&'static str>) {
         let client = self.companion.as_ref().and_then(|companion| companion.shown_client());
         let states = [(self.controls.parameters.paused, "paused"), (self.film.is_some(), "recording")];
         let states = states.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
         (title::text(&self.engine, &self.config, client), states)
-    }
-
-    /// Starts a recording under an unused name, or ends the current one.
-    fn record(&mut self) -> Result<()> {
-        if self.film.is_some() {
-            self.settle_film()?;
-            let ended = self.film.take().map(|mut film| film.end(true));
-            self.overlay.show_recording(false);
-            return self.announce(ended.map_or(Ok(String::new()), |ended| {
-                ended.map(|recorded| format!("saved {recorded}, with the panel if it was shown"))
-            }));
-        }
-        let path = unused("gif");
-        let config = Config { record: Some(path.clone()), ..self.config.clone() };
-        let begun = self
-            .swapchain
-            .make_readable()
-            .and_then(|()| filmed::film(self.engine.device(), &config, self.swapchain.format(), false));
-        let begun = begun.map(|film| {
-            self.film = film;
-            self.overlay.show_recording(true);
-            format!("recording {}, with the panel if it is shown", path.display())
-        });
-        self.announce(begun)
-    }
-
-    /// Says how a recording or a picture went.
-    fn announce(&mut self, outcome: Result<String>) -> Result<()> {
-        let words = match outcome {
-            Err(error) if self.engine.has_failed() => return Err(error),
-            Ok(words) => words,
-            Err(error) => error.to_string(),
-        };
-        crate::note!("note: {words}");
-        self.overlay.notify(words);
-        Ok(())
-    }
-
-    /// Ends the film, if there is one.
-    pub(super) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
-        self.film.as_ref()?;
-        let at_rest = failures.first().is_none() && failures.catch(self.engine.finish()).is_some();
-        filmed::end(&mut self.film, at_rest, failures)
     }
 
     /// Lays the overlay out if that is due, and applies what the user changed in it.
@@ -394,131 +202,6 @@ impl State {
             Some(wish) => self.follow(wish),
             None => Ok(()),
         }
-    }
-
-    /// Applies what the user changed in the overlay.
-    fn follow(&mut self, wish: Draft) -> Result<()> {
-        let Draft { mut config, parameters, values, step, .. } = wish;
-        if config.kernel == self.config.kernel && config.scene == self.config.scene {
-            if self.engine.parameters() != values {
-                self.overlay.measure_again();
-            }
-            self.engine.set_parameters(&values);
-            self.config.parameters = self.engine.producer().profile().parameters.values(&values);
-            config.parameters = self.config.parameters;
-        }
-        let other_colors = parameters.colormap != self.controls.parameters.colormap;
-        self.controls.parameters = parameters;
-        if other_colors {
-            self.recolor()?;
-        }
-        if step {
-            self.step()?;
-        }
-        if config.present != self.config.present {
-            let before = overlay::settings(&self.config, &self.engine);
-            self.swapchain.set_mode(config.present);
-            self.config.present = config.present;
-            self.paced = config.present == PresentMode::Fifo;
-            self.switched(before);
-        }
-        config.color_map = self.config.color_map;
-        let restyled = Config { style: config.style, ..self.config.clone() };
-        if config == restyled && config != self.config {
-            let before = overlay::settings(&self.config, &self.engine);
-            self.engine.set_style(config.style)?;
-            self.config.style = config.style;
-            self.switched(before);
-        }
-        if config != self.config
-            && let Some(error) = self.switch(config)?
-        {
-            crate::note!("note: the settings were not changed: {error}");
-            self.overlay.notify(error.to_string());
-        }
-        Ok(())
-    }
-
-    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and the overlay shows the problem until it is fixed.
-    pub(super) fn reload(&mut self) -> Result<()> {
-        let Some(reload) = &mut self.reload else { return Ok(()) };
-        let device = self.choice.twin.as_ref().map(|(_, info)| info);
-        let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
-        let name = reload.name();
-        let problem = match read {
-            // It is already drawn.
-            Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,
-            Ok(source) => {
-                let refused = self.take_kernel(source)?;
-                if refused.is_none() {
-                    crate::note!("note: reloaded {name}");
-                    self.overlay.notify(format!("reloaded {name}"));
-                }
-                refused
-            }
-            Err(error) => Some(error),
-        };
-        if let Some(error) = &problem {
-            crate::note!("note: not reloaded, the last good kernel keeps running: {error}");
-        }
-        self.overlay.show_problem(problem.map(|error| error.to_string()));
-        Ok(())
-    }
-
-    /// Makes this kernel fill the field. Parameters that the old kernel also has keep their values. Returns the reason if the
-    /// kernel is refused.
-    fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
-        let before = &self.engine.producer().profile().parameters;
-        let parameters = match source.parameters() {
-            Ok(parameters) => parameters.carry(before, self.engine.parameters()),
-            Err(error) => return Ok(Some(error)),
-        };
-        self.switch(Config { kernel: Some(source), parameters, ..self.config.clone() })
-    }
-
-    /// Shows the chosen colours from the next frame on.
-    fn recolor(&mut self) -> Result<()> {
-        self.drain()?;
-        let map = self.controls.parameters.colormap;
-        self.config.color_map = map;
-        self.engine.set_color_map(map)
-    }
-
-    /// Changes the settings from the next frame on. If they are refused, returns the reason, and nothing changes.
-    fn switch(&mut self, config: Config) -> Result<Option<Error>> {
-        let before = overlay::settings(&self.config, &self.engine);
-        let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
-        match switched {
-            Ok(()) => {
-                if let Some(film) = &mut self.film {
-                    film.all_done();
-                }
-                if config.scene != self.config.scene {
-                    self.controls.start_at(config.scene.camera(), &mut self.engine.view_mut().camera);
-                }
-                if config.kernel != self.config.kernel {
-                    // The problem was the old kernel's.
-                    self.overlay.show_problem(None);
-                    if let Some(reload) = self.reload.as_mut().filter(|_| !self.config.has_own_kernel()) {
-                        // The file may have been saved while another kernel ran.
-                        reload.read_again();
-                    }
-                    self.own = own(&config).or(self.own.take());
-                }
-                self.config = config;
-                self.switched(before);
-                Ok(None)
-            }
-            Err(error) if !self.engine.has_failed() => Ok(Some(error)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// To be called after a switch from the settings `before`: frame times are new from now on.
-    fn switched(&mut self, before: Vec<String>) {
-        self.overlay.switched(before);
-        // The time of the switch itself is not a frame time.
-        self.clock.rest();
     }
 
     /// Tells the overlay of an event. True if nothing else may handle it.
@@ -555,23 +238,13 @@ impl State {
         self.companion.as_ref().is_none_or(|companion| companion.is_ready())
     }
 
-    /// Lets the companion work between two frames.
     fn consult(&mut self) -> Result<()> {
         let Some(companion) = &mut self.companion else { return Ok(()) };
-        match self.paced || self.visibility.is_hidden() {
+        // Presenting in FIFO order paces the frames.
+        match self.config.present == PresentMode::Fifo || self.visibility.is_hidden() {
             true => companion.before_frame(&mut self.engine, &mut self.controls.parameters),
             false => companion.wait(&mut self.engine, &mut self.controls.parameters),
         }
-    }
-
-    /// Sends the companion a picture, if it wants one.
-    fn hand_out_picture(&mut self) -> Result<()> {
-        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
-            return Ok(());
-        };
-        let like = (self.swapchain.extent(), self.swapchain.format());
-        let moment = self.clock.moment();
-        self.snapshot.send_picture(&mut self.engine, &mut **companion, like, moment)
     }
 
     /// Waits until every frame is drawn. If a client's kernel faults meanwhile, the companion repairs the engine.
@@ -592,7 +265,6 @@ impl State {
         Ok(())
     }
 
-    /// Skips a frame.
     fn skip(&mut self) {
         self.retry = Some(Instant::now() + IDLE);
         self.skipped += 1;
@@ -605,36 +277,12 @@ impl State {
         self.overlay.rest();
     }
 
-    /// Saves the picture without the panel, under an unused name.
-    fn save_picture(&mut self) -> Result<()> {
-        let path = unused("png");
-        // The file has a command that draws it again.
-        let view = self.engine.view_mut();
-        view.camera = view.camera.rounded();
-        self.settle_film()?;
-        self.go_on()?;
-        let like = (self.swapchain.extent(), self.swapchain.format());
-        let moment = self.clock.moment();
-        let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
-            let pixels = self.snapshot.pixels(&mut self.engine)?;
-            let shown = shown(&self.config, &self.controls, self.engine.view().camera);
-            let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
-            // A headless run shows frame n at n steps.
-            let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
-            let serves = self.companion.is_some();
-            write_png(&path, like.0, &pixels, &picture_texts(&shown, &self.engine, frames, serves))
-        });
-        self.announce(saved.map(|()| format!("saved {}, without the panel", path.display())))
-    }
-
-    /// Applies an event to the window's visibility.
     fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
         change(&mut self.visibility);
         // Try to draw at once.
         self.retry = None;
     }
 
-    /// Finds out whether the window is visible.
     pub(super) fn look(&mut self, now: Instant) {
         self.visibility.look(&self.window, now);
         if self.visibility.is_hidden() {
@@ -688,7 +336,6 @@ impl State {
         }
     }
 
-    /// Handles an event.
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
@@ -714,11 +361,10 @@ impl State {
         }
     }
 
-    /// Handles a key.
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
         self.controls.press(action);
         match action {
-            Action::Step => self.step()?,
+            Action::Step => self.clock.step(&self.controls.parameters),
             Action::Colors => self.recolor()?,
             Action::Picture => self.save_picture()?,
             Action::Record => self.record()?,

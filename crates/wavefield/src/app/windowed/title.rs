@@ -6,7 +6,6 @@ use winit::window::Window;
 
 use crate::app::{Config, Engine};
 
-/// The title's words, and the frames since the last rate.
 pub(super) struct Title {
     since: Instant,
     frames: u32,

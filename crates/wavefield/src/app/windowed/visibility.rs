@@ -9,7 +9,6 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// The reasons why the window is invisible, as far as the window system reports them.
 pub(super) struct Visibility {
-    /// The window has no size.
     empty: bool,
     /// Other windows cover it, or the compositor shows something else.
     covered: bool,

@@ -2,23 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::app::FrameTiming;
 use crate::trace::{FrameSpans, GpuClock};
 
-/// The number of frames to keep.
 pub(super) const FRAMES: usize = 240;
-/// The number of frames after which caches are warm.
-const WARM: u64 = 8;
-/// The first held frames are discarded, one in this many, because the GPU has to settle.
-const SETTLING: usize = 5;
-/// The least number of held frames that must remain.
-const FEWEST: usize = 3;
-
 /// The last frames. All times are in seconds, unless stated otherwise.
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
-    /// The number of the last frame that was added.
     seen: Option<u64>,
     /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
@@ -27,29 +17,7 @@ pub(super) struct Figures {
     batch: usize,
     /// Whether CUDA fills the frames, so that they are handed off.
     uses_cuda: bool,
-    /// The cost of the settings before the last switch.
     before: Option<Cost>,
-    /// The held frames: see [`crate::app::Engine::hold`].
-    held: Vec<Held>,
-    /// The end of the last held frame, in nanoseconds of the GPU's clock.
-    held_end: Option<f64>,
-    held_mean: Option<HeldMean>,
-}
-
-/// A held frame, without its idle part.
-#[derive(Clone, Copy)]
-struct Held {
-    frame: f64,
-    draw: f64,
-}
-
-/// The mean of the held frames, which have no hand-off.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct HeldMean {
-    frame: f64,
-    draw: f64,
-    /// The frame's standard error.
-    error: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -63,23 +31,18 @@ struct Sample {
     cpu: f64,
 }
 
-/// The parts of an average frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Mean {
     /// From the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
-    /// The undisturbed draw, measured with held frames. Without them, the lower quartile of all draws: if the GPU switches to CUDA
-    /// during a draw, its timestamps include the switches.
+    /// The lower quartile of all draws: if the GPU switches to CUDA during a draw, its timestamps include the switches.
     pub(super) draw: f64,
     /// The time in which the GPU had no work, because it waited for the display or the CPU.
     pub(super) idle: f64,
-    /// The work after the draw: the overlay and a film's copy. With held frames it also includes presenting.
+    /// The work after the draw: the overlay and a film's copy.
     pub(super) behind: f64,
     pub(super) cpu: f64,
-    /// Twice the standard error of [`Mean::other`]; `None` without held frames.
-    pub(super) error: Option<f64>,
-    /// Whether that is a hand-off.
     uses_cuda: bool,
 }
 
@@ -89,26 +52,19 @@ impl Mean {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// The name of what is left, and its time with its error.
+    /// The name of what is left, and its time. It is rough, because presenting is in it too.
     pub(super) fn other_text(&self) -> (&'static str, String) {
-        let other = time(self.other());
-        let text = match self.error {
-            Some(error) => format!("{other} ± {}", time(error)),
-            None => format!("about {other}"),
-        };
-        (if self.uses_cuda { "hand-off" } else { "other" }, text)
+        (if self.uses_cuda { "hand-off" } else { "other" }, format!("about {}", time(self.other())))
     }
 
     fn handoff_text(&self) -> String {
         if self.uses_cuda { self.other_text().1 } else { "none".into() }
     }
 
-    /// All parts in a line.
     pub(super) fn text(&self) -> String {
-        let behind = if self.error.is_some() { "overlay and presenting" } else { "overlay" };
         let (name, other) = self.other_text();
         format!(
-            "kernel {}, draw {}, {name} {other}, {behind} {}, idle {}: together {}",
+            "kernel {}, draw {}, {name} {other}, overlay {}, idle {}: together {}",
             self.kernel.map_or("–".into(), time),
             time(self.draw),
             time(self.behind),
@@ -118,10 +74,8 @@ impl Mean {
     }
 }
 
-/// Settings and their average frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cost {
-    /// See [`super::settings`].
     pub(super) settings: Vec<String>,
     pub(super) mean: Mean,
 }
@@ -185,61 +139,22 @@ impl Figures {
     }
 
     /// To be called after a switch from these settings. Keeps their cost if it had settled, and starts again.
-    pub(super) fn switched(&mut self, settings: Vec<String>, settled: bool) {
-        if let Some(mean) = self.mean().filter(|_| settled) {
+    pub(super) fn switched(&mut self, settings: Vec<String>) {
+        if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { settings, mean });
         }
         (self.end, self.count) = (None, 0);
         self.frames.clear();
-        self.begin_held();
     }
 
-    /// Discards the held frames and their mean.
-    pub(super) fn begin_held(&mut self) {
-        (self.held_mean, self.held_end) = (None, None);
-        self.held.clear();
-    }
-
-    /// Adds a held frame, unless it was added before. For `behind`, see [`Figures::add`].
-    pub(super) fn add_held(&mut self, timing: &FrameTiming, clock: &GpuClock, behind: f64) {
-        let (Some(draw), Some(end)) = (timing.draw, timing.end_ns) else { return };
-        let Some(before) = self.held_end.replace(end).filter(|before| *before < end) else { return };
-        let draw = draw.as_secs_f64();
-        let asked = clock.at(timing.submitted).min(end - draw * 1e9);
-        self.held.push(Held { frame: (end - before) * 1e-9 - idle(before, asked, behind), draw });
-    }
-
-    /// The number of held frames.
-    pub(super) fn held_frames(&self) -> usize {
-        self.held.len()
-    }
-
-    /// Computes the mean of the held frames, if there are enough.
-    pub(super) fn end_held(&mut self) {
-        let settled = &self.held[self.held.len().div_ceil(SETTLING)..];
-        if settled.len() >= FEWEST {
-            let (frame, error) = middle(settled.iter().map(|held| held.frame));
-            let (draw, _) = middle(settled.iter().map(|held| held.draw));
-            self.held_mean = Some(HeldMean { frame, draw, error });
-        }
-    }
-
-    /// Says that frame numbers start again.
     pub(super) fn renumbered(&mut self) {
         (self.seen, self.end) = (None, None);
     }
 
-    /// Whether the current settings have drawn [`WARM`] frames.
-    pub(super) fn is_warm(&self) -> bool {
-        self.count >= WARM
-    }
-
-    /// Whether all [`FRAMES`] are of the current settings and batch.
     pub(super) fn is_settled(&self) -> bool {
         self.count >= FRAMES as u64
     }
 
-    /// The cost of the settings before the last switch.
     pub(super) fn before(&self) -> Option<&Cost> {
         self.before.as_ref()
     }
@@ -252,21 +167,13 @@ impl Figures {
         let mut draws: Vec<f64> = self.frames.iter().map(|sample| sample.draw).collect();
         draws.sort_unstable_by(f64::total_cmp);
         let quartile = *draws.get(draws.len() / 4)?;
-        let frame = sum(|sample| sample.frame);
-        let rest = |sample: &Sample| sample.frame - sample.idle - sample.kernel.unwrap_or(0.0);
-        let mean_rest = self.frames.iter().map(rest).sum::<f64>() / count;
-        let squares = self.frames.iter().map(|sample| (rest(sample) - mean_rest).powi(2)).sum::<f64>();
         Some(Mean {
-            draw: self.held_mean.map_or(quartile, |held| held.draw),
-            frame,
+            draw: quartile,
+            frame: sum(|sample| sample.frame),
             kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),
             idle: sum(|sample| sample.idle),
-            behind: match self.held_mean {
-                Some(held) => held.frame - held.draw,
-                None => sum(|sample| sample.behind),
-            },
+            behind: sum(|sample| sample.behind),
             cpu: sum(|sample| sample.cpu),
-            error: self.held_mean.map(|held| 2.0 * (squares / count.powi(2) + held.error.powi(2)).sqrt()),
             uses_cuda: self.uses_cuda,
         })
     }
@@ -291,17 +198,6 @@ impl Figures {
 /// submission (`asked`).
 fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
-}
-
-/// The mean of the middle half of the values, which outliers do not change, and its standard error.
-fn middle(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    let count = values.len();
-    let half = &values[count / 4..count - count / 4];
-    let spread = half.last().zip(half.first()).map_or(0.0, |(high, low)| high - low);
-    // The middle half of a normal distribution is 1.35 standard deviations wide.
-    (half.iter().sum::<f64>() / half.len() as f64, spread / 1.35 / (count as f64).sqrt())
 }
 
 /// A time as text, with three digits and a suitable unit.
@@ -402,7 +298,7 @@ mod tests {
         let mut figures = after(FRAMES as u64 + 1, 1438.0, 500.0);
         assert!(figures.is_settled());
         let settings = |handoff: &str| vec![handoff.to_owned(), "64x64".to_owned()];
-        figures.switched(settings("binary"), true);
+        figures.switched(settings("binary"));
         assert!(!figures.is_settled() && figures.mean().is_none());
         let now = Cost {
             settings: settings("timeline ring 8 batch 8"),
@@ -412,7 +308,7 @@ mod tests {
         assert_eq!(line(false), "binary → timeline ring 8 batch 8: settling…");
         assert_eq!(line(true), "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
         // Another switch at once: settings that have not settled are not kept for comparison.
-        figures.switched(settings("timeline ring 8 batch 8"), false);
+        figures.switched(settings("timeline ring 8 batch 8"));
         assert_eq!(figures.before().unwrap().settings[0], "binary");
     }
 
@@ -452,7 +348,7 @@ mod tests {
         // The list still contains the old frames, which are not added twice.
         figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 8);
-        figures.switched(Vec::new(), true);
+        figures.switched(Vec::new());
         figures.add(&frames, false, &clock, 0.0);
         assert_eq!(figures.frame_times().len(), 0);
     }
@@ -470,77 +366,6 @@ mod tests {
         figures.add(&frames, false, &clock, 0.0);
         let mean = figures.mean().unwrap();
         assert!(mean.other() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
-    }
-
-    /// Adds held frames with a draw of 1 ms. `every` has their times in µs; each is submitted `ahead` µs before the end of the last.
-    fn add_held(figures: &mut Figures, every: &[f64], ahead: f64) {
-        let base = Instant::now();
-        let clock = GpuClock::made_up(base, 5e9);
-        let mut end = 1e6;
-        for every in every {
-            let asked = end - ahead;
-            end += every;
-            let timing = FrameTiming {
-                frame: 7,
-                kernel: None,
-                draw: Some(Duration::from_millis(1)),
-                end_ns: Some(clock.at(base) + end * 1e3),
-                submitted: base + Duration::from_secs_f64(asked * 1e-6),
-                cpu: Duration::ZERO,
-                latency: Duration::ZERO,
-            };
-            // Add each frame twice.
-            figures.add_held(&timing, &clock, 0.0);
-            figures.add_held(&timing, &clock, 0.0);
-        }
-    }
-
-    #[test]
-    fn presenting_and_switches_within_the_draw_are_told_from_the_hand_off() {
-        // Presenting takes 150 µs of each frame, with and without a hand-off.
-        let mut figures = after(101, 1500.0, 500.0);
-        assert!(near(figures.mean().unwrap().other(), 400.0), "nobody knows yet");
-        figures.begin_held();
-        add_held(&mut figures, &[1150.0; 51], 500.0);
-        assert_eq!(figures.held_frames(), 50);
-        figures.end_held();
-        let mean = figures.mean().unwrap();
-        assert!(near(mean.other(), 250.0) && near(mean.behind, 150.0) && near(mean.draw, 1000.0), "{mean:?}");
-        assert!(near(mean.error.unwrap(), 0.0) && near(mean.frame, 1500.0), "{mean:?}");
-        assert_eq!(
-            mean.text(),
-            "kernel 100 µs, draw 1.00 ms, hand-off 250 µs ± 0.00 µs, overlay and presenting 150 µs, idle 0.00 µs: together 1.50 ms"
-        );
-        // The frames with a hand-off are still there. A switch discards the held frames: the draw's time may differ.
-        assert_eq!(figures.frame_times().len(), 100);
-        figures.switched(Vec::new(), true);
-        assert_eq!(figures.before().unwrap().mean, mean);
-        assert_eq!((figures.held_mean, figures.held_frames()), (None, 0));
-    }
-
-    #[test]
-    fn neither_outliers_nor_the_first_frames_nor_waits_move_the_held_mean() {
-        let mut every = vec![5000.0; 10];
-        for frame in 0..40 {
-            every.push(if frame % 10 == 3 { 4000.0 } else { 1150.0 + 10.0 * f64::from(frame % 3) });
-        }
-        let mut figures = after(101, 1500.0, 500.0);
-        add_held(&mut figures, &every, 500.0);
-        figures.end_held();
-        let mean = figures.mean().unwrap();
-        assert!((mean.behind - 160e-6).abs() < 5e-6, "{mean:?}");
-        assert!(mean.error.is_some_and(|error| error > 1e-6 && error < 10e-6), "{mean:?}");
-        // A display with 16 ms per frame: each frame is submitted 15 ms late.
-        let mut paced = after(101, 16_350.0, -15_000.0);
-        add_held(&mut paced, &[16_100.0; 12], -15_000.0);
-        paced.end_held();
-        let mean = paced.mean().unwrap();
-        assert!(near(mean.behind, 100.0) && near(mean.other(), 150.0), "{mean:?}");
-        // Too few held frames count as none.
-        let mut few = after(101, 1500.0, 500.0);
-        add_held(&mut few, &[1150.0; 4], 500.0);
-        few.end_held();
-        assert_eq!(few.mean().unwrap().other_text().1, "about 400 µs");
     }
 
     #[test]

@@ -11,8 +11,7 @@ use crate::render::ColorMap;
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
 
-/// What each figure means.
-const MEANINGS: [(&str, &str); 10] = [
+const MEANINGS: [(&str, &str); 9] = [
     ("rate", "Frames in a second."),
     (
         "frame",
@@ -22,14 +21,13 @@ const MEANINGS: [(&str, &str); 10] = [
     ("draw", "How long the GPU draws, without waits and switches."),
     (
         "hand-off",
-        "What is left of the frame: the GPU switches between CUDA and Vulkan, or one of them waits. The error is twice \
-         the standard error. \"about\": the draw was not measured alone yet, so this includes presenting.",
+        "What is left of the frame: the GPU switches between CUDA and Vulkan, one of them waits, or the picture is presented. \
+         `wavefield bench` measures the hand-off alone.",
     ),
     (
         "other",
         "What is left of the frame, such as presenting. There is no hand-off: no CUDA kernel fills the field.",
     ),
-    ("present", "How long the GPU works after the draw: on this panel, and to present."),
     ("overlay", "How long the GPU works on this panel."),
     ("idle", "How long the GPU has no work, because it waits for the display or the CPU."),
     ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
@@ -51,8 +49,7 @@ pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
         line(ui, "draw", &time(mean.draw), Some(DRAW));
         let (name, other) = mean.other_text();
         line(ui, name, &other, Some(NEITHER));
-        let name = if mean.error.is_some() { "present" } else { "overlay" };
-        line(ui, name, &time(mean.behind), Some(BEHIND));
+        line(ui, "overlay", &time(mean.behind), Some(BEHIND));
         line(ui, "idle", &time(mean.idle), Some(IDLE));
         line(ui, "CPU", &format!("{} + {}", time(mean.cpu), time(cost)), None);
     });
@@ -68,7 +65,6 @@ fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
     ui.end_row();
 }
 
-/// Shows a frame's parts as one bar.
 fn stack(ui: &mut Ui, mean: &Mean) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
@@ -90,7 +86,6 @@ fn stack(ui: &mut Ui, mean: &Mean) {
 
 const TIMES: Color32 = Color32::from_gray(210);
 
-/// Plots the frame times.
 fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     let points: PlotPoints<'_> =
         figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
@@ -164,7 +159,6 @@ fn number(value: f32, width: f32) -> String {
     }
 }
 
-/// Shows what is under the pointer.
 pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
     let text = words(found);
     let font = FontId::monospace(12.0);
@@ -180,7 +174,6 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
     painter.galley(rect.min, galley, Color32::WHITE);
 }
 
-/// The column and row, and the numbers there.
 fn words(found: &Found) -> String {
     let (col, row) = found.at;
     let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {
@@ -210,8 +203,7 @@ mod tests {
 
     #[test]
     fn every_figure_has_a_meaning() {
-        let names =
-            ["rate", "frame", "kernel", "draw", "hand-off", "other", "present", "overlay", "idle", "CPU"];
+        let names = ["rate", "frame", "kernel", "draw", "hand-off", "other", "overlay", "idle", "CPU"];
         assert_eq!(MEANINGS.map(|(name, _)| name), names);
     }
 

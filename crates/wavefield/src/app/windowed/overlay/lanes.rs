@@ -1,12 +1,11 @@
 //! The last frames on a time axis: CPU, CUDA and Vulkan, as `--trace` draws them. Also the states of the ring's slots.
 
-use egui::{Align2, Color32, FontId, Pos2, Rect, Sense, Stroke, Ui, pos2, vec2};
-use std::collections::VecDeque;
+use egui::{Button, Color32, Rangef, RichText, Sense, Stroke, Ui, Vec2, vec2};
+use egui_plot::{AxisHints, Bar, BarChart, GridMark, Plot};
 
 use super::figures::time;
 use super::{DRAW, KERNEL, NEITHER};
 use crate::app::SlotNow;
-use crate::svg::round_step;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
 /// The number of frames to show.
@@ -26,155 +25,124 @@ const HEIGHT: f32 = 20.0;
 pub(super) struct Moment {
     frames: Vec<FrameSpans>,
     clock: GpuClock,
-    axis: Axis,
-}
-
-/// A time axis that can be zoomed, in nanoseconds of the GPU's clock.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Axis {
+    /// Start and end, in nanoseconds of the GPU's clock.
     whole: (f64, f64),
-    seen: (f64, f64),
 }
 
-/// The shortest visible part of an axis, in nanoseconds.
-const SHORTEST: f64 = 1e3;
-
-impl Axis {
-    /// Shows `factor` times as much. The time `at` stays where it is.
-    fn zoom(&mut self, at: f64, factor: f64) {
-        let (from, to) = self.seen;
-        let whole = self.whole.1 - self.whole.0;
-        let width = ((to - from) * factor).clamp(SHORTEST.min(whole), whole);
-        self.show(at - (at - from) / (to - from) * width, width);
-    }
-
-    /// Moves what is shown.
-    fn slide(&mut self, by: f64) {
-        self.show(self.seen.0 + by, self.seen.1 - self.seen.0);
-    }
-
-    fn show(&mut self, from: f64, width: f64) {
-        let from = from.min(self.whole.1 - width).max(self.whole.0);
-        self.seen = (from, from + width);
-    }
+/// What happened in a lane, from when until when, in seconds since the moment's start.
+struct Span {
+    lane: &'static str,
+    from: f64,
+    to: f64,
+    color: Color32,
+    words: String,
 }
 
 impl Moment {
     pub(super) fn of(recorder: &Recorder) -> Option<Self> {
-        let frames: &VecDeque<_> = recorder.frames();
+        let frames = recorder.frames();
         let frames: Vec<_> = frames.iter().skip(frames.len().saturating_sub(SHOWN)).cloned().collect();
         let whole = (frames.first()?.vulkan[2], frames.last()?.vulkan[2]);
-        let axis = Axis { whole, seen: whole };
-        (whole.1 > whole.0).then(|| Self { frames, clock: *recorder.clock(), axis })
+        (whole.1 > whole.0).then(|| Self { frames, clock: *recorder.clock(), whole })
     }
 
-    /// Start and end of the CPU's work on a frame, in nanoseconds of the GPU's clock.
-    fn cpu(&self, spans: &FrameSpans) -> (f64, f64) {
-        let (began, took) = spans.cpu;
-        let from = self.clock.at(began);
-        (from, from + took.as_nanos() as f64)
+    fn spans(&self, in_queue: bool) -> Vec<Span> {
+        let mut all = Vec::new();
+        let mut add = |lane, (from, to): (f64, f64), color, words| {
+            let [from, to] = [from, to].map(|at| (at - self.whole.0) * 1e-9);
+            all.push(Span { lane, from, to, color, words });
+        };
+        for spans in &self.frames {
+            let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
+            let (began, took) = spans.cpu;
+            let began = self.clock.at(began);
+            add(
+                "CPU",
+                (began, began + took.as_nanos() as f64),
+                CPU,
+                format!("frame {frame}, the CPU's work"),
+            );
+            if in_queue {
+                add("Vulkan", (begin, draw), KERNEL, format!("frame {frame}, filled in Vulkan's queue"));
+            }
+            add("Vulkan", (draw, end), DRAWS[(frame % 2) as usize], format!("frame {frame}, draw"));
+            if let Some(kernel) = spans.cuda {
+                add("CUDA", kernel, KERNEL, format!("frame {frame}, kernel"));
+            }
+        }
+        for gap in neither(&self.frames) {
+            add("neither", gap, NEITHER, "the GPU switches, or waits".to_owned());
+        }
+        all
     }
 }
 
 /// Draws the lanes. While they are frozen, the wheel zooms them and a drag moves them. True if they were clicked.
-pub(super) fn show(ui: &mut Ui, moment: &mut Moment, in_queue: bool, is_frozen: bool) -> bool {
-    let has_cuda = moment.frames.iter().any(|spans| spans.cuda.is_some());
-    let mut names = vec!["CPU"];
-    names.extend(has_cuda.then_some("CUDA"));
-    names.push("Vulkan");
-    names.push("neither");
-    let size = vec2(ui.available_width(), HEIGHT * (names.len() as f32 + 1.0));
-    let sense = if is_frozen { Sense::click_and_drag() } else { Sense::click() };
-    let (area, response) = ui.allocate_exact_size(size, sense);
-    let painter = ui.painter_at(area);
-    let left = area.left() + NAMES;
-    let hover = response.hover_pos().filter(|at| at.x >= left);
-    let per_point = |axis: &Axis| (axis.seen.1 - axis.seen.0) / f64::from(area.right() - left - 4.0);
-    let time_at = |axis: &Axis, x: f32| axis.seen.0 + f64::from(x - left) * per_point(axis);
-    if let Some(hover) = hover.filter(|_| is_frozen) {
-        let (scroll, pinch) = ui.input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
-        let at = time_at(&moment.axis, hover.x);
-        moment.axis.zoom(at, f64::from((-0.005 * scroll).exp() / pinch));
-        moment.axis.slide(f64::from(-response.drag_delta().x) * per_point(&moment.axis));
-    }
-    let moment = &*moment;
-    let (from, to) = moment.axis.seen;
-    let scale = per_point(&moment.axis).recip() as f32;
-    let x = |at: f64| left + (at - from) as f32 * scale;
-    let row = |name: &str| {
-        let index = names.iter().position(|one| *one == name).unwrap_or(0);
-        area.top() + index as f32 * HEIGHT
-    };
-    let font = FontId::proportional(12.0);
-    for name in &names {
-        let top = row(name);
-        painter.text(
-            pos2(area.left(), top + HEIGHT / 2.0),
-            Align2::LEFT_CENTER,
-            name,
-            font.clone(),
-            ui.visuals().text_color(),
-        );
-        painter.rect_filled(
-            Rect::from_min_max(pos2(left, top + 1.0), pos2(area.right() - 4.0, top + HEIGHT - 1.0)),
-            2.0,
-            ROW,
-        );
-    }
-    let mut said = None;
-    let mut bar = |name: &str, (begin, end): (f64, f64), color: Color32, words: &dyn Fn() -> String| {
-        let (begin, end) = (begin.max(from), end.min(to));
-        if begin >= end {
-            return;
+pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool) -> bool {
+    let spans = moment.spans(in_queue);
+    // From the bottom up.
+    let lanes: Vec<_> = ["neither", "Vulkan", "CUDA", "CPU"]
+        .into_iter()
+        .filter(|lane| *lane != "CUDA" || spans.iter().any(|span| span.lane == "CUDA"))
+        .collect();
+    let row = |span: &Span| lanes.iter().position(|lane| *lane == span.lane).unwrap_or(0) as f64;
+    let length = (moment.whole.1 - moment.whole.0) * 1e-9;
+    let name =
+        |mark: GridMark, _: &_| lanes.get(mark.value as usize).map_or(String::new(), |lane| (*lane).into());
+    let times = AxisHints::new_x().formatter(|mark, _| on_axis(mark.value, mark.step_size));
+    let names = AxisHints::new_y().formatter(name).min_thickness(NAMES).label_spacing(Rangef::new(1.0, 2.0));
+    let marks = 0..lanes.len();
+    let plot = Plot::new("lanes")
+        .height(HEIGHT * (lanes.len() as f32 + 1.0))
+        .custom_x_axes(vec![times])
+        .custom_y_axes(vec![names])
+        .y_grid_spacer(move |_| {
+            marks.clone().map(|row| GridMark { value: row as f64, step_size: 1.0 }).collect()
+        })
+        .include_y(-0.5)
+        .include_y(lanes.len() as f64 - 0.5)
+        .set_margin_fraction(Vec2::ZERO)
+        .show_grid([true, false])
+        .show_x(false)
+        .show_y(false)
+        .allow_drag([is_frozen, false])
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_axis_zoom_drag(false)
+        .allow_double_click_reset(false);
+    let shown = plot.show(ui, |plot| {
+        let seen = plot.plot_bounds();
+        if !is_frozen {
+            plot.set_plot_bounds_x(0.0..=length);
+        } else if plot.response().hovered() {
+            let (scroll, pinch) = plot.ctx().input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
+            plot.zoom_bounds_around_hovered(vec2((0.005 * scroll).exp() * pinch, 1.0));
+        } else if seen.min()[0] < 0.0 || seen.max()[0] > length {
+            plot.set_plot_bounds_x(seen.min()[0].max(0.0)..=seen.max()[0].min(length));
         }
-        // A kernel of 3 µs must be visible among draws of milliseconds.
-        let right = x(end).max(x(begin) + 1.5);
-        let top = row(name);
-        let rect = Rect::from_min_max(pos2(x(begin), top + 2.0), pos2(right, top + HEIGHT - 2.0));
-        painter.rect_filled(rect, 1.0, color);
-        if hover.is_some_and(|at| rect.expand(1.0).contains(at)) {
-            said = Some(format!("{}: {}", words(), time((end - begin) * 1e-9)));
-        }
-    };
-    for spans in &moment.frames {
-        let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
-        bar("CPU", moment.cpu(spans), CPU, &|| format!("frame {frame}, the CPU's work"));
-        if in_queue {
-            bar("Vulkan", (begin, draw), KERNEL, &|| format!("frame {frame}, filled in Vulkan's queue"));
-        }
-        bar("Vulkan", (draw, end), DRAWS[(frame % 2) as usize], &|| format!("frame {frame}, draw"));
-        if let Some(kernel) = spans.cuda {
-            bar("CUDA", kernel, KERNEL, &|| format!("frame {frame}, kernel"));
-        }
-    }
-    for gap in neither(&moment.frames) {
-        bar("neither", gap, NEITHER, &|| "the GPU switches, or waits".to_owned());
-    }
-    // Times below the lanes, in round steps.
-    let (first, color) = (moment.axis.whole.0, ui.visuals().weak_text_color());
-    let step = round_step((to - from) * 1e-9 / 6.0);
-    let top = area.bottom() - HEIGHT;
-    for number in ((from - first) * 1e-9 / step).ceil() as u64..=((to - first) * 1e-9 / step) as u64 {
-        let at = number as f64 * step;
-        let x = x(first + at * 1e9);
-        painter.line_segment([pos2(x, top), pos2(x, top + 4.0)], Stroke::new(1.0, color));
-        let words = painter.layout_no_wrap(on_axis(at, step), FontId::proportional(11.0), color);
-        // The last one may have no room.
-        if x + 3.0 + words.size().x <= area.right() {
-            painter.galley(pos2(x + 3.0, top + 3.0), words, color);
-        }
-    }
-    if let Some(hover) = hover {
-        painter.vline(hover.x, area.top()..=top, Stroke::new(1.0, color));
-        let at = (time_at(&moment.axis, hover.x) - first) * 1e-9;
-        let words = match is_frozen {
-            true => "frozen: the wheel zooms, a drag moves, a click resumes",
-            false => "a click or a pause freezes this",
+        let bar = |span: &Span| {
+            let bar = Bar::new(row(span), span.to - span.from).base_offset(span.from).width(0.8);
+            // With its outline, a kernel of 3 µs is visible among draws of milliseconds.
+            bar.fill(span.color).stroke(Stroke::new(1.0, span.color))
         };
-        let said = said.unwrap_or_else(|| words.to_owned());
-        response.clone().on_hover_text_at_pointer(format!("at {}\n{said}", on_axis(at, step * 0.01)));
+        plot.bar_chart(
+            BarChart::new("frames", spans.iter().map(bar).collect()).horizontal().allow_hover(false),
+        );
+        plot.pointer_coordinate()
+    });
+    let clicked = shown.response.clicked();
+    if let Some(at) = shown.inner.filter(|_| shown.response.hovered()) {
+        let found =
+            spans.iter().rfind(|span| at.y.round() == row(span) && (span.from..=span.to).contains(&at.x));
+        let words = match found {
+            Some(span) => format!("{}: {}", span.words, time(span.to - span.from)),
+            None if is_frozen => "frozen: the wheel zooms, a drag moves, a click resumes".to_owned(),
+            None => "a click or a pause freezes this".to_owned(),
+        };
+        shown.response.on_hover_text_at_pointer(format!("at {}\n{words}", on_axis(at.x, length * 1e-3)));
     }
-    response.clicked()
+    clicked
 }
 
 /// A time with the digits that tell it from others `step` away. Both are in seconds.
@@ -191,9 +159,8 @@ fn on_axis(at: f64, step: f64) -> String {
 
 /// Draws the ring: a box for each slot, with its frame's number.
 pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
-    let width = ((ui.available_width() - 4.0) / slots.len().max(1) as f32).clamp(8.0, 46.0);
-    let (area, _) = ui.allocate_exact_size(vec2(width * slots.len() as f32, 26.0), Sense::hover());
-    let painter = ui.painter_at(area);
+    ui.spacing_mut().item_spacing.x = 2.0;
+    let width = (ui.available_width() / slots.len().max(1) as f32 - 2.0).clamp(6.0, 44.0);
     for (index, slot) in slots.iter().enumerate() {
         let (color, frame, words) = match *slot {
             SlotNow::New => (ROW, None, "no frame has reached it"),
@@ -202,45 +169,16 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
             SlotNow::Submitted(frame) => (DRAWS[1], Some(frame), "submitted"),
             SlotNow::Ahead(frame) => (KERNEL, Some(frame), "filled ahead, in a batch"),
         };
-        let min: Pos2 = pos2(area.left() + index as f32 * width, area.top());
-        let rect = Rect::from_min_size(min, vec2(width - 2.0, 24.0));
-        painter.rect_filled(rect, 3.0, color);
-        if let Some(frame) = frame.filter(|_| width > 30.0) {
-            let text = format!("{}", frame % 10_000);
-            painter.text(
-                rect.center(),
-                Align2::CENTER_CENTER,
-                text,
-                FontId::proportional(11.0),
-                Color32::WHITE,
-            );
-        }
-        let response = ui.interact(rect, ui.id().with(("slot", index)), Sense::hover());
-        if response.hovered() {
-            response.on_hover_text(format!("slot {index}: {words}"));
-        }
+        let number = frame.filter(|_| width > 28.0).map(|frame| (frame % 10_000).to_string());
+        let number = RichText::new(number.unwrap_or_default()).size(11.0).color(Color32::WHITE);
+        let slot = Button::new(number).fill(color).sense(Sense::hover());
+        ui.add_sized([width, 24.0], slot).on_hover_text(format!("slot {index}: {words}"));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_zoom_keeps_the_time_under_the_pointer_and_stays_inside() {
-        let whole = (1e9, 1.01e9);
-        let mut axis = Axis { whole, seen: whole };
-        axis.zoom(1.002e9, 0.5);
-        assert_eq!(axis.seen, (1.001e9, 1.006e9));
-        axis.slide(-1e9);
-        assert_eq!(axis.seen, (1e9, 1.005e9));
-        axis.slide(1e9);
-        assert_eq!(axis.seen, (1.005e9, 1.01e9));
-        axis.zoom(1.007e9, 1e-9);
-        assert!((axis.seen.1 - axis.seen.0 - SHORTEST).abs() < 1.0, "{axis:?}");
-        axis.zoom(1.007e9, 1e9);
-        assert_eq!(axis.seen, whole);
-    }
 
     #[test]
     fn times_of_an_axis_differ() {

@@ -6,9 +6,10 @@
 mod boxes;
 mod figures;
 mod graph;
-mod holds;
 mod lanes;
+mod look;
 mod panel;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -22,38 +23,31 @@ use winit::event::{ElementState, WindowEvent};
 use winit::window::Window;
 
 use self::figures::{Cost, Figures, change};
-use self::holds::Holds;
+use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
+pub(super) use self::panel::settings;
 use crate::Result;
-use crate::app::{Choice, Config, Engine, OverlayMode, Parameters, Scene};
+use crate::app::{Choice, Config, Engine, OverlayMode, Parameters};
 use crate::cuda::KernelSource;
 use crate::render::{Painter, Painting, Picture};
 use crate::vulkan::{PresentMode, Queue, Timestamps};
-use crate::wave::Grid;
 
 /// The most frames in flight: those of the deepest ring, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
 /// How often to lay out without input.
 const EVERY: Duration = Duration::from_millis(50);
-/// How often to tie the clocks of the lanes again.
-const TIE_EVERY: Duration = Duration::from_secs(1);
 /// How long a notice stays.
 const NOTICE: Duration = Duration::from_secs(12);
 
-/// What the overlay reads.
 pub(super) struct View<'a> {
     pub(super) engine: &'a mut Engine,
-    /// The current settings.
     pub(super) config: &'a Config,
     pub(super) choice: &'a Choice,
     /// The user's own kernel, if the run began with one.
     pub(super) own: Option<&'a KernelSource>,
-    /// The present modes that the window offers.
     pub(super) modes: &'a [PresentMode],
     /// Why CUDA cannot fill the field here; `None` if it can.
     pub(super) no_cuda: Option<&'a str>,
-    /// The command line that shows the current picture.
     pub(super) command: &'a dyn Fn() -> String,
-    /// The picture's size.
     pub(super) extent: vk::Extent2D,
     /// Whether clients decide what is drawn.
     pub(super) serves: bool,
@@ -61,19 +55,14 @@ pub(super) struct View<'a> {
     pub(super) still: bool,
 }
 
-/// The settings that the user wants.
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) parameters: Parameters,
-    /// The values of the kernel's own parameters.
     pub(super) values: Vec<f32>,
-    /// Whether to advance by one step while paused.
     pub(super) step: bool,
-    /// Whether to copy the command line to the clipboard.
     copy: bool,
 }
 
-/// The overlay of a window.
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
@@ -89,14 +78,12 @@ pub(super) struct Overlay {
     /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
-    holds: Holds,
     /// What the lanes show while they are frozen.
     frozen: Option<lanes::Moment>,
     /// Whether the field was paused at the last layout.
     paused: bool,
     /// When the clocks of the lanes were last tied.
     tied: Instant,
-    /// A message, and when it disappears.
     notice: Option<(String, Instant)>,
     /// Kept, because on X11 other programs ask this one for the copied text.
     clipboard: Option<arboard::Clipboard>,
@@ -121,8 +108,8 @@ impl Overlay {
         mode: OverlayMode,
     ) -> Result<Self> {
         let egui = Context::default();
-        egui.set_visuals(visuals());
-        egui.set_fonts(fonts());
+        egui.set_visuals(look::visuals());
+        egui.set_fonts(look::fonts());
         let largest = queue.device().info().largest_picture as usize;
         let scale = window.scale_factor() as f32;
         let input =
@@ -140,7 +127,6 @@ impl Overlay {
             records: false,
             next: Instant::now(),
             figures: Figures::default(),
-            holds: Holds::new(Instant::now()),
             frozen: None,
             paused: false,
             tied: Instant::now(),
@@ -153,7 +139,7 @@ impl Overlay {
             gpu_cost: 0.0,
         };
         let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
-        let output = overlay.egui.run(raw, every_glyph);
+        let output = overlay.egui.run(raw, look::every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
     }
@@ -182,12 +168,10 @@ impl Overlay {
         heard.consumed && !both
     }
 
-    /// Whether the panel is shown.
     fn is_on(&self) -> bool {
         self.mode == OverlayMode::On
     }
 
-    /// Hides or shows the panel.
     pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.mode = if self.is_on() { self.hidden } else { OverlayMode::On };
         self.next = Instant::now();
@@ -199,18 +183,15 @@ impl Overlay {
         Ok(())
     }
 
-    /// Hides or shows the list of keys.
     pub(super) fn toggle_help(&mut self) {
         self.help = !self.help;
         self.next = Instant::now();
     }
 
-    /// Whether the list of keys is open.
     pub(super) fn has_keys(&self) -> bool {
         self.help
     }
 
-    /// Whether a list of the panel is open.
     pub(super) fn has_list(&self) -> bool {
         self.is_on() && Popup::is_any_open(&self.egui)
     }
@@ -231,7 +212,6 @@ impl Overlay {
         self.mode != OverlayMode::Off && self.notice.is_some()
     }
 
-    /// Shows a message for [`NOTICE`].
     pub(super) fn notify(&mut self, words: String) {
         self.notice = Some((words, Instant::now() + NOTICE));
         self.next = Instant::now();
@@ -245,27 +225,18 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    /// Whether there is something to lay out.
     fn has_something(&self) -> bool {
         self.mode != OverlayMode::Off || self.help || self.records || self.problem.is_some()
     }
 
-    /// See [`Figures::rest`].
     pub(super) fn rest(&mut self) {
         self.figures.rest();
     }
 
     /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
-        let settled = self.is_settled();
-        self.figures.switched(settings, settled);
-        self.measure_again();
+        self.figures.switched(settings);
         self.frozen = None;
-    }
-
-    /// Whether the figures are those of the current settings alone, and the draw was measured alone if possible.
-    fn is_settled(&self) -> bool {
-        self.figures.is_settled() && self.holds.is_done()
     }
 
     /// How the time of the last frames divides into parts, if the overlay showed that.
@@ -273,7 +244,6 @@ impl Overlay {
         self.figures.mean().map(|mean| mean.text())
     }
 
-    /// Whether to lay the overlay out now.
     pub(super) fn is_due(&self) -> bool {
         self.has_something() && Instant::now() >= self.next
     }
@@ -291,7 +261,7 @@ impl Overlay {
         if self.is_on() && !view.serves {
             self.watch(view.engine, now)?;
         }
-        if self.mode != OverlayMode::Off && !view.engine.is_held() {
+        if self.mode != OverlayMode::Off {
             self.point(view)?;
         }
         let mut draft = Draft {
@@ -334,7 +304,6 @@ impl Overlay {
         }
     }
 
-    /// Whether there is something to record.
     pub(super) fn is_shown(&self) -> bool {
         self.has_something() && !self.painting.primitives.is_empty()
     }
@@ -367,7 +336,6 @@ impl Overlay {
         Ok(())
     }
 
-    /// Marks the end of the commands that follow a frame's draw.
     pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
         if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
             marks.mark(commands, flight, 1);
@@ -378,51 +346,9 @@ impl Overlay {
         self.cost += time.as_secs_f64() * SMOOTH;
     }
 
-    /// Starts [`Engine::watch`] if it is off, and keeps the clocks tied.
-    fn watch(&mut self, engine: &mut Engine, now: Instant) -> Result<()> {
-        if engine.watched().is_none() {
-            if engine.device().info().timestamp_period.is_some() {
-                engine.watch(lanes::WATCHED)?;
-                self.figures.renumbered();
-            }
-            self.tied = now;
-        }
-        self.collect(engine);
-        if now - self.tied > TIE_EVERY {
-            engine.tie_again()?;
-            self.tied = now;
-        }
-        Ok(())
-    }
-
-    /// Adds the engine's new frames to the figures.
-    fn collect(&mut self, engine: &Engine) {
-        if let Some(watched) = engine.watched() {
-            let profile = engine.producer().profile();
-            let in_queue = profile.in_queue;
-            self.figures.filled(profile.uses_cuda, engine.batch());
-            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
-        }
-    }
-
-    /// Finds what is under the pointer, if the pointer is on the picture.
-    fn point(&mut self, view: &mut View<'_>) -> Result<()> {
-        let size = (view.extent.width, view.extent.height);
-        // A client's mesh may lie anywhere.
-        let may_find = !view.serves || view.engine.image_in(view.extent).is_some();
-        let on_picture = may_find && !self.egui.is_pointer_over_area();
-        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
-        let scale = self.egui.pixels_per_point();
-        if view.engine.point(pointer.map(|at| (at.x * scale, at.y * scale)), size)? {
-            self.figures.rest();
-            self.measure_again();
-        }
-        Ok(())
-    }
-
     fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
-        let has_room = is_large(egui.content_rect().size());
+        let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
         if self.is_on() && view.still {
             // It has few rows, so it takes only the room that it needs.
             egui::Area::new("left".into()).fixed_pos(Pos2::ZERO).show(egui, |ui| {
@@ -492,8 +418,7 @@ impl Overlay {
         let settings = settings(view.config, view.engine);
         if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean()) {
             let now = Cost { settings: settings.clone(), mean };
-            let settled = self.is_settled() && !view.engine.is_held();
-            ui.label(RichText::new(change(before, &now, settled)).color(ACCENT));
+            ui.label(RichText::new(change(before, &now, self.figures.is_settled())).color(ACCENT));
         }
         graph::figures(ui, &self.figures, &settings[0], self.cost);
         ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
@@ -514,13 +439,13 @@ impl Overlay {
 
     fn bottom(&mut self, ui: &mut Ui, view: &View<'_>, paused: bool) {
         let in_queue = view.engine.producer().profile().in_queue;
-        let mut current = view.engine.watched().and_then(lanes::Moment::of);
+        let current = view.engine.watched().and_then(lanes::Moment::of);
         // A pause freezes the lanes too.
         if std::mem::replace(&mut self.paused, paused) != paused {
             self.frozen = current.clone().filter(|_| paused);
         }
         let is_frozen = self.frozen.is_some();
-        let clicked = match self.frozen.as_mut().or(current.as_mut()) {
+        let clicked = match self.frozen.as_ref().or(current.as_ref()) {
             Some(moment) => lanes::show(ui, moment, in_queue, is_frozen),
             None if view.serves => false,
             None => {
@@ -542,68 +467,6 @@ impl Overlay {
 
 /// The smallest window with panels, in points.
 const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
-/// Whether a window has room for panels.
-fn is_large(size: egui::Vec2) -> bool {
-    size.x >= SMALLEST.x && size.y >= SMALLEST.y
-}
 
 /// The weight of a frame's cost in the running average.
 const SMOOTH: f64 = 0.02;
-/// The colours of a frame's parts.
-const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
-const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
-const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
-const PAPER: Color32 = Color32::from_rgb(22, 24, 29);
-const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
-
-fn visuals() -> egui::Visuals {
-    egui::Visuals {
-        panel_fill: PAPER,
-        window_fill: PAPER,
-        weak_text_color: Some(Color32::from_gray(125)),
-        ..egui::Visuals::dark()
-    }
-}
-
-/// The default fonts. The code font supplies glyphs that the first font lacks, such as an arrow.
-fn fonts() -> egui::FontDefinitions {
-    let mut fonts = egui::FontDefinitions::default();
-    let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
-    fonts.families.entry(egui::FontFamily::Proportional).or_default().extend(code);
-    fonts
-}
-
-/// Shows every glyph that the overlay uses, in every size.
-fn every_glyph(egui: &Context) {
-    let text: String = (' '..='~').chain("×µ→…’°²·–—±".chars()).collect();
-    egui::Area::new("glyphs".into()).show(egui, |ui| {
-        for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
-            ui.label(RichText::new(&text).size(size));
-        }
-        ui.label(RichText::new(&text).monospace());
-        ui.label(RichText::new(&text).small());
-    });
-}
-
-/// The settings that a frame's time depends on, with the hand-off first.
-pub(super) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
-    let profile = engine.producer().profile();
-    let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
-    let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
-    if profile.slots.len() > 1 {
-        name += &format!(" ring {}", profile.slots.len());
-    }
-    let batch = engine.batch();
-    if batch > 1 {
-        name += &format!(" batch {batch}");
-    }
-    let kernel = match (&config.kernel, config.scene) {
-        (None, Scene::Texture) => "texture",
-        (None, Scene::Field) => "wave",
-        (Some(kernel), _) => kernel.gallery.unwrap_or(&kernel.name),
-    };
-    let Grid { cols, rows } = config.grid;
-    let samples = format!("{} samples", config.samples.count());
-    let shown = [format!("{cols}x{rows}"), samples, config.style.name().into(), config.present.name().into()];
-    [name, kernel.to_owned()].into_iter().chain(shown).collect()
-}

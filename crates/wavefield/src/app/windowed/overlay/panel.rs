@@ -5,7 +5,7 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
-use crate::app::{Batching, Config, ProducerKind, Scene};
+use crate::app::{Batching, Config, Engine, ProducerKind, Scene};
 use crate::cuda::{KernelSource, KernelValues};
 use crate::gallery;
 use crate::handoff::Handoff;
@@ -16,7 +16,6 @@ use crate::wave::Grid;
 /// The grid sizes to choose from: vertices per side.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
-/// What each row of the panel sets.
 const MEANINGS: [(&str, &str); 12] = [
     ("scene", "What is drawn: a field of vertices, or a plane with a texture."),
     ("kernel", "What computes the field."),
@@ -179,7 +178,6 @@ fn kernel_name(kernel: Option<&KernelSource>) -> &str {
     gallery::entry_of(kernel).map_or(own, |entry| entry.name)
 }
 
-/// A slider for each of the kernel's own parameters.
 fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     let parameters = &view.engine.producer().profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
@@ -194,7 +192,6 @@ fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
 
-/// How the field is shown.
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
     row(ui, "present", None, |ui| {
@@ -337,6 +334,29 @@ fn producer_name(producer: ProducerKind) -> &'static str {
         ProducerKind::Host => "CPU threads",
         ProducerKind::Still | ProducerKind::StillShared => "nothing",
     }
+}
+
+/// The settings that a frame's time depends on, with the hand-off first.
+pub(in crate::app::windowed) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
+    let profile = engine.producer().profile();
+    let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
+    let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
+    if profile.slots.len() > 1 {
+        name += &format!(" ring {}", profile.slots.len());
+    }
+    let batch = engine.batch();
+    if batch > 1 {
+        name += &format!(" batch {batch}");
+    }
+    let kernel = match (&config.kernel, config.scene) {
+        (None, Scene::Texture) => "texture",
+        (None, Scene::Field) => "wave",
+        (Some(kernel), _) => kernel.gallery.unwrap_or(&kernel.name),
+    };
+    let Grid { cols, rows } = config.grid;
+    let samples = format!("{} samples", config.samples.count());
+    let shown = [format!("{cols}x{rows}"), samples, config.style.name().into(), config.present.name().into()];
+    [name, kernel.to_owned()].into_iter().chain(shown).collect()
 }
 
 #[cfg(test)]

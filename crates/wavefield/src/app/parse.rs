@@ -10,8 +10,9 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 #[cfg(target_os = "linux")]
 use vulkan_cuda::DeviceUuid;
 use vulkan_cuda::Ring;
-use wavefield::render::Camera;
-use wavefield::wave::Grid;
+
+use crate::render::Camera;
+use crate::wave::Grid;
 
 /// An output whose file name must have one of these endings, or none.
 pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {

@@ -1,0 +1,39 @@
+//! The colours and the fonts.
+
+use egui::{Color32, Context, RichText};
+
+/// The colours of a frame's parts.
+pub(super) const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
+pub(super) const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
+pub(super) const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
+pub(super) const PAPER: Color32 = Color32::from_rgb(22, 24, 29);
+pub(super) const ACCENT: Color32 = Color32::from_rgb(255, 196, 87);
+
+pub(super) fn visuals() -> egui::Visuals {
+    egui::Visuals {
+        panel_fill: PAPER,
+        window_fill: PAPER,
+        weak_text_color: Some(Color32::from_gray(125)),
+        ..egui::Visuals::dark()
+    }
+}
+
+/// The default fonts. The code font supplies glyphs that the first font lacks, such as an arrow.
+pub(super) fn fonts() -> egui::FontDefinitions {
+    let mut fonts = egui::FontDefinitions::default();
+    let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
+    fonts.families.entry(egui::FontFamily::Proportional).or_default().extend(code);
+    fonts
+}
+
+/// Shows every glyph that the overlay uses, in every size.
+pub(super) fn every_glyph(egui: &Context) {
+    let text: String = (' '..='~').chain("×µ→…’°²·–—±".chars()).collect();
+    egui::Area::new("glyphs".into()).show(egui, |ui| {
+        for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
+            ui.label(RichText::new(&text).size(size));
+        }
+        ui.label(RichText::new(&text).monospace());
+        ui.label(RichText::new(&text).small());
+    });
+}
