@@ -38,7 +38,7 @@ pub(super) const COLUMNS: [Column; 17] = [
 
 /// What the columns mean.
 pub(super) const MEANING: &str = "frame: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same. \
-     overhead: frame - kernel - the frame of render-only with the same ring (inline: one slot). draw: includes the GPU's switches to CUDA \
+     overhead: frame - kernel - the frame of render-only with as many slots. draw: includes the GPU's switches to CUDA \
      during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
      measure again before quoting it.";
 
