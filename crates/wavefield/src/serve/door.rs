@@ -57,9 +57,6 @@ pub(super) struct Door {
 
 impl Door {
     /// Takes connections from processes of user `owner` only.
-    ///
-    /// # Errors
-    /// The thread that closes clients' descriptors could not be started.
     pub(super) fn open(listener: Listener, owner: u32, stop: &Stop) -> Result<Self> {
         closing::start()?;
         let (path, stop) = (listener.path().to_owned(), stop.clone());

@@ -59,9 +59,7 @@ impl Ledger {
         self.ready > self.next()
     }
 
-    ///
-    /// # Errors
-    /// A value that no correct client signals.
+    /// Fails for a value that no correct client signals.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), String> {
         let (known, most) = (self.ready, self.free() + self.depth);
         if ready < known {
@@ -80,9 +78,6 @@ impl Ledger {
 
     /// Checks the value of `free`, which only the renderer should signal. If a client signals it, the renderer's next value
     /// may not be larger, which Vulkan leaves undefined.
-    ///
-    /// # Errors
-    /// A value that the renderer has not signalled.
     pub fn see_free(&self, free: u64) -> Result<(), String> {
         match self.free() {
             own if free > own => Err(format!("`free` is {free}, and the renderer signalled {own} at most")),

@@ -281,9 +281,6 @@ pub struct Tagged<'a, T> {
 const MAX_ID: u64 = 1 << 53;
 
 /// The `request_id` of a packet that has been read as a message.
-///
-/// # Errors
-/// It is no whole number below 2^53.
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
@@ -300,9 +297,6 @@ pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
 
 impl FromClient {
     /// Reads one packet.
-    ///
-    /// # Errors
-    /// What is wrong with it, in words.
     pub fn parse(packet: &[u8]) -> Result<Self, String> {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));

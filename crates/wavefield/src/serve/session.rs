@@ -64,9 +64,6 @@ pub struct Terms {
 }
 
 /// Reads the first packet: the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
-///
-/// # Errors
-/// Why the client is refused.
 pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>), (RefusedCode, String)> {
     // The version first: another version may have other fields.
     if let Some(spoken) = spoken_version(packet)
@@ -142,9 +139,6 @@ impl Session {
     }
 
     /// Reads a packet: which request it is, and what to do.
-    ///
-    /// # Errors
-    /// The client must be dropped.
     pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Judged), Fault> {
         let read = FromClient::parse(packet).and_then(|message| Ok((message, request_id(packet)?)));
         let (message, id) = read.map_err(|reason| Fault::new(ErrorCode::Message, reason))?;
@@ -153,9 +147,6 @@ impl Session {
     }
 
     /// Checks a message. What concerns frames and released memory is done then; the caller carries out the rest.
-    ///
-    /// # Errors
-    /// The client must be dropped.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Judged, Fault> {
         let wanted = match &message {
             FromClient::Kernel { .. } => 1,
@@ -196,17 +187,11 @@ impl Session {
     }
 
     /// Memory `cuda`: the counter `ready` was read.
-    ///
-    /// # Errors
-    /// No correct client signals this value: drop the client.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
         self.ledger.see_ready(ready).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
     /// Memory `cuda`: the counter `free` was read.
-    ///
-    /// # Errors
-    /// The client has signalled it: drop the client.
     pub fn see_free(&self, free: u64) -> Result<(), Fault> {
         self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }

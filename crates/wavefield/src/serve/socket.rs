@@ -103,8 +103,6 @@ impl Connection {
     }
 
     /// Sends a message that is encoded already, or any bytes to test what becomes of them.
-    ///
-    /// # Errors
     pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         descriptors::send(self.as_fd(), bytes, descriptors)
     }
@@ -144,11 +142,6 @@ impl Connection {
     pub(super) fn has_news(&self) -> bool {
         // `receive` reports the error.
         readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
-    }
-
-    pub fn wait(&self, patience: Duration) {
-        // `receive` reports an error, if there is one.
-        let _ = readable(self.fd.as_fd(), patience);
     }
 
     /// Ends the connection: see [`take_leave`].

@@ -35,9 +35,6 @@ impl Stamps {
     }
 
     /// Prints what the whole run's check has found.
-    ///
-    /// # Errors
-    /// It found anything, or checked nothing.
     pub(super) fn verdict(&self, engine: &Engine) -> Result<()> {
         let Some(tally) = engine.found() else { return Ok(()) };
         let (frames, total, found) = (tally.frames, tally.total(), tally.findings("stamps"));

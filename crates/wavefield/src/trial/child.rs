@@ -33,9 +33,6 @@ pub(super) struct Attempt<'a> {
 
 impl Attempt<'_> {
     /// Starts the child, waits for its end, and returns how long it took. Kills the child once `wanted` returns false.
-    ///
-    /// # Errors
-    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let Self { program, arguments, input, begins, patience, prefix } = self;
         let began = Instant::now();
@@ -192,9 +189,6 @@ impl Said {
 /// Makes this process end with `parent`, which started it: a trial that hangs must not outlive the renderer.
 ///
 /// Linux ends it as soon as the *thread* that started it ends (`PR_SET_PDEATHSIG`).
-///
-/// # Errors
-/// The parent has already ended, or the system refuses.
 pub fn end_with_parent(parent: u32) -> Result<()> {
     let refused =
         |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));
@@ -210,9 +204,6 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
 }
 
 /// In the child: makes a CUDA context on the device with this UUID.
-///
-/// # Errors
-/// There is no CUDA, or no such device.
 pub(super) fn context(device: DeviceUuid) -> Result<Cuda> {
     let driver = load_driver()?;
     let info = driver.devices()?.into_iter().find(|info| info.uuid == device);

@@ -29,9 +29,6 @@ pub(crate) struct ImportTrial {
 impl ImportTrial {
     /// Imports these chunks in a child process, waits for its end, and returns how long it took. Kills the child once `wanted`
     /// returns false.
-    ///
-    /// # Errors
-    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(crate) fn run(&self, chunks: &[(impl AsFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = descriptors::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.

@@ -28,9 +28,6 @@ pub(crate) struct Trial<'a> {
 impl Trial<'_> {
     /// Tries the kernel in a child process, waits for its end, and returns how long it took. Kills the child once `wanted` returns
     /// false.
-    ///
-    /// # Errors
-    /// The child failed, did not start, was not done in time, or is no longer wanted.
     pub(crate) fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =

@@ -296,7 +296,7 @@ fn unsealed(listener: &Listener) {
         parameters: Parameters::default(),
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
-    connection.wait(PATIENCE);
+    connection.receive_within(PATIENCE);
 }
 
 #[test]
