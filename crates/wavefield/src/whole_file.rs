@@ -120,10 +120,7 @@ impl Growing {
     /// Puts a file in its place. Does nothing for any other output.
     pub(crate) fn finish(self) -> Result<()> {
         let Target::File { file, path, old, .. } = self.to else { return Ok(()) };
-        #[cfg(unix)]
         let taken = old.map_or(Ok(()), |old| take_after(file.as_file(), &path, &old));
-        #[cfg(not(unix))]
-        let taken: io::Result<()> = Ok(drop(old));
         let kept = taken.and_then(|()| file.as_file().sync_all());
         let placed = kept.and_then(|()| file.persist(path).map_err(|error| error.error));
         placed.map(drop).map_err(|error| cannot_write(&self.path, error))
@@ -258,6 +255,11 @@ fn take_after(file: &File, path: &Path, old: &Metadata) -> io::Result<()> {
     };
     // Set last, because a change of owner clears bits.
     file.set_permissions(std::fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+fn take_after(_: &File, _: &Path, _: &Metadata) -> io::Result<()> {
+    Ok(())
 }
 
 /// Gives the new file the ACL of the old one at `path`, or none. False if it has one that cannot be set.

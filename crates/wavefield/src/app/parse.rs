@@ -1,6 +1,7 @@
 //! Parses and checks the values of options.
 
 use std::ffi::OsStr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -141,14 +142,14 @@ pub fn frames(text: &str) -> Result<Frames, String> {
     }
 }
 
-/// Milliseconds, up to a minute.
+fn number(text: &str, range: RangeInclusive<f64>, what: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a number {what}"))
+}
+
 pub fn milliseconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(milliseconds) if (0.0..=60_000.0).contains(&milliseconds) => {
-            Ok(Duration::from_secs_f64(milliseconds * 1e-3))
-        }
-        _ => Err(format!("`{text}` is not a number of milliseconds from 0 to 60000")),
-    }
+    let number = number(text, 0.0..=60_000.0, "of milliseconds from 0 to 60000")?;
+    Ok(Duration::from_secs_f64(number * 1e-3))
 }
 
 pub fn batch(text: &str) -> Result<u32, String> {
@@ -156,10 +157,7 @@ pub fn batch(text: &str) -> Result<u32, String> {
 }
 
 pub fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if speed.is_finite() && speed.abs() <= 1000.0 => Ok(speed),
-        _ => Err(format!("`{text}` is not a number between -1000 and 1000")),
-    }
+    number(text, -1000.0..=1000.0, "between -1000 and 1000")
 }
 
 /// The numbers of a [`Camera`], within the limits of [`Camera::new`].
@@ -172,10 +170,7 @@ pub fn camera(text: &str) -> Result<Camera, String> {
 }
 
 pub fn timeout(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("`{text}` is not a number of seconds from 0.1 to 86400")),
-    }
+    number(text, 0.1..=86_400.0, "of seconds from 0.1 to 86400").map(Duration::from_secs_f64)
 }
 
 #[cfg(test)]
