@@ -304,7 +304,7 @@ fn the_check_counts_exactly_what_is_there() {
 fn the_same_commands_serve_every_frame() {
     let size = row(500);
     let mut bench = Bench::new::<Vertex>(size);
-    bench.stage(0, &filled::<Vertex>(size, |_| Some(0)));
+    bench.stage(0, &filled::<Vertex>(size, |_| None));
     bench.record(true, false);
     for frame in 0..5 {
         bench.stage(0, &filled::<Vertex>(size, |_| Some(frame)));
