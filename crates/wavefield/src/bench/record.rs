@@ -72,7 +72,7 @@ pub struct Cell {
     pub bytes: u64,
     /// From the start of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// See [`with_overhead`].
+    /// The frame, less the kernel, less the frame of `render-only` with as many slots: see docs/bench-schema.md.
     pub overhead_us: Option<f64>,
     /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,
