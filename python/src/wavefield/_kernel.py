@@ -25,7 +25,10 @@ _HEAD = re.compile(r"\s+([\w$%]+)\s*(?:\(([^)]*)\))?([^{]*)", re.ASCII)
 
 
 def entries(ptx: str) -> dict[str, str]:
-    """Return the parameters of each entry of PTX text, by its name. The renderer does the same in `crates/wavefield/src/cuda/ptx.rs`."""
+    """Return the parameters of each entry of PTX text, by its name.
+
+    The renderer does the same in `crates/wavefield/src/cuda/ptx.rs`.
+    """
     found = {}
     for text in _NO_CODE.sub(" ", ptx).split(".entry")[1:]:
         head = _HEAD.match(text)

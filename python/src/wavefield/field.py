@@ -398,8 +398,8 @@ class Field:
         """Send a kernel. The renderer runs it in its own loop instead of taking frames. Returns the producer's name.
 
         `kernel` is a Numba function (`@cuda.jit`, a device function, or a plain Python function that Numba can
-        compile), or PTX text with the `entry` to run. It has one thread a vertex (crates/wavefield/kernels/README.md has more), and the
-        signature
+        compile), or PTX text with the `entry` to run. It has one thread a vertex
+        (crates/wavefield/kernels/README.md has more), and the signature
 
             (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
 
