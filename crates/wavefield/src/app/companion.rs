@@ -61,5 +61,8 @@ pub(crate) trait Companion {
     /// Hands over that picture: sRGB RGBA, four bytes per pixel.
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>);
 
+    /// Lets nobody in any more: the run is over, and the process may be killed at any time.
+    fn shut(&mut self);
+
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()>;
 }

@@ -225,7 +225,7 @@ impl Config {
 }
 
 /// The word for one of several values. `None` for a value that only the library offers.
-pub(super) fn word(value: impl ValueEnum) -> Option<String> {
+fn word(value: impl ValueEnum) -> Option<String> {
     value.to_possible_value().map(|word| word.get_name().to_owned())
 }
 

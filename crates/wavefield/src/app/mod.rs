@@ -70,8 +70,8 @@ impl ProducerKind {
 pub struct Reload {
     /// The argument of [`crate::cuda::KernelSource::from_argument`].
     pub argument: String,
-    /// The program that tries each kernel in a separate process before the window uses it: a `wavefield` of the same release, as for
-    /// `serve::Options::try_with`. With `None`, a kernel that faults ends the run. Trials run on Linux only, and not for kernels that
+    /// The program that tries each kernel in a separate process before the window uses it: a `wavefield` of the same release.
+    /// With `None`, a kernel that faults ends the run. Trials run on Linux only, and not for kernels that
     /// paint a texture.
     pub try_with: Option<PathBuf>,
 }

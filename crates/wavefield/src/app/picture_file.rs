@@ -6,7 +6,6 @@ use std::path::Path;
 
 use ash::vk;
 
-use super::config::word;
 use super::{Config, Engine, Scene};
 use crate::array::Array;
 use crate::{Error, Result, whole_file};
@@ -77,7 +76,7 @@ pub(super) fn picture_texts(
     };
     let settings = format!(
         "frame {frames}, {what}, {} by {}, ring of {}, {} samples a pixel",
-        word(config.color_map).unwrap_or_default(),
+        config.color_map.name(),
         profile.name,
         profile.slots.len(),
         config.samples.count(),

@@ -15,7 +15,6 @@ use crate::cuda::Cuda;
 use crate::handoff::{FieldWork, TextureWork};
 use crate::report::Failures;
 use crate::threads::cpu_time;
-use crate::vulkan::NO_INLINE;
 use crate::wave::Grid;
 
 /// What to measure, and for how long.
@@ -163,11 +162,8 @@ pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option
     if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
-    if strategy == Strategy::INLINE && !choice.adapter.info().inline {
-        return Some(NO_INLINE.to_owned());
-    }
     let info = choice.adapter.info();
-    if let (Scene::Texture, Err(reason)) = (scene, strategy.handoff().supports_texture(info)) {
+    if let Err(reason) = strategy.handoff().supports(info, scene) {
         return Some(reason.to_owned());
     }
     let Grid { cols, rows } = cell.grid;

@@ -118,11 +118,15 @@ impl Handoff {
 
     /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
     pub fn on(self, info: &AdapterInfo, scene: Scene) -> (Self, Option<String>) {
-        let Err(reason) = (self.entry().supports)(info, scene) else { return (self, None) };
-        let (name, device, scene) = (self.name(), &info.name, scene.name());
-        let note = format!(
-            "--scene {scene} has no --handoff {name} on {device} and falls back to timeline: {reason}"
-        );
+        let Err(reason) = self.supports(info, scene) else { return (self, None) };
+        let (name, device) = (self.name(), &info.name);
+        let note = match scene {
+            // The scene of those who ask for none.
+            Scene::Field => format!("--handoff {name} falls back to timeline on {device}: {reason}"),
+            Scene::Texture => format!(
+                "--scene texture has no --handoff {name} on {device} and falls back to timeline: {reason}"
+            ),
+        };
         (Self::Timeline, Some(note))
     }
 
@@ -135,9 +139,9 @@ impl Handoff {
         self.entry().cpu_waits
     }
 
-    /// Fails with the reason if a device cannot hand over a texture this way.
-    pub fn supports_texture(self, info: &AdapterInfo) -> Result<(), &'static str> {
-        (self.entry().supports)(info, Scene::Texture)
+    /// Fails with the reason if a device cannot hand over this scene this way.
+    pub fn supports(self, info: &AdapterInfo, scene: Scene) -> Result<(), &'static str> {
+        (self.entry().supports)(info, scene)
     }
 
     /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
@@ -150,7 +154,7 @@ impl Handoff {
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
         let info = queue.device().info();
-        (self.entry().supports)(info, desc.scene).map_err(|reason| {
+        self.supports(info, desc.scene).map_err(|reason| {
             let (scene, name) = (desc.scene.name(), self.name());
             Error::Unsupported(format!("--scene {scene} has no --handoff {name} on {}: {reason}", info.name))
         })?;

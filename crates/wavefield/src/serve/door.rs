@@ -43,7 +43,7 @@ enum Newcomer {
 
 /// The socket and its newcomers.
 pub(super) struct Door {
-    /// None once a stop is requested: the process may be killed at any time from then on, and the socket should be gone.
+    /// `None` after [`Door::shut`].
     listener: Option<Listener>,
     path: PathBuf,
     owner: u32,
@@ -103,9 +103,14 @@ impl Door {
         open.map(|listener| PollFd::new(listener, PollFlags::IN)).into_iter().chain(silent)
     }
 
+    /// Removes the socket: the process may be killed at any time once a stop is requested.
+    pub(super) fn shut(&mut self) {
+        self.listener = None;
+    }
+
     fn accept(&mut self) {
         if self.stop.requested() {
-            self.listener = None;
+            self.shut();
         }
         for _ in 0..MAX_NEWCOMERS {
             let Some(listener) = &self.listener else { return };

@@ -135,12 +135,13 @@ impl Exchange {
 
     /// After a kernel's fault: drops everything that holds the faulted context, which must go before there can be a new one. A
     /// compute shader takes over, and then the renderer's own producer, if CUDA comes back. False if the GPU does not come to
-    /// rest.
+    /// rest, or has no memory for the shader's slots.
     pub(super) fn renew(&mut self, engine: &mut Engine, setup: &Setup) -> Result<bool> {
         let Setup { choice, config, .. } = setup;
         let camera = self.built_in.as_ref().map_or(engine.view().camera, |own| own.view.camera);
-        let shader = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave())?;
-        let drawing = engine.drawing_of(self.own)?;
+        let made = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave())
+            .and_then(|shader| Ok((shader, engine.drawing_of(self.own)?)));
+        let Ok((shader, drawing)) = made else { return Ok(false) };
         let shader = Installed::new(Box::new(shader), &config.parameters, drawing, camera);
         if engine.swap_failed(shader).is_none() {
             return Ok(false);
@@ -155,6 +156,8 @@ impl Exchange {
                     "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
                 );
                 self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
+                let Profile { slots, owner, .. } = engine.producer().profile().clone();
+                engine.blank(&slots, owner)?;
             }
         }
         Ok(true)
@@ -205,6 +208,7 @@ impl Slow {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
+    /// Whether the GPU still draws.
     ///
     /// # Errors
     /// It has finished no frame for [`SLOW`], and a software device has used hardly any CPU time.

@@ -8,6 +8,7 @@ use super::{FRAME_SECONDS, Options, check_scene, listen};
 use crate::app::{
     Choice, Companion, Config, DeviceTable, Ended, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
 };
+use crate::left_running::leave_running;
 use crate::report::Failures;
 use crate::{Error, Result, whole_file};
 
@@ -60,7 +61,11 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.host.close(serving.run.engine(), &reason));
-    drop(serving);
+    // While a kernel runs, dropping what the host has of CUDA would wait for it.
+    match serving.run.engine().quiesce() {
+        true => drop(serving),
+        false => leave_running(serving),
+    }
     Ok(summary)
 }
 
@@ -94,6 +99,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
             }
         }
     }
+    host.shut();
     if let Err(error) = run.engine().finish() {
         host.rescue(run.engine(), error)?;
         run.engine().finish()?;

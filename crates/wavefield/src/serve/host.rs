@@ -406,6 +406,12 @@ impl Companion for Host {
         }
     }
 
+    fn shut(&mut self) {
+        if let Some(door) = &mut self.door {
+            door.shut();
+        }
+    }
+
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.door = None;
         let producer = engine.producer().profile().name;

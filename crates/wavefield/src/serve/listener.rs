@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -13,16 +14,54 @@ use super::socket::Connection;
 use crate::descriptors::seqpacket;
 use crate::{Error, Result};
 
+/// The files of a listening renderer.
+struct Files {
+    socket: PathBuf,
+    /// Device and inode of the socket. A file with other numbers belongs to another program.
+    identity: (u64, u64),
+    lock: PathBuf,
+    /// The socket's folder, if it is removed too once it is empty.
+    folder: Option<PathBuf>,
+}
+
+/// The files of all listeners of this process, for [`remove_files`].
+static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
+
+fn listening() -> MutexGuard<'static, Vec<Files>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// Call this only while the lock is held.
+    fn remove(&self) {
+        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+        let _ = rustix::fs::unlink(&self.lock);
+        if let Some(folder) = &self.folder {
+            let _ = rustix::fs::rmdir(folder);
+        }
+    }
+}
+
+/// Removes the files of every [`Listener`] of this process. For an exit that drops nothing.
+pub fn remove_files() {
+    listening().drain(..).for_each(|files| files.remove());
+}
+
+/// Device and inode of what lies at `path`.
+fn identity(path: &Path) -> Result<(u64, u64), Errno> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
+}
+
 /// A socket that clients can connect to. Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode of the socket. A file with other numbers belongs to another program.
+    /// Finds its files in [`LISTENING`].
     identity: (u64, u64),
-    /// The file that keeps other renderers from listening here.
-    lock: (OwnedFd, PathBuf),
-    /// Whether the socket's folder is removed too, if it is empty.
-    removes_folder: bool,
+    /// Keeps other renderers from listening here.
+    _lock: OwnedFd,
 }
 
 impl Listener {
@@ -47,8 +86,11 @@ impl Listener {
         if path.as_os_str().is_empty() {
             return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
         }
-        let lock = lock(&path).map_err(failed)?;
+        // Before the lock is made, so that a refusal leaves no file behind.
+        look_at(&path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(&path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
+            // Look again: the last holder of the lock may have bound it meanwhile.
             if look_at(&path, &address)? == Found::LeftOver {
                 rustix::fs::unlink(&path)?;
             }
@@ -61,17 +103,22 @@ impl Listener {
             Ok((fd, identity))
         };
         match listen() {
-            Ok((fd, identity)) => Ok(Self { fd, path, identity, lock, removes_folder: false }),
+            Ok((fd, identity)) => {
+                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
+                Ok(Self { fd, path, identity, _lock: lock })
+            }
             Err(error) => {
-                let _ = rustix::fs::unlink(&lock.1);
+                let _ = rustix::fs::unlink(&lock_path);
                 Err(failed(error))
             }
         }
     }
 
     /// Also removes the socket's folder in the end, if it is empty. For a folder that was made for this socket.
-    pub fn remove_folder_too(&mut self) {
-        self.removes_folder = true;
+    pub fn remove_folder_too(&self) {
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
+            own.folder = self.path.parent().map(Path::to_owned);
+        }
     }
 
     pub fn path(&self) -> &Path {
@@ -92,19 +139,12 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            let _ = rustix::fs::unlink(&self.path);
-        }
-        let _ = rustix::fs::unlink(&self.lock.1);
-        if let (true, Some(folder)) = (self.removes_folder, self.path.parent()) {
-            let _ = rustix::fs::rmdir(folder);
+        // Unless `remove_files` has removed them: another renderer may listen there by now.
+        let mut all = listening();
+        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
+            all.remove(own).remove();
         }
     }
-}
-
-/// Device and inode of what lies at `path`.
-fn identity(path: &Path) -> Result<(u64, u64), Errno> {
-    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
 
 /// What lies at the path of a socket.

@@ -106,7 +106,7 @@ fn check_scene(config: &Config) -> Result<()> {
 
 /// Opens the socket and starts to accept connections.
 fn listen(options: &Options, stop: &Stop) -> Result<Door> {
-    let mut listener = Listener::bind(options.socket.as_deref())?;
+    let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();
     }

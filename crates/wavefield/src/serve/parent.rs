@@ -8,11 +8,13 @@ use std::os::fd::OwnedFd;
 use std::thread::Builder;
 use std::time::Duration;
 
+use super::listener::remove_files;
 use crate::app::Stop;
-use crate::{Error, Result, note};
+use crate::threads::not_started;
+use crate::{Result, note};
 
 /// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience` (a driver's call may
-/// hang), exits with code 1.
+/// hang), removes the socket's files and exits with code 1.
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {
@@ -20,15 +22,11 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
         note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();
         std::thread::sleep(patience);
+        remove_files();
         // SAFETY: ends the process; nothing of it runs afterwards.
         unsafe { libc::_exit(1) }
     };
-    match Builder::new().name("parent".into()).spawn(watch) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            Err(Error::Unsupported(format!("the thread for --until-closed could not be started: {error}")))
-        }
-    }
+    Builder::new().name("parent".into()).spawn(watch).map(drop).map_err(|error| not_started("parent", error))
 }
 
 fn wait_for_end(parent: OwnedFd) {

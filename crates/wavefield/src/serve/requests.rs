@@ -11,7 +11,7 @@ use super::closing::ClientFd;
 use super::foreign::Shared;
 use super::imports::Import;
 use super::kernels::Kernels;
-use super::memory::{ClientMemory, sealed_copy};
+use super::memory::sealed_copy;
 use super::pace::Watch;
 use super::protocol::{self, FromClient, FromServer, Request, State, Wishes};
 use super::session::{Judged, NOT_WITH_A_KERNEL};
@@ -162,10 +162,7 @@ impl Desk<'_> {
             frames_drawn: self.engine.next_frame(),
             frame_shown: ledger.shown().map(|shown| shown.frame),
             ready: ledger.ready(),
-            free: match shared.memory {
-                ClientMemory::Host(_) => ledger.next(),
-                ClientMemory::Cuda(_) => ledger.free(),
-            },
+            free: ledger.free(),
             producer: self.engine.producer().profile().name.into(),
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),

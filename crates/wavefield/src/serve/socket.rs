@@ -165,11 +165,8 @@ impl AsFd for Connection {
 }
 
 fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
-    let timeout = Timespec {
-        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: patience.subsec_nanos().into(),
-    };
-    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&timeout)) {
+    let timeout = Timespec::try_from(patience).ok();
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref()) {
         Ok(count) => Ok(count > 0),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error),

@@ -78,10 +78,6 @@ impl Image {
         self.view.raw()
     }
 
-    pub fn levels(&self) -> u32 {
-        self.desc.levels
-    }
-
     pub fn extent(&self) -> vk::Extent2D {
         self.desc.extent
     }

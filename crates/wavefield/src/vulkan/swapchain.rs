@@ -65,7 +65,6 @@ pub struct Swapchain {
     /// The surface is lost and must be replaced first.
     lost: bool,
     losses: u32,
-    rebuilds: u64,
     surface: Surface,
     device: Device,
 }
@@ -110,7 +109,6 @@ impl Swapchain {
             stale: true,
             lost: false,
             losses: 0,
-            rebuilds: 0,
             surface: surface.clone(),
             device: device.clone(),
         })
@@ -155,10 +153,6 @@ impl Swapchain {
 
     pub fn mode(&self) -> PresentMode {
         self.mode
-    }
-
-    pub fn rebuilds(&self) -> u64 {
-        self.rebuilds
     }
 
     /// Whether the next acquire makes the images again. If so, it waits until the queue is idle.
@@ -342,7 +336,6 @@ impl Swapchain {
             self.images.push(Target { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;
-        self.rebuilds += 1;
         Ok(true)
     }
 

@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Brings both APIs to rest, so that everything can be dropped. False if the GPU still uses everything and may never stop.
-    pub(in crate::app) fn quiesce(&mut self) -> bool {
+    pub(crate) fn quiesce(&mut self) -> bool {
         if self.health == Health::Stuck {
             return false;
         }
@@ -206,16 +206,19 @@ impl Engine {
 
     /// Reads the vertices that the last frame left in a slot. Waits for both APIs. For tests.
     pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
-        self.read(slot).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
+        self.read(slot, Scene::Field).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
     /// Reads the texels that the last frame left in a slot, level after level. Waits for both APIs. For tests.
     pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
-        self.read(slot).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
+        self.read(slot, Scene::Texture).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    fn read(&mut self, slot: usize) -> Result<Vec<u8>> {
+    fn read(&mut self, slot: usize, scene: Scene) -> Result<Vec<u8>> {
         self.finish()?;
+        if self.drawer.scene != scene {
+            return Err(Error::Rule(format!("slots of this run hold {}", self.drawer.scene.elements())));
+        }
         let (array, profile) = (*self.array(), self.filler.profile());
         // SAFETY: one of the producer's slots, which hold this array.
         unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }
@@ -333,11 +336,14 @@ impl Health {
 impl Drop for Engine {
     fn drop(&mut self) {
         // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their memory. If the
-        // GPU is stuck, all of it stays until the process ends.
+        // GPU is stuck, what it may use stays until the process ends, and CUDA's context, whose release would wait.
         match self.quiesce() {
             // SAFETY: dropped only here, once; nothing uses it afterwards.
             true => unsafe { ManuallyDrop::drop(&mut self.filler.producer) },
-            false => self.device().leave_running(),
+            false => {
+                self.device().leave_running();
+                std::mem::forget(self.context.take());
+            }
         }
     }
 }

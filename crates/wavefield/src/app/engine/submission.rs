@@ -66,7 +66,7 @@ pub(super) fn submit(
     unsafe { filler.producer.submit(&mut submit) }
 }
 
-/// Up to three semaphores without a heap allocation. A frame waits for at most three, and signals at most three.
+/// Up to three semaphores without a heap allocation. A frame waits for at most two, and signals at most three.
 struct Batch {
     infos: [vk::SemaphoreSubmitInfo<'static>; 3],
     count: usize,

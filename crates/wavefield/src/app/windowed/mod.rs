@@ -24,6 +24,7 @@ use self::keys::Action;
 use self::state::State;
 use super::traced::Traced;
 use super::{CompanionDesc, Config, Ended, Stop, Summary};
+use crate::left_running::leave_running;
 use crate::report::Failures;
 use crate::{Error, Result};
 
@@ -59,6 +60,9 @@ pub(crate) fn run_with(
         failures.outcome()?;
         return Err(ended("before a window could be opened".into()));
     };
+    if let Some(companion) = &mut state.companion {
+        companion.shut();
+    }
     let recorded = state.end_film(&mut failures);
     if let Some(traced) = traced {
         traced.end(&mut state.engine, &mut failures);
@@ -71,7 +75,11 @@ pub(crate) fn run_with(
         failures.catch(companion.close(&state.engine, &reason));
     }
     let log = state.instance.validation_log().clone();
-    drop(state);
+    // While a kernel runs, dropping what the companion has of CUDA would wait for it.
+    match state.engine.quiesce() {
+        true => drop(state),
+        false => leave_running(state),
+    }
     Ok(Ended::new(summary, failures, &log))
 }
 

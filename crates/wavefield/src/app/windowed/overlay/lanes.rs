@@ -1,6 +1,6 @@
 //! The last frames on a time axis: CPU, CUDA and Vulkan, as `--trace` draws them. Also the states of the ring's slots.
 
-use egui::{Button, Color32, Rangef, RichText, Sense, Stroke, Ui, Vec2, vec2};
+use egui::{Button, Color32, Rangef, RichText, Sense, Stroke, Ui, Vec2};
 use egui_plot::{AxisHints, Bar, BarChart, GridMark, Plot};
 
 use super::figures::time;
@@ -19,6 +19,8 @@ const CPU: Color32 = Color32::from_rgb(112, 173, 94);
 const ROW: Color32 = Color32::from_rgb(35, 38, 45);
 const NAMES: f32 = 62.0;
 const HEIGHT: f32 = 20.0;
+/// The shortest visible part of the axis, in seconds.
+const SHORTEST: f64 = 1e-6;
 
 /// A copy of the last frames, which stays the same while the lanes are frozen.
 #[derive(Clone)]
@@ -112,15 +114,16 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         .allow_axis_zoom_drag(false)
         .allow_double_click_reset(false);
     let shown = plot.show(ui, |plot| {
+        let pointer = plot.pointer_coordinate().filter(|_| plot.response().hovered());
         let seen = plot.plot_bounds();
-        if !is_frozen {
-            plot.set_plot_bounds_x(0.0..=length);
-        } else if plot.response().hovered() {
+        let mut seen = if is_frozen { (seen.min()[0], seen.max()[0]) } else { (0.0, length) };
+        if let (true, Some(at)) = (is_frozen, pointer) {
             let (scroll, pinch) = plot.ctx().input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
-            plot.zoom_bounds_around_hovered(vec2((0.005 * scroll).exp() * pinch, 1.0));
-        } else if seen.min()[0] < 0.0 || seen.max()[0] > length {
-            plot.set_plot_bounds_x(seen.min()[0].max(0.0)..=seen.max()[0].min(length));
+            seen = zoomed(seen, at.x, f64::from((-0.005 * scroll).exp() / pinch), length);
         }
+        // A drag may have moved it past an end.
+        let (from, to) = inside(seen, length);
+        plot.set_plot_bounds_x(from..=to);
         let bar = |span: &Span| {
             let bar = Bar::new(row(span), span.to - span.from).base_offset(span.from).width(0.8);
             // With its outline, a kernel of 3 µs is visible among draws of milliseconds.
@@ -129,10 +132,10 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         plot.bar_chart(
             BarChart::new("frames", spans.iter().map(bar).collect()).horizontal().allow_hover(false),
         );
-        plot.pointer_coordinate()
+        pointer
     });
     let clicked = shown.response.clicked();
-    if let Some(at) = shown.inner.filter(|_| shown.response.hovered()) {
+    if let Some(at) = shown.inner {
         let found =
             spans.iter().rfind(|span| at.y.round() == row(span) && (span.from..=span.to).contains(&at.x));
         let words = match found {
@@ -143,6 +146,20 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
         shown.response.on_hover_text_at_pointer(format!("at {}\n{words}", on_axis(at.x, length * 1e-3)));
     }
     clicked
+}
+
+/// Shows `factor` times as much of an axis. The time `at` stays where it is.
+fn zoomed((from, to): (f64, f64), at: f64, factor: f64, length: f64) -> (f64, f64) {
+    let width = ((to - from) * factor).clamp(SHORTEST.min(length), length);
+    let from = at - (at - from) / (to - from) * width;
+    (from, from + width)
+}
+
+/// Moves what is seen of an axis to where the axis is. Keeps its width if it can.
+fn inside((from, to): (f64, f64), length: f64) -> (f64, f64) {
+    let width = (to - from).clamp(SHORTEST.min(length), length);
+    let from = from.min(length - width).max(0.0);
+    (from, from + width)
 }
 
 /// A time with the digits that tell it from others `step` away. Both are in seconds.
@@ -179,6 +196,22 @@ pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_zoom_keeps_the_time_under_the_pointer_and_stays_inside() {
+        let length = 0.01;
+        let near = |(from, to): (f64, f64), wanted: (f64, f64)| {
+            assert!((from - wanted.0).abs() + (to - wanted.1).abs() < 1e-12, "{from} {to}, not {wanted:?}");
+        };
+        let half = inside(zoomed((0.0, length), 0.002, 0.5, length), length);
+        near(half, (0.001, 0.006));
+        let slid = |by: f64| inside((half.0 + by, half.1 + by), length);
+        near(slid(-1.0), (0.0, 0.005));
+        near(slid(1.0), (0.005, 0.01));
+        let (from, to) = inside(zoomed(half, 0.004, 1e-9, length), length);
+        assert!((to - from - SHORTEST).abs() < 1e-9, "{from} {to}");
+        near(inside(zoomed(half, 0.004, 1e9, length), length), (0.0, length));
+    }
 
     #[test]
     fn times_of_an_axis_differ() {

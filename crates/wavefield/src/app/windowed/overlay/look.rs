@@ -28,7 +28,7 @@ pub(super) fn fonts() -> egui::FontDefinitions {
 
 /// Shows every glyph that the overlay uses, in every size.
 pub(super) fn every_glyph(egui: &Context) {
-    let text: String = (' '..='~').chain("×µ→…’°²·–—±".chars()).collect();
+    let text: String = (' '..='~').chain("×µ→…’°²·–—".chars()).collect();
     egui::Area::new("glyphs".into()).show(egui, |ui| {
         for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
             ui.label(RichText::new(&text).size(size));
