@@ -88,9 +88,10 @@ check batch quiet "${run[@]}" --frames 1000 --ring 8 --batch 4
 check compute "$WAVEFIELD_BIN" --headless --producer compute --frames 2000
 check texture-validated quiet "${run[@]}" --scene texture --frames 500 --validation --output "$out/texture.png"
 for ring in 1 8; do check "texture-ring-$ring" "${run[@]}" --scene texture --frames 1000 --ring "$ring"; done
-for handoff in "${handoffs[@]:1}"; do
+for handoff in "${on_a_stream[@]:1}"; do
   check "texture-$handoff-validated" quiet "${run[@]}" --scene texture --frames 200 --validation --handoff "$handoff"
 done
+check texture-inline fails 2 'fields only' "${run[@]}" --scene texture --frames 1 --handoff inline
 check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
@@ -123,7 +124,7 @@ check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --valid
 check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/wavefield/kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
-for handoff in "${handoffs[@]}"; do
+for handoff in "${on_a_stream[@]}"; do
   check "verify-texture-$handoff" quiet \
     "${verify[@]}" --scene texture --producer cuda --frames 1000 --grid 512x512 --handoff "$handoff"
 done

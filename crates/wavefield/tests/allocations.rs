@@ -105,7 +105,8 @@ fn a_frame_by_cuda_allocates_nothing() {
         return;
     }
     let scenes = [Scene::Field, Scene::Texture];
-    let all = scenes.into_iter().flat_map(|scene| Handoff::ALL.map(|handoff| (scene, handoff)));
+    let all =
+        scenes.into_iter().flat_map(|scene| common::handoffs(scene).map(move |handoff| (scene, handoff)));
     for (scene, handoff) in all.filter(|&(_, handoff)| handoff != Handoff::HostCopy) {
         let fixed = [(1, 1), (3, 1), (8, 8)].map(|(ring, batch)| (Ring::new(ring), Batching::Fixed(batch)));
         for ring in fixed.into_iter().chain([AUTO]) {

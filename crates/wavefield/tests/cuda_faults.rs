@@ -16,7 +16,8 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_exit, stderr, stdout};
-use stand_in::{ALL, IMAGE_VIEW_HANDLE, Report, Run, StandIn, each, run, say};
+use stand_in::{ALL, Report, Run, StandIn, each, run, say};
+use wavefield::app::Scene;
 use wavefield::handoff::Handoff;
 
 /// A short run with enough frames to use every slot twice.
@@ -26,7 +27,7 @@ const SMALL: [&str; 6] =
 /// The runs that together make every call: each hand-off, and those for the calls that no hand-off makes.
 static RUNS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let names = Handoff::ALL.map(Handoff::name);
-    let textures = names.map(|name| format!("{TEXTURE}{name}"));
+    let textures = common::handoffs(Scene::Texture).map(|handoff| format!("{TEXTURE}{}", handoff.name()));
     let others = [BENCH, LATENCY, FORMATS, CUDA_MEMORY];
     names.map(String::from).into_iter().chain(textures).chain(others.map(String::from)).collect()
 });
@@ -93,13 +94,14 @@ fn a_trace_shows_the_kernel_of_every_handoff() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.svg");
-    for (handoff, scene) in Handoff::ALL.iter().flat_map(|handoff| [(handoff, "field"), (handoff, "texture")])
-    {
-        let mut command = stand_in.command(&ALL);
-        command.args(SMALL).args(["--handoff", handoff.name(), "--scene", scene, "--trace"]).arg(&path);
-        run(&mut command).unwrap().check_clean(0).unwrap();
-        let picture = std::fs::read_to_string(&path).unwrap();
-        assert!(picture.contains(">CUDA<"), "{} {scene}: {picture}", handoff.name());
+    for scene in [Scene::Field, Scene::Texture] {
+        for handoff in common::handoffs(scene).map(Handoff::name) {
+            let mut command = stand_in.command(&ALL);
+            command.args(SMALL).args(["--handoff", handoff, "--scene", scene.name(), "--trace"]).arg(&path);
+            run(&mut command).unwrap().check_clean(0).unwrap();
+            let picture = std::fs::read_to_string(&path).unwrap();
+            assert!(picture.contains(">CUDA<"), "{handoff} {scene:?}: {picture}");
+        }
     }
 }
 
@@ -352,7 +354,7 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
         command.args(["--frames", frames]).env("STAND_IN_KERNEL_MS", kernel_ms);
         run(command.args(arguments))
     };
-    for handoff in Handoff::on_a_stream().map(Handoff::name) {
+    for handoff in common::on_a_stream().map(Handoff::name) {
         let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
         // A few frames under the layer. The stand-in signals timelines from other threads, and the layer may miss such a
@@ -392,48 +394,34 @@ fn every_hand_off_draws_the_picture() {
         let want = draw("compute", &[scene, "--producer=compute"]);
         let batch = [scene, "--producer=cuda", "--ring=4", "--batch=2"];
         common::assert_same_picture(&draw("batch", &batch), &want, common::SAME_PICTURE);
-        for handoff in Handoff::on_a_stream().map(Handoff::name) {
+        for handoff in common::on_a_stream().map(Handoff::name) {
             let arguments = [scene, "--producer=cuda", "--handoff", handoff];
             common::assert_same_picture(&draw(handoff, &arguments), &want, common::SAME_PICTURE);
         }
     }
 }
 
-/// Checks the handles, launches, barriers and layouts of a texture that kernels paint in Vulkan's command buffer, under the
-/// validation layer. Only a GPU can show what the kernels paint.
+/// Checks the launches and barriers of a field that kernels fill in Vulkan's command buffer, under the validation layer. Only a
+/// GPU can show what the kernels write.
 #[test]
-fn a_texture_is_painted_in_the_command_buffer() {
+fn a_field_is_filled_in_the_command_buffer() {
     let Some(stand_in) = StandIn::new() else { return };
-    let inline = |arguments: &[&str], validation: &str| {
+    let inline = |arguments: &[&str]| {
         let mut command = stand_in.command(&ALL);
         command.args(arguments).args(["--producer=cuda", "--grid=8x8", "--ring=2", "--size=32x24"]);
-        run(command.args(["--scene=texture", "--handoff=inline", "--frames=5", validation])).unwrap()
+        run(command.args(["--handoff=inline", "--frames=5", validation("inline")])).unwrap()
     };
-    let done = inline(&["--headless"], validation("inline"));
+    let done = inline(&["--headless"]);
     let report = done.check_clean(0).unwrap();
     let text = stdout(&done.output);
-    assert!(text.contains("cuda, inline by VK_NVX_binary_import, 8x8 texels"), "{text}");
+    assert!(text.contains("cuda, inline by VK_NVX_binary_import, 8x8 vertices"), "{text}");
     assert!(!done.text().contains("validation error:"), "{}", done.text());
-    // The levels are 8x8, 4x4, 2x2 and 1x1. Each has one handle per slot and one kernel per frame.
-    assert_eq!(report.count("vkGetImageViewHandleNVX"), 2 * 4);
-    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 4);
-    // Each level is stamped too. Nothing paints here, so the check finds missing frames.
-    let done = inline(&["verify"], validation("inline"));
+    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5);
+    // Each frame is stamped too. Nothing is written here, so the check finds missing frames.
+    let done = inline(&["verify"]);
     let (report, text) = (done.check_clean(1).unwrap(), done.text());
-    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 8, "{text}");
+    assert_eq!(report.count("vkCmdCuLaunchKernelNVX"), 5 * 2, "{text}");
     assert!(!text.contains("validation error:"), "{text}");
-}
-
-/// Without handles of image views, the kernels cannot write to images. The program says so and falls back.
-#[test]
-fn a_texture_by_inline_falls_back_to_timeline() {
-    let Some(stand_in) = StandIn::new() else { return };
-    let mut command = stand_in.command(&ALL.map(|name| if name == IMAGE_VIEW_HANDLE { "" } else { name }));
-    let done = run(command.args(SMALL).args(["--scene=texture", "--handoff=inline"])).unwrap();
-    done.check_clean(0).unwrap();
-    let text = stderr(&done.output);
-    assert!(text.contains("falls back to timeline") && text.contains("VK_NVX_image_view_handle"), "{text}");
-    assert!(stdout(&done.output).contains("producer      cuda, 8x8 texels"), "{}", stdout(&done.output));
 }
 
 /// CUDA and Vulkan start in parallel. Each call of a pair waits for the other, so a sequential start would fail.

@@ -59,7 +59,7 @@ fn nothing_is_left_over() {
     rounds_of(Scene::Texture, 10, ProducerKind::Compute, Handoff::Timeline);
     rounds_of(Scene::Texture, 10, ProducerKind::Host, Handoff::Timeline);
     rounds_of(Scene::Texture, 30, ProducerKind::Cuda, Handoff::Timeline);
-    for handoff in Handoff::on_a_stream().skip(1) {
+    for handoff in common::on_a_stream().skip(1) {
         rounds_of(Scene::Texture, 10, ProducerKind::Cuda, handoff);
     }
 }

@@ -6,11 +6,12 @@ mod common;
 mod stand_in;
 
 use ash::vk;
+use clap::ValueEnum;
 use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
 use wavefield::gallery;
 use wavefield::handoff::Handoff;
-use wavefield::render::{ColorMap, Samples};
+use wavefield::render::{ColorMap, Samples, Style};
 use wavefield::report::Failures;
 use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
@@ -73,7 +74,7 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour<'_>) -> Config {
                 config.kernel = gallery::named(entry).unwrap().map(gallery::Entry::source);
                 config.parameters = Default::default();
             }
-            8 => config.style = config.style.next(),
+            8 => config.style = dice.one_of(Style::value_variants()),
             _ => {
                 config.samples = dice.one_of(&[Samples::One, Samples::Four]);
                 config.color_map = config.color_map.next();
@@ -83,6 +84,9 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour<'_>) -> Config {
     // CPU threads compute only the wave, and a kernel of the gallery fills a field, not a texture.
     if config.producer == ProducerKind::Host || config.scene == Scene::Texture {
         config.kernel = None;
+    }
+    if config.handoff.check_scene(config.scene).is_err() {
+        config.handoff = Handoff::default();
     }
     config
 }
@@ -188,7 +192,7 @@ fn with_cuda() {
 #[test]
 #[ignore = "runs on the stand-in, where another test starts it"]
 fn child_checked() {
-    let handoffs: Vec<_> = Handoff::on_a_stream().collect();
+    let handoffs: Vec<_> = common::on_a_stream().collect();
     let validation = Validation::Off;
     tour(
         SWITCHES,

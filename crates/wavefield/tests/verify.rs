@@ -108,7 +108,7 @@ fn what_cuda_paints_arrives_whole_by_every_handoff() {
     if !common::has_gpu() {
         return;
     }
-    for handoff in Handoff::ALL {
+    for handoff in common::handoffs(Scene::Texture) {
         for shape in TEXTURES {
             let config = Config { handoff, ..texture(ProducerKind::Cuda, shape) };
             let name = format!("{}, a texture, {shape:?}", handoff.name());

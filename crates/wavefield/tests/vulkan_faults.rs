@@ -15,7 +15,6 @@ use ash::vk;
 use common::stdout;
 use display::Display;
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
-use wavefield::handoff::Handoff;
 
 /// Little work, but every slot is used more than once.
 const SMALL: [&str; 4] = ["--ring=2", "--grid=8x8", "--size=64x48", "--validation=off"];
@@ -356,7 +355,7 @@ fn a_ring_that_does_not_fit_says_what_would() {
 fn a_kernel_that_goes_wrong_is_named() {
     let Some(stand_in) = StandIn::new() else { return };
     let mut cases = Vec::new();
-    for handoff in Handoff::on_a_stream() {
+    for handoff in common::on_a_stream() {
         cases.push((handoff, "trap", "(CUDA_ERROR_LAUNCH_FAILED, 719)"));
         cases.push((handoff, "illegal", "(CUDA_ERROR_ILLEGAL_ADDRESS, 700)"));
         cases.push((handoff, "spin", "no frame was finished for"));
@@ -376,7 +375,7 @@ fn a_kernel_that_goes_wrong_is_named() {
         // A GPU that never stops is left running. The process then skips its exit handlers, so there is no report.
         let output = stand_in::finish(command.args(["--kernel", &path]))?;
         let text = common::stderr(&output);
-        let side = match (handoff.cpu_waits(), handoff.has_one_slot()) {
+        let side = match (common::cpu_waits(handoff), handoff.has_one_slot()) {
             (true, _) => "CUDA did not finish ",
             (false, true) => "CUDA did not signal: it has not finished ",
             (false, false) => "CUDA did not signal: CUDA's `ready` is at 0 of ",

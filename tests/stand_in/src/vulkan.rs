@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use ash::vk::{self, Handle};
@@ -18,7 +18,7 @@ use crate::sparse;
 
 /// The device extensions that the layer can pretend to have. The manifest must list those in `STAND_IN_PRETEND`, because
 /// the loader looks there too.
-pub const PRETENDED: [&CStr; 5] = [
+pub const PRETENDED: [&CStr; 4] = [
     // Timeline and binary semaphores as descriptors.
     ash::khr::external_semaphore_fd::NAME,
     // A lost device describes its fault.
@@ -27,8 +27,6 @@ pub const PRETENDED: [&CStr; 5] = [
     ash::ext::memory_budget::NAME,
     // CUDA kernels in command buffers; the launch does nothing.
     ash::nvx::binary_import::NAME,
-    // Handles of image views for such kernels; they refer to nothing.
-    ash::nvx::image_view_handle::NAME,
 ];
 
 /// Not an extension but a feature: the device can bind memory sparsely.
@@ -946,16 +944,6 @@ own! {
         if !head.takes(block_dim_x) {
             script::offence(format!("a kernel in a command buffer has blocks of {block_dim_x} threads, which it does not take"));
         }
-    }
-    fn vkGetImageViewHandleNVX(_device: vk::Device, info: *const vk::ImageViewHandleInfoNVX<'_>) -> u32 {
-        script::call("vkGetImageViewHandleNVX");
-        let vk::ImageViewHandleInfoNVX { image_view, descriptor_type, sampler, .. } = *info;
-        let storage = descriptor_type == vk::DescriptorType::STORAGE_IMAGE;
-        if !storage || image_view == vk::ImageView::null() || sampler != vk::Sampler::null() {
-            script::offence(format!("a handle of {image_view:?} as {descriptor_type:?} with {sampler:?}"));
-        }
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        NEXT.fetch_add(1, Ordering::SeqCst)
     }
 
     fn vkGetDeviceProcAddr(device: vk::Device, name: *const c_char) -> vk::PFN_vkVoidFunction {

@@ -95,9 +95,13 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
-    /// Refuses settings that do not fit this device: a kernel that cannot run, or frames that are too large.
+    /// Refuses settings that do not fit this device: a hand-off without the scene, a kernel that cannot run, or frames that
+    /// are too large.
     pub(super) fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
+        if cuda.is_some() {
+            self.handoff.check_scene(self.scene)?;
+        }
         self.check_kernel(&Choice { cuda, ..choice.clone() })?;
         match self.scene {
             Scene::Field => check_grid(device, self.grid),
@@ -163,8 +167,9 @@ pub(crate) fn make_producer(
     let (device, desc) = (queue.device().clone(), config.producer_desc());
     let producer = match (config.producer, context) {
         (kind, Some(context)) if kind.may_use_cuda() => {
+            config.handoff.check_scene(config.scene)?;
             let kernel = config.kernel();
-            let (handoff, note) = config.handoff.on(device.info(), config.scene);
+            let (handoff, note) = config.handoff.on(device.info());
             if let Some(note) = note {
                 crate::note!("note: {note}");
             }
@@ -175,7 +180,7 @@ pub(crate) fn make_producer(
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            compute(&device, &desc, config.twin().unwrap_or_else(Twin::wave))?
+            compute(&device, &desc, config.twin().unwrap_or_else(Twin::wave), false)?
         }
         (ProducerKind::Host, _) => host(&device, &desc)?,
         (ProducerKind::Still | ProducerKind::StillShared, _) if desc.stamped => {
@@ -183,15 +188,8 @@ pub(crate) fn make_producer(
                 "the draw alone has no frames to tell apart, so it cannot be checked".into(),
             ));
         }
-        (ProducerKind::Still, _) => {
-            let filled_by = compute(&device, &desc, Twin::wave())?;
-            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
-        }
-        (ProducerKind::StillShared, _) => {
-            let filled_by: Box<dyn Producer> = match desc.scene {
-                Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
-                Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
-            };
+        (kind @ (ProducerKind::Still | ProducerKind::StillShared), _) => {
+            let filled_by = compute(&device, &desc, Twin::wave(), kind == ProducerKind::StillShared)?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
     };
@@ -201,18 +199,23 @@ pub(crate) fn make_producer(
     }
 }
 
-/// A compute shader that fills the scene. For a field, `field` is that shader.
-fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result<Box<dyn Producer>> {
-    Ok(match desc.scene {
-        Scene::Field => Box::new(ComputeProducer::new(device, desc, field)?),
-        Scene::Texture => Box::new(TextureComputeProducer::new(device, desc)?),
-    })
-}
-
 fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
         Scene::Field => Box::new(HostProducer::new(device, desc)?),
         Scene::Texture => Box::new(TextureHostProducer::new(device, desc)?),
+    })
+}
+
+/// A compute shader that fills the scene. For a field, `field` is that shader.
+fn compute(
+    device: &Device,
+    desc: &ProducerDesc,
+    field: &'static Twin,
+    exported: bool,
+) -> Result<Box<dyn Producer>> {
+    Ok(match desc.scene {
+        Scene::Field => Box::new(ComputeProducer::new(device, desc, field, exported)?),
+        Scene::Texture => Box::new(TextureComputeProducer::new(device, desc, exported)?),
     })
 }
 

@@ -17,7 +17,7 @@ use crate::app::{Config, ProducerKind, Stop};
 use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use crate::left_running::leave_running;
 use crate::report::Failures;
-use crate::vulkan::{Device, DeviceDesc, Queue, Timestamps, TransientPool};
+use crate::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps};
 use crate::{Error, Result};
 
 /// The schema's name and version.
@@ -78,7 +78,7 @@ pub fn measure_latency(
     let Some(timestamps) = Timestamps::<1>::new(&device, CHUNK)? else {
         return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
     };
-    let pool = TransientPool::new(&device, queue.family())?;
+    let pool = CommandPool::transient(&device, queue.family())?;
     let commands = record(&device, &pool, &timestamps)?;
     let queue = &mut queue;
     let mut bench =
@@ -137,11 +137,7 @@ impl Trip {
 }
 
 /// Records Vulkan's half of each ping-pong of a chunk: it notes the time.
-fn record(
-    device: &Device,
-    pool: &TransientPool,
-    timestamps: &Timestamps<1>,
-) -> Result<Vec<vk::CommandBuffer>> {
+fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Result<Vec<vk::CommandBuffer>> {
     let commands = pool.allocate(CHUNK as u32)?;
     for (index, &commands) in commands.iter().enumerate() {
         // SAFETY: a fresh command buffer.
@@ -167,7 +163,7 @@ struct Bench<'a> {
     timestamps: Timestamps<1>,
     /// See [`record`].
     commands: Vec<vk::CommandBuffer>,
-    _pool: TransientPool,
+    _pool: CommandPool,
     /// The last value of both timelines.
     value: u64,
 }

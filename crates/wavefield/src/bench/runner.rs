@@ -164,7 +164,7 @@ pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option
     }
     let info = choice.adapter.info();
     if let Err(reason) = strategy.handoff().supports(info, scene) {
-        return Some(reason.to_owned());
+        return Some(reason.to_string());
     }
     let Grid { cols, rows } = cell.grid;
     let ((limit, name), what) = match scene {

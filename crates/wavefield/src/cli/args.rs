@@ -183,6 +183,7 @@ impl RunArgs {
                 )));
             }
         }
+        config.handoff.check_scene(config.scene)?;
         match (self.batch, self.batch_latency) {
             (Some(Frames::Fixed(batch)), Some(_)) => Err(Error::Usage(format!(
                 "--batch-latency is for --batch auto, and --batch {batch} is fixed"

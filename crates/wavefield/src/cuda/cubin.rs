@@ -16,7 +16,7 @@ use cudarc::driver::sys::{CUjitInputType, CUlinkState};
 use super::api;
 use super::jit_log::JitLog;
 use super::{Cuda, KernelSource};
-use crate::{Error, Result};
+use crate::Result;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cubin(Arc<[u8]>);
@@ -58,7 +58,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
         let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
-    linked.map_err(|error| Error::Kernel { kernel: source.name.clone(), problem: log.after(error) })?;
+    linked.map_err(|error| source.problem(log.after(error)))?;
     // SAFETY: the linker returned `size` bytes, which live until it is destroyed.
     Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
 }

@@ -28,73 +28,49 @@ pub struct KernelSource {
     pub gallery: Option<&'static str>,
 }
 
+const TEXTURE: &str = include_str!("../../kernels/texture.ptx");
+
 impl KernelSource {
+    fn of_this_crate(name: &str, ptx: &str, entry: &str) -> Self {
+        Self { name: name.into(), ptx: ptx.into(), entry: entry.into(), cubin: None, gallery: None }
+    }
+
     /// The wave that comes with this crate: `kernels/wave.cu`.
     pub fn built_in() -> Self {
-        Self {
-            name: "the built-in wave".into(),
-            ptx: include_str!("../../../../kernels/wave.ptx").into(),
-            entry: "wave".into(),
-            cubin: None,
-            gallery: Some("wave"),
-        }
+        let ptx = include_str!("../../../../kernels/wave.ptx");
+        Self { gallery: Some("wave"), ..Self::of_this_crate("the built-in wave", ptx, "wave") }
     }
 
     /// Writes the frame's number into every vertex: `kernels/frame_stamp.cu`. For [`crate::verify`].
     pub(crate) fn frame_stamp() -> Self {
-        Self {
-            name: "the built-in frame stamp".into(),
-            ptx: include_str!("../../kernels/frame_stamp.ptx").into(),
-            entry: "frame_stamp".into(),
-            cubin: None,
-            gallery: None,
-        }
+        let ptx = include_str!("../../kernels/frame_stamp.ptx");
+        Self::of_this_crate("the built-in frame stamp", ptx, "frame_stamp")
     }
 
     /// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
     pub(crate) fn clock() -> Self {
-        Self {
-            name: "the built-in clock".into(),
-            ptx: include_str!("../../kernels/stamp.ptx").into(),
-            entry: "stamp".into(),
-            cubin: None,
-            gallery: None,
-        }
+        let ptx = include_str!("../../kernels/stamp.ptx");
+        Self::of_this_crate("the built-in clock", ptx, "stamp")
     }
 
     /// Writes and reads the texels of images: an entry of `kernels/image.cu`. For `wavefield devices --formats --check`.
     pub(crate) fn image(entry: &'static str) -> Self {
-        Self {
-            name: format!("the built-in {entry}"),
-            ptx: include_str!("../../kernels/image.ptx").into(),
-            entry: entry.into(),
-            cubin: None,
-            gallery: None,
-        }
+        let ptx = include_str!("../../kernels/image.ptx");
+        Self::of_this_crate(&format!("the built-in {entry}"), ptx, entry)
     }
 
     /// The texture that comes with this crate: `kernels/texture.cu`.
     pub fn built_in_texture() -> Self {
-        Self { name: "the built-in texture".into(), entry: "paint".into(), ..Self::texture_reduce() }
+        Self::of_this_crate("the built-in texture", TEXTURE, "paint")
     }
 
     /// Writes the frame's number into every texel of a level: see [`crate::stamp::texel`].
     pub(crate) fn texture_stamp() -> Self {
-        Self {
-            name: "the built-in texture stamp".into(),
-            entry: "texture_stamp".into(),
-            ..Self::texture_reduce()
-        }
+        Self::of_this_crate("the built-in texture stamp", TEXTURE, "texture_stamp")
     }
 
     pub(crate) fn texture_reduce() -> Self {
-        Self {
-            name: "the built-in mip chain".into(),
-            ptx: include_str!("../../kernels/texture.ptx").into(),
-            entry: "reduce".into(),
-            cubin: None,
-            gallery: None,
-        }
+        Self::of_this_crate("the built-in mip chain", TEXTURE, "reduce")
     }
 
     /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
@@ -147,28 +123,30 @@ impl KernelSource {
             _ if c.is_ascii_control() && !c.is_ascii_whitespace() => Err(c),
             _ => Ok(c as u8),
         };
-        let problem = |problem| Error::Kernel { kernel: self.name.clone(), problem };
         let ascii: Vec<u8> = self.ptx.chars().map(byte).collect::<Result<_, char>>().map_err(|c| {
-            problem(format!("it has the control character 0x{:02x}: is this PTX text?", u32::from(c)))
+            self.problem(format!("it has the control character 0x{:02x}: is this PTX text?", u32::from(c)))
         })?;
-        CString::new(ascii).map_err(|error| problem(error.to_string()))
+        CString::new(ascii).map_err(|error| self.problem(error.to_string()))
     }
 
     pub(crate) fn entry_name(&self) -> Result<CString> {
-        let problem = "its entry has a zero byte".to_owned();
-        CString::new(&*self.entry).map_err(|_| Error::Kernel { kernel: self.name.clone(), problem })
+        CString::new(&*self.entry).map_err(|_| self.problem("its entry has a zero byte"))
     }
 
     /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
     pub fn parameters(&self) -> Result<KernelParameters> {
-        KernelParameters::of(&self.ptx)
-            .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
+        KernelParameters::of(&self.ptx).map_err(|problem| self.problem(problem))
     }
 
     pub fn check_signature(&self, signature: Signature) -> Result<()> {
         signature
             .check(&self.ptx, &self.entry, self.parameters()?.len())
-            .map_err(|problem| Error::Kernel { kernel: self.name.clone(), problem })
+            .map_err(|problem| self.problem(problem))
+    }
+
+    /// The error that names this kernel.
+    pub(crate) fn problem(&self, problem: impl Into<String>) -> Error {
+        Error::Kernel { kernel: self.name.clone(), problem: problem.into() }
     }
 }
 
@@ -207,7 +185,7 @@ impl Kernel {
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;
-        let problem = |problem| Error::Kernel { kernel: source.name.clone(), problem };
+        let problem = |problem| source.problem(problem);
         let ptx = source.text()?;
         let entry = source.entry_name()?;
 
@@ -244,17 +222,16 @@ impl Kernel {
                     source.entry
                 )));
             }
-            None => kernel.largest_block()?.min(BLOCK),
+            None => {
+                // `__launch_bounds__` and registers limit the threads of a block.
+                let most =
+                    kernel.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+                most.clamp(1, BLOCK)
+            }
         };
         // After the compiler, which gives a better error for text that is not PTX.
         kernel.parameters = source.parameters()?;
         Ok(kernel)
-    }
-
-    /// The most threads that a block of this kernel can have on this device: `__launch_bounds__` and registers limit them.
-    fn largest_block(&self) -> Result<u32> {
-        let threads = self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
-        Ok(threads.max(1))
     }
 
     /// The bytes of local memory that each thread needs: large arrays, and registers that did not suffice.

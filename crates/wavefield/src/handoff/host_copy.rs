@@ -11,25 +11,21 @@ use crate::Result;
 use crate::cuda::{Cuda, KernelSource};
 use crate::producer::{
     Fill, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
-    own_images, own_slot, record_upload,
+    level_regions, own_images, own_slot,
 };
 use crate::scene::Scene;
-use crate::vulkan::{Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier};
-use crate::wave::Grid;
+use crate::vulkan::{
+    Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier, record_upload,
+};
 
 pub(super) const HOST_COPY: Entry = Entry {
     name: "host-copy",
     brief: "Through the CPU's memory",
     help: "A copy from the device to the host and back, as without interop",
     one_slot: true,
-    cpu_waits: true,
-    supports: |_, _| Ok(()),
-    make: |queue, context, source, desc| {
-        Ok(match desc.scene {
-            Scene::Field => Box::new(HostCopyHandoff::<FieldWork>::new(queue, context, source, desc)?),
-            Scene::Texture => Box::new(HostCopyHandoff::<TextureWork>::new(queue, context, source, desc)?),
-        })
-    },
+    supports: |_| Ok(()),
+    field: HostCopyHandoff::<FieldWork>::make,
+    texture: Some(HostCopyHandoff::<TextureWork>::make),
 };
 
 /// CUDA's own memory, host memory, and Vulkan's own buffer or image.
@@ -41,7 +37,8 @@ struct HostCopyHandoff<W: Work> {
     staging: Buffer,
     _slot: Slot,
     profile: Profile,
-    size: Grid,
+    /// Of a texture.
+    levels: Vec<vk::BufferImageCopy>,
     timeout: Duration,
     device: Device,
 }
@@ -53,7 +50,12 @@ enum Slot {
 
 impl<W: Work> HostCopyHandoff<W> {
     /// Works with any pair of devices; nothing is shared.
-    pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+    fn make(
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Box<dyn Producer>> {
         let (device, size) = (queue.device(), desc.grid);
         let work = W::new(device, context, source, desc)?;
         let own = work.own(context)?;
@@ -73,13 +75,13 @@ impl<W: Work> HostCopyHandoff<W> {
         };
         let drawn = match &slot {
             Slot::Buffer(buffer) => buffer.raw().into(),
-            Slot::Image(image) => Source::Texture(own_slot(image)),
+            Slot::Image(image) => own_slot(image),
         };
         // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read the buffer.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
-        Ok(Self {
+        Ok(Box::new(Self {
             fill: Fill::new(context, &source.name)?,
             work,
             own,
@@ -87,10 +89,10 @@ impl<W: Work> HostCopyHandoff<W> {
             staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
             profile,
-            size,
+            levels: level_regions(size),
             timeout: desc.timeout,
             device: device.clone(),
-        })
+        }))
     }
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
@@ -131,7 +133,7 @@ impl<W: Work> Producer for HostCopyHandoff<W> {
             }
             // SAFETY: as above.
             Source::Texture(ImageSlot { image, .. }) => unsafe {
-                record_upload(device, commands, staging, image, self.size, frame.reads);
+                record_upload(device, commands, staging, image, &self.levels, frame.reads);
             },
         }
     }

@@ -11,35 +11,22 @@ use gpu_allocator::MemoryLocation;
 
 use super::Entry;
 use super::module::Module;
-use super::texture_inline::TextureInlineHandoff;
 use crate::Result;
 use crate::cuda::{Cuda, KernelSource, Signature};
 use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
-use crate::scene::Scene;
-use crate::vulkan::{Buffer, Device, NO_INLINE, Queue, buffer_barrier, pipeline_barrier};
+use crate::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 use crate::wave::Grid;
-
-/// Both producers' name.
-pub(super) const PRODUCER: &str = "cuda, inline by VK_NVX_binary_import";
 
 pub(super) const INLINE: Entry = Entry {
     name: "inline",
     brief: "CUDA in Vulkan's commands",
-    help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import; for a texture also \
-           VK_NVX_image_view_handle); falls back to timeline. A kernel that faults there stops drawing \
-           on this GPU for every process: see --risk-the-gpu",
+    help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import), for fields only; falls \
+           back to timeline. A kernel that faults there stops drawing on this GPU for every process: \
+           see --risk-the-gpu",
     one_slot: false,
-    cpu_waits: false,
-    supports: |info, scene| match scene {
-        Scene::Field => info.inline.then_some(()).ok_or(NO_INLINE),
-        Scene::Texture => TextureInlineHandoff::supports(info),
-    },
-    make: |queue, context, source, desc| {
-        Ok(match desc.scene {
-            Scene::Field => Box::new(InlineHandoff::new(queue, context, source, desc)?),
-            Scene::Texture => Box::new(TextureInlineHandoff::new(queue, context, source, desc)?),
-        })
-    },
+    supports: |info| info.inline.then_some(()).ok_or("the driver does not have VK_NVX_binary_import"),
+    field: |queue, context, source, desc| Ok(Box::new(InlineHandoff::new(queue, context, source, desc)?)),
+    texture: None,
 };
 
 struct InlineHandoff {
@@ -72,8 +59,8 @@ impl InlineHandoff {
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         let parameters = module.parameters().clone();
-        let profile =
-            Profile { uses_cuda: true, in_queue: true, parameters, ..Profile::of_queue(PRODUCER, slots) };
+        let usual = Profile::of_queue("cuda, inline by VK_NVX_binary_import", slots);
+        let profile = Profile { uses_cuda: true, in_queue: true, parameters, ..usual };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
     }
@@ -91,7 +78,7 @@ impl InlineHandoff {
         ];
         // SAFETY: producers record outside a render pass; the arguments have the types of the checked signature; the
         // slot lives as long as `self`, and the caller's barriers order its memory.
-        unsafe { kernel.launch_frame(commands, grid, &arguments) };
+        unsafe { kernel.launch(commands, grid, &arguments) };
     }
 }
 

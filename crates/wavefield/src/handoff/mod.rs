@@ -10,7 +10,7 @@
 //! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
 //! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
-//! | `inline` | `inline`, `texture_inline` | one queue: *Vulkan* launches the CUDA kernel | nothing |
+//! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
 //! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
 //! [`Handoff::make`] makes them. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
@@ -24,7 +24,6 @@ mod module;
 mod one_slot;
 mod order;
 mod texture;
-mod texture_inline;
 mod timeline;
 mod work;
 
@@ -41,7 +40,7 @@ pub(crate) use texture::TextureWork;
 pub(crate) use work::{Place, Work};
 
 /// The name of [`Handoff::Timeline`]'s producer.
-pub(crate) const TIMELINE: &str = "cuda";
+pub(crate) const TIMELINE_PRODUCER: &str = "cuda";
 
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
 
@@ -54,11 +53,11 @@ struct Entry {
     brief: &'static str,
     /// Whether it has one slot, whatever the ring's depth.
     one_slot: bool,
-    /// Whether the CPU waits for CUDA in every frame.
-    cpu_waits: bool,
-    /// Fails with the reason if a device cannot hand over this scene this way.
-    supports: fn(&AdapterInfo, Scene) -> Result<(), &'static str>,
-    make: Make,
+    /// Fails with the reason if a device cannot hand over frames this way.
+    supports: fn(&AdapterInfo) -> Result<(), &'static str>,
+    field: Make,
+    /// `None` if it hands over fields only.
+    texture: Option<Make>,
 }
 
 macro_rules! hand_offs {
@@ -102,11 +101,6 @@ impl clap::ValueEnum for Handoff {
 }
 
 impl Handoff {
-    /// Those whose kernels run on a CUDA stream: all except `inline`.
-    pub fn on_a_stream() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|&handoff| handoff != Self::Inline)
-    }
-
     pub fn name(self) -> &'static str {
         self.entry().name
     }
@@ -117,16 +111,9 @@ impl Handoff {
     }
 
     /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
-    pub fn on(self, info: &AdapterInfo, scene: Scene) -> (Self, Option<String>) {
-        let Err(reason) = self.supports(info, scene) else { return (self, None) };
-        let (name, device) = (self.name(), &info.name);
-        let note = match scene {
-            // The scene of those who ask for none.
-            Scene::Field => format!("--handoff {name} falls back to timeline on {device}: {reason}"),
-            Scene::Texture => format!(
-                "--scene texture has no --handoff {name} on {device} and falls back to timeline: {reason}"
-            ),
-        };
+    pub fn on(self, info: &AdapterInfo) -> (Self, Option<String>) {
+        let Err(reason) = (self.entry().supports)(info) else { return (self, None) };
+        let note = format!("--handoff {} falls back to timeline on {}: {reason}", self.name(), info.name);
         (Self::Timeline, Some(note))
     }
 
@@ -134,14 +121,30 @@ impl Handoff {
         self.entry().one_slot
     }
 
-    /// Whether the CPU waits for CUDA in every frame.
-    pub fn cpu_waits(self) -> bool {
-        self.entry().cpu_waits
+    /// Fails if no device hands over this scene this way.
+    pub fn check_scene(self, scene: Scene) -> Result<()> {
+        self.maker(scene).map(drop)
+    }
+
+    fn maker(self, scene: Scene) -> Result<Make> {
+        let make = match scene {
+            Scene::Field => Some(self.entry().field),
+            Scene::Texture => self.entry().texture,
+        };
+        make.ok_or_else(|| {
+            Error::Usage(format!(
+                "--handoff {} hands over fields only, and --scene texture is none: leave one of them out",
+                self.name()
+            ))
+        })
     }
 
     /// Fails with the reason if a device cannot hand over this scene this way.
-    pub fn supports(self, info: &AdapterInfo, scene: Scene) -> Result<(), &'static str> {
-        (self.entry().supports)(info, scene)
+    pub fn supports(self, info: &AdapterInfo, scene: Scene) -> Result<()> {
+        self.check_scene(scene)?;
+        (self.entry().supports)(info).map_err(|reason| {
+            Error::Unsupported(format!("{} has no --handoff {}: {reason}", info.name, self.name()))
+        })
     }
 
     /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
@@ -153,11 +156,7 @@ impl Handoff {
         source: &KernelSource,
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
-        let info = queue.device().info();
-        self.supports(info, desc.scene).map_err(|reason| {
-            let (scene, name) = (desc.scene.name(), self.name());
-            Error::Unsupported(format!("--scene {scene} has no --handoff {name} on {}: {reason}", info.name))
-        })?;
-        (self.entry().make)(queue, context, source, desc)
+        self.supports(queue.device().info(), desc.scene)?;
+        self.maker(desc.scene)?(queue, context, source, desc)
     }
 }

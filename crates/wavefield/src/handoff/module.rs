@@ -8,10 +8,10 @@ use std::ffi::c_void;
 
 use ash::{nvx, vk};
 
+use crate::Result;
 use crate::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use crate::vulkan::{Device, cuda_inside_vulkan};
 use crate::wave::Grid;
-use crate::{Error, Result};
 
 /// The most local memory that a kernel may need, in bytes for each thread.
 ///
@@ -68,13 +68,14 @@ impl Module {
         &self.parameters
     }
 
-    /// Records a launch as [`Module::launch`] does, for a kernel that fills a frame. The last argument is the
-    /// structure of its parameters, if it has any. The launch sees what earlier launches wrote to the module's own
-    /// memory, so a kernel may keep its state there.
+    /// Records a launch with one thread for each vertex of `threads`. `arguments` point to the kernel's arguments, as for
+    /// `cuLaunchKernel`, and are read before this returns. The last is the structure of its parameters, if it has any. The
+    /// launch sees what earlier launches wrote to the module's own memory, so a kernel may keep its state there.
     ///
     /// # Safety
-    /// As for [`Module::launch`].
-    pub(super) unsafe fn launch_frame(
+    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type. The memory
+    /// that they point to lives until the GPU is done, and barriers order the kernel with its other users.
+    pub(super) unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
         threads: Grid,
@@ -91,23 +92,7 @@ impl Module {
         let state = vk::DependencyInfo::default().memory_barriers(&state);
         // SAFETY: recording, outside a render pass (the caller's promise).
         unsafe { self.device.raw().cmd_pipeline_barrier2(commands, &state) };
-        let count = if self.parameters.is_empty() { 5 } else { 6 };
-        // SAFETY: recording, the arguments are the kernel's, and barriers order its memory (the caller's promise).
-        unsafe { self.launch(commands, threads, &arguments[..count]) };
-    }
-
-    /// Records a launch with one thread for each vertex, or texel, of `threads`. `parameters` point to the kernel's
-    /// arguments, as for `cuLaunchKernel`, and are read before this returns.
-    ///
-    /// # Safety
-    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type. The memory
-    /// that they point to lives until the GPU is done, and barriers order the kernel with its other users.
-    pub(super) unsafe fn launch(
-        &self,
-        commands: vk::CommandBuffer,
-        threads: Grid,
-        parameters: &[*const c_void],
-    ) {
+        let arguments = &arguments[..if self.parameters.is_empty() { 5 } else { 6 }];
         let info = vk::CuLaunchInfoNVX {
             function: self.function,
             grid_dim_x: blocks(threads.count(), self.block),
@@ -116,8 +101,8 @@ impl Module {
             block_dim_x: self.block,
             block_dim_y: 1,
             block_dim_z: 1,
-            param_count: parameters.len(),
-            p_params: parameters.as_ptr(),
+            param_count: arguments.len(),
+            p_params: arguments.as_ptr(),
             ..Default::default()
         };
         // SAFETY: the arguments are the kernel's and the memory lives (the caller's promise); the extension is enabled, and
@@ -136,7 +121,7 @@ fn check_local_memory(source: &KernelSource, kernel: &Kernel) -> Result<()> {
          command buffer, kernels with 16384 stopped drawing on the GPU for every process (docs/reliability.md). \
          Use another --handoff, or give the kernel smaller arrays"
     );
-    Err(Error::Kernel { kernel: source.name.clone(), problem })
+    Err(source.problem(problem))
 }
 
 impl Drop for Module {

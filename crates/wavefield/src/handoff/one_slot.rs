@@ -26,13 +26,13 @@ pub(super) struct OneSlot<W: Work, O: Order> {
 
 impl<W: Work, O: Order> OneSlot<W, O> {
     /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
-    pub(super) fn new(
-        order: O,
+    pub(super) fn make(
         queue: &mut Queue,
         context: &Cuda,
         source: &KernelSource,
         desc: &ProducerDesc,
-    ) -> Result<Self> {
+    ) -> Result<Box<dyn Producer>> {
+        let order = O::new(queue, context, desc)?;
         let (device, family) = (queue.device().clone(), queue.family());
         let work = W::new(&device, context, source, desc)?;
         let slot = work.slots(&device, context, 1)?.pop();
@@ -58,7 +58,7 @@ impl<W: Work, O: Order> OneSlot<W, O> {
             ..usual
         };
         let fill = Fill::new(context, &source.name)?;
-        Ok(Self { fill, order, work, slot, profile, device, family })
+        Ok(Box::new(Self { fill, order, work, slot, profile, device, family }))
     }
 
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {

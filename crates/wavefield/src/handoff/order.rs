@@ -11,7 +11,6 @@ use super::{Entry, FieldWork, TextureWork};
 use crate::Result;
 use crate::cuda::Cuda;
 use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
-use crate::scene::Scene;
 use crate::vulkan::Queue;
 
 /// An order's hand-off.
@@ -21,17 +20,9 @@ pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, hel
         help,
         brief,
         one_slot: true,
-        cpu_waits: !O::ON_GPU,
-        supports: |_, _| Ok(()),
-        make: |queue, context, source, desc| {
-            let order = O::new(queue, context, desc)?;
-            Ok(match desc.scene {
-                Scene::Field => Box::new(OneSlot::<FieldWork, O>::new(order, queue, context, source, desc)?),
-                Scene::Texture => {
-                    Box::new(OneSlot::<TextureWork, O>::new(order, queue, context, source, desc)?)
-                }
-            })
-        },
+        supports: |_| Ok(()),
+        field: OneSlot::<FieldWork, O>::make,
+        texture: Some(OneSlot::<TextureWork, O>::make),
     }
 }
 

@@ -22,32 +22,27 @@ pub(super) const TIMELINE: Entry = Entry {
     brief: "A ring of buffers, timelines",
     help: "A ring of shared buffers or images, and two timeline semaphores; the GPU waits",
     one_slot: false,
-    cpu_waits: false,
-    supports: |_, _| Ok(()),
-    make: |queue, context, source, desc| make(false, queue, context, source, desc),
+    supports: |_| Ok(()),
+    field: make::<FieldWork, false>,
+    texture: Some(make::<TextureWork, false>),
 };
 
 pub(super) const DEVICE_COPY: Entry = Entry {
     name: "device-copy",
     brief: "CUDA's memory and a copy",
     help: "CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all levels",
-    make: |queue, context, source, desc| make(true, queue, context, source, desc),
+    field: make::<FieldWork, true>,
+    texture: Some(make::<TextureWork, true>),
     ..TIMELINE
 };
 
-fn make(
-    copies: bool,
+fn make<W: Work, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
     source: &KernelSource,
     desc: &ProducerDesc,
 ) -> Result<Box<dyn Producer>> {
-    Ok(match desc.scene {
-        Scene::Field => Box::new(TimelineHandoff::<FieldWork>::new(copies, queue, context, source, desc)?),
-        Scene::Texture => {
-            Box::new(TimelineHandoff::<TextureWork>::new(copies, queue, context, source, desc)?)
-        }
-    })
+    Ok(Box::new(TimelineHandoff::<W>::new(COPIES, queue, context, source, desc)?))
 }
 
 /// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's allocator (Taichi
@@ -79,7 +74,7 @@ impl<W: Work> TimelineHandoff<W> {
         let work = W::new(queue.device(), context, source, desc)?;
         let slots = work.slots(queue.device(), context, desc.ring.depth())?;
         let own = copies.then(|| work.own(context)).transpose()?;
-        let name = if copies { "cuda, device-copy" } else { super::TIMELINE };
+        let name = if copies { "cuda, device-copy" } else { super::TIMELINE_PRODUCER };
         let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
         let profile = Profile {
             owner: Owner::External,

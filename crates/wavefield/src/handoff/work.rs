@@ -10,7 +10,7 @@ use crate::vulkan::Device;
 /// A scene's kernels, and the types of memory that they write.
 ///
 /// Before a work or its memory is dropped, the stream that runs its kernels must be idle.
-pub(crate) trait Work: Sized {
+pub(crate) trait Work: Sized + 'static {
     type Slot: Slot;
     type Own;
 

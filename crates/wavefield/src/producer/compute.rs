@@ -32,33 +32,26 @@ enum Memory {
 }
 
 impl ComputeProducer {
-    pub(crate) fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin) -> Result<Self> {
-        check_grid(device, desc.grid)?;
-        let none = vk::BufferUsageFlags::empty();
-        let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
-        let slots: Vec<_> = buffers.iter().map(Buffer::raw).collect();
-        Self::with(device, desc, twin, &slots, Memory::Own { _buffers: buffers })
-    }
-
-    /// Makes a producer of the wave with slots in exported memory that nobody imports, to measure what exporting costs a
-    /// draw.
-    pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
-        check_grid(device, desc.grid)?;
-        let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
-        let buffers = each_slot(device, None, desc.grid, depth, || {
-            Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?)
-        })?;
-        let slots: Vec<_> = buffers.iter().map(ExportedBuffer::raw).collect();
-        Self::with(device, desc, Twin::wave(), &slots, Memory::Exported { _buffers: buffers })
-    }
-
-    fn with(
+    /// With `exported`, the slots lie in exported memory that nobody imports, to measure what exporting costs a draw.
+    pub(crate) fn new(
         device: &Device,
         desc: &ProducerDesc,
         twin: &'static Twin,
-        slots: &[vk::Buffer],
-        memory: Memory,
+        exported: bool,
     ) -> Result<Self> {
+        check_grid(device, desc.grid)?;
+        let (memory, slots): (_, Vec<_>) = if exported {
+            let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
+            let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
+            let buffers = each_slot(device, None, desc.grid, depth, make)?;
+            let slots = buffers.iter().map(ExportedBuffer::raw).collect();
+            (Memory::Exported { _buffers: buffers }, slots)
+        } else {
+            let none = vk::BufferUsageFlags::empty();
+            let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
+            let slots = buffers.iter().map(Buffer::raw).collect();
+            (Memory::Own { _buffers: buffers }, slots)
+        };
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
@@ -69,7 +62,7 @@ impl ComputeProducer {
                 sets: &[Choices::These(&bound)],
             },
         )?;
-        let slots = slots.iter().map(|&slot| slot.into()).collect();
+        let slots = slots.into_iter().map(Source::from).collect();
         let parameters = twin.parameters();
         let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);

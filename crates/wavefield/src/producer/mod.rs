@@ -39,7 +39,7 @@ pub use room::{check_grid, check_texture};
 pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
-pub(crate) use texture_host::{level_regions, level_views, own_images, own_slot, record_upload};
+pub(crate) use texture_host::{level_regions, own_images, own_slot};
 pub(crate) use transfer::Transfer;
 
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use vulkan_cuda::ownership::whole_image;
 use vulkan_cuda::{ExportedImage, image::picture};
 
-use super::texture_host::{LAYOUT, level_views, own_images, own_slot};
+use super::texture_host::{LAYOUT, own_images, slot};
 use super::{
     Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture, each_slot,
 };
@@ -15,8 +15,8 @@ use crate::Result;
 use crate::stamp::{self, texel};
 use crate::texture;
 use crate::vulkan::{
-    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier,
-    pipeline_barrier, view_of_shared,
+    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier, levels_of,
+    pipeline_barrier, view, view_of_shared,
 };
 use crate::wave::{self, Grid};
 
@@ -42,43 +42,28 @@ enum Memory {
 }
 
 impl TextureComputeProducer {
-    pub fn new(device: &Device, desc: &ProducerDesc) -> Result<Self> {
-        check_texture(device, desc.grid)?;
-        let images = own_images(device, desc.grid, desc.ring.depth(), vk::ImageUsageFlags::STORAGE)?;
-        let slots: Vec<_> = images.iter().map(own_slot).collect();
-        Self::with(device, desc, &slots, Vec::new(), Memory::Own { _images: images })
-    }
-
-    /// Makes a producer with slots in exported memory that nobody imports, to measure what exporting costs a draw.
-    pub fn exported(device: &Device, desc: &ProducerDesc) -> Result<Self> {
-        let size = desc.grid;
+    /// With `exported`, the slots lie in exported memory that nobody imports, to measure what exporting costs a draw.
+    pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
+        let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
         check_texture(device, size)?;
-        let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
-        let sharing = device.sharing()?;
-        let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
-        let images = each_slot(device, None, size, desc.ring.depth(), image)?;
-        let views = images.iter().map(|image| view_of_shared(device, image)).collect::<Result<Vec<_>>>()?;
-        let slot = |(image, view): (&Arc<ExportedImage>, &View)| ImageSlot {
-            image: image.raw(),
-            view: view.raw(),
-            layout: LAYOUT,
+        let (slots, views, memory): (Vec<_>, _, _) = if exported {
+            let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
+            let sharing = device.sharing()?;
+            let image = || Ok(Arc::new(ExportedImage::new(sharing, &request)?));
+            let images = each_slot(device, None, size, depth, image)?;
+            let views = images.iter().map(|image| view_of_shared(device, image));
+            let views = views.collect::<Result<Vec<_>>>()?;
+            let slots = images.iter().zip(&views).map(|(image, view)| slot(image.raw(), view.raw()));
+            (slots.collect(), views, Memory::Exported { _images: images })
+        } else {
+            let images = own_images(device, size, depth, vk::ImageUsageFlags::STORAGE)?;
+            let slots = images.iter().map(|image| slot(image.raw(), image.view()));
+            (slots.collect(), Vec::new(), Memory::Own { _images: images })
         };
-        let slots: Vec<_> = images.iter().zip(&views).map(slot).collect();
-        Self::with(device, desc, &slots, views, Memory::Exported { _images: images })
-    }
-
-    fn with(
-        device: &Device,
-        desc: &ProducerDesc,
-        slots: &[ImageSlot],
-        views: Vec<View>,
-        memory: Memory,
-    ) -> Result<Self> {
-        let (size, stamped) = (desc.grid, desc.stamped);
         let levels =
             slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
         let pipelines = Pipelines::new(device, &levels)?;
-        let slots = slots.iter().copied().map(Source::Texture).collect();
+        let slots = slots.into_iter().map(Source::Texture).collect();
         let profile = Profile { in_queue: true, ..Profile::of_queue("compute", slots) };
         let device = device.clone();
         Ok(Self { pipelines, levels, profile, _views: views, _memory: memory, size, stamped, device })
@@ -181,4 +166,13 @@ impl Pipelines {
             }
         }
     }
+}
+
+/// A view for each single level, through which shaders write that level.
+fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
+    let of_level = |level| {
+        let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
+        view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
+    };
+    (0..texture::levels(size)).map(of_level).collect()
 }

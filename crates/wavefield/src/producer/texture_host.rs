@@ -4,7 +4,6 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
-use vulkan_cuda::ownership::{Access, whole_image};
 
 use super::{
     Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture,
@@ -12,9 +11,7 @@ use super::{
 use crate::Result;
 use crate::stamp::texel;
 use crate::texture::{self, Texel};
-use crate::vulkan::{
-    Buffer, BufferDesc, Device, Image, ImageDesc, View, image_barrier, levels_of, pipeline_barrier, view,
-};
+use crate::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, copy_of_level, record_upload};
 use crate::wave::{Grid, phase};
 
 /// Paints slots on the CPU; each row is a task.
@@ -22,6 +19,7 @@ pub struct TextureHostProducer {
     staging: Vec<Buffer>,
     _images: Vec<Image>,
     profile: Profile,
+    regions: Vec<vk::BufferImageCopy>,
     size: Grid,
     stamped: bool,
     device: Device,
@@ -43,16 +41,22 @@ impl TextureHostProducer {
         };
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
-        let slots = images.iter().map(own_slot).map(Source::Texture).collect();
+        let slots = images.iter().map(own_slot).collect();
         // No more frames in flight than slots, so that a buffer's last frame is done before `produce` writes the
         // buffer again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
-        Ok(Self { staging, _images: images, profile, size, stamped: request.stamped, device: device.clone() })
+        let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
+        Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
     }
 }
 
-pub(crate) fn own_slot(image: &Image) -> ImageSlot {
-    ImageSlot { image: image.raw(), view: image.view(), layout: LAYOUT }
+/// A slot that only Vulkan writes.
+pub(super) fn slot(image: vk::Image, view: vk::ImageView) -> ImageSlot {
+    ImageSlot { image, view, layout: LAYOUT }
+}
+
+pub(crate) fn own_slot(image: &Image) -> Source {
+    Source::Texture(slot(image.raw(), image.view()))
 }
 
 /// Vulkan's own images with mip chains. They can be sampled, read back, and cleared before a checked run; `more` adds
@@ -78,15 +82,6 @@ pub(crate) fn own_images(
     (0..count).map(|_| Image::new(device, &desc)).collect()
 }
 
-/// A view for each single level, through which shaders write that level.
-pub(crate) fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
-    let of_level = |level| {
-        let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
-        view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)
-    };
-    (0..texture::levels(size)).map(of_level).collect()
-}
-
 impl Producer for TextureHostProducer {
     fn profile(&self) -> &Profile {
         &self.profile
@@ -110,58 +105,19 @@ impl Producer for TextureHostProducer {
         let Source::Texture(ImageSlot { image, .. }) = source else { return };
         let staging = self.staging[self.profile.slot_of(frame.index)].raw();
         // SAFETY: recording, outside a render pass; buffer and image are alive and of the same size.
-        unsafe { record_upload(&self.device, commands, staging, image, self.size, frame.reads) };
-    }
-}
-
-/// Records the copy of a whole chain from a buffer into Vulkan's own image. After the copy, `reads` may read the
-/// image in [`LAYOUT`].
-///
-/// # Safety
-/// `commands` is recording, outside a render pass; the buffer has [`texture::chain_bytes`] of `size`, and the image has the
-/// levels of `size`.
-pub(crate) unsafe fn record_upload(
-    device: &Device,
-    commands: vk::CommandBuffer,
-    staging: vk::Buffer,
-    image: vk::Image,
-    size: Grid,
-    reads: Access,
-) {
-    let color = vk::ImageAspectFlags::COLOR;
-    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-    let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
-    // The image is overwritten, so its content may be lost. Reads by earlier frames must be done.
-    let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
-    let reuse = image_barrier(image, color, old, target).subresource_range(whole_image());
-    let sampled = (LAYOUT, (reads.stage, reads.access));
-    let ready = image_barrier(image, color, target, sampled).subresource_range(whole_image());
-    let regions = level_regions(size);
-    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
-    unsafe {
-        pipeline_barrier(device, commands, &[], &[reuse]);
-        device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, &regions);
-        pipeline_barrier(device, commands, &[], &[ready]);
+        unsafe { record_upload(&self.device, commands, staging, image, &self.regions, frame.reads) };
     }
 }
 
 /// One copy for each level. The levels follow one another in the buffer.
 pub(crate) fn level_regions(size: Grid) -> Vec<vk::BufferImageCopy> {
     let mut offset = 0;
-    (0..texture::levels(size))
-        .map(|index| {
-            let Grid { cols, rows } = texture::level(size, index);
-            let region = vk::BufferImageCopy::default()
-                .buffer_offset(offset)
-                .image_subresource(
-                    vk::ImageSubresourceLayers::default()
-                        .aspect_mask(vk::ImageAspectFlags::COLOR)
-                        .mip_level(index)
-                        .layer_count(1),
-                )
-                .image_extent(vk::Extent3D { width: cols, height: rows, depth: 1 });
-            offset += Grid { cols, rows }.count() * size_of::<Texel>() as u64;
-            region
-        })
-        .collect()
+    let region = |index| {
+        let level = texture::level(size, index);
+        let extent = vk::Extent2D { width: level.cols, height: level.rows };
+        let region = copy_of_level(index, extent, offset);
+        offset += level.count() * size_of::<Texel>() as u64;
+        region
+    };
+    (0..texture::levels(size)).map(region).collect()
 }

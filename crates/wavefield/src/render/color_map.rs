@@ -20,8 +20,6 @@ pub enum ColorMap {
 }
 
 impl ColorMap {
-    pub const ALL: [Self; 5] = [Self::Viridis, Self::Plasma, Self::Magma, Self::Inferno, Self::Cividis];
-
     pub fn name(self) -> &'static str {
         match self {
             Self::Viridis => "viridis",

@@ -117,8 +117,8 @@ impl FieldRenderer {
         }
         let (layout, format, samples) = (self.inputs.layout(), self.format, self.samples);
         let desc = PipelineDesc { layout, format, samples, shows: vk::CompareOp::GREATER };
-        let pipeline = Rc::new(Pipeline::new(&self.device, shaders(self.scene, array.kind(), style), &desc)?);
-        Ok(Drawing { array, style, pipeline })
+        let shaders = shaders(self.scene, array.kind(), style);
+        Ok(Drawing { array, style, pipeline: Rc::new(Pipeline::new(&self.device, shaders, &desc)?) })
     }
 
     /// Updates an older drawing for [`FieldRenderer::exchange`]: the style may have changed since it was made.
@@ -209,17 +209,9 @@ impl FieldRenderer {
     /// `commands` is recording, in a render pass; the flight's source was set.
     unsafe fn draw(&self, commands: vk::CommandBuffer, flight: usize, slices: Option<Slices<'_>>) {
         let Drawing { array, style, pipeline } = &self.drawing;
-        let grid = array.grid();
-        let draws = draws(self.scene, array.kind(), *style);
-        // The pieces that are divided among the slices.
-        let pieces = match draws {
-            Draws::Square => 1,
-            Draws::Dots => most_dots(array),
-            Draws::Tiles => {
-                let (across, along) = mesh::tile_count(grid);
-                across * along
-            }
-        };
+        let draws = draws(self.scene, array, *style);
+        // They are divided among the slices.
+        let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
@@ -232,11 +224,10 @@ impl FieldRenderer {
                 let some = end - first;
                 match draws {
                     _ if some == 0 => {}
-                    Draws::Square => vk.cmd_draw(commands, SQUARE_VERTICES, 1, 0, 0),
-                    Draws::Dots => {
+                    Draws::Squares(_) => {
                         vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
                     }
-                    Draws::Tiles => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
+                    Draws::Tiles(_) => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
                 }
                 if let Some(slices) = &slices {
                     (slices.after)(slice);
@@ -265,22 +256,23 @@ fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
 
 #[derive(Clone, Copy)]
 enum Draws {
-    Square,
-    Dots,
-    Tiles,
+    /// Of two triangles each: the plane, an image, or dots.
+    Squares(u32),
+    Tiles(u32),
 }
 
-fn draws(scene: Scene, kind: Kind, style: Style) -> Draws {
-    match (scene, kind, style) {
-        (Scene::Texture, ..) | (_, Kind::Image, _) => Draws::Square,
-        (_, Kind::Points, _) | (_, _, Style::Points) => Draws::Dots,
-        (_, Kind::Mesh | Kind::Surface, Style::Surface | Style::Wireframe) => Draws::Tiles,
+fn draws(scene: Scene, array: &Array, style: Style) -> Draws {
+    match (scene, array.kind(), style) {
+        (Scene::Texture, ..) | (_, Kind::Image, _) => Draws::Squares(1),
+        // Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
+        (_, Kind::Points, _) | (_, _, Style::Points) => {
+            Draws::Squares(array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
+        }
+        (_, Kind::Mesh | Kind::Surface, Style::Surface | Style::Wireframe) => {
+            let (across, along) = mesh::tile_count(array.grid());
+            Draws::Tiles(across * along)
+        }
     }
-}
-
-/// The number of dots. Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
-fn most_dots(array: &Array) -> u32 {
-    array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32
 }
 
 /// The first of `all` pieces that belongs to slice number `slice` of `slices`.

@@ -19,20 +19,9 @@ impl OffscreenTarget {
     }
 
     pub(crate) fn with_format(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
-        Ok(Self {
-            image: Image::new(
-                device,
-                &ImageDesc {
-                    label: "the picture",
-                    extent,
-                    format,
-                    levels: 1,
-                    samples: vk::SampleCountFlags::TYPE_1,
-                    usage: vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC,
-                    aspect: vk::ImageAspectFlags::COLOR,
-                },
-            )?,
-        })
+        let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
+        let image = Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?;
+        Ok(Self { image })
     }
 
     pub(crate) fn picture(&self) -> Picture {

@@ -8,7 +8,7 @@ use egui_ash_renderer::{DynamicRendering, Options, Renderer, RendererError};
 
 use super::Picture;
 use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
-use crate::vulkan::{Device, Queue, TransientPool, image_barrier, pipeline_barrier};
+use crate::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
 use crate::{Error, Result};
 
 /// egui's output for a frame: see [`egui::Context::tessellate`].
@@ -24,7 +24,7 @@ pub struct Painting {
 pub struct Painter {
     // Dropped by hand: never if the device is leaked.
     renderer: ManuallyDrop<Renderer>,
-    pool: TransientPool,
+    pool: CommandPool,
     device: Device,
 }
 
@@ -32,7 +32,7 @@ impl Painter {
     /// Makes a painter for pictures of `format`, with room for `flights` frames in flight.
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
-        let pool = TransientPool::new(&device, queue.family())?;
+        let pool = CommandPool::transient(&device, queue.family())?;
         let target = DynamicRendering { color_attachment_format: format, depth_attachment_format: None };
         let options = Options {
             in_flight_frames: flights,

@@ -1,14 +1,15 @@
 //! A colour map as an image for shaders.
 
 use ash::vk;
+use vulkan_cuda::ownership::Access;
 
 use super::ColorMap;
 use crate::Result;
 use crate::vulkan::{
-    Bound, Buffer, Image, ImageDesc, Owned, Queue, image_barrier, one_shot, pipeline_barrier, sampler,
+    Bound, Buffer, Image, ImageDesc, Owned, Queue, copy_of_level, one_shot, record_upload, sampler,
 };
 
-const TEXELS: u32 = 256;
+const EXTENT: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
 
 pub(super) struct Palette {
     image: Image,
@@ -19,18 +20,9 @@ impl Palette {
     /// Makes the image with these colours. Waits for the queue.
     pub(super) fn new(queue: &mut Queue, map: ColorMap) -> Result<Self> {
         let device = queue.device();
-        let image = Image::new(
-            device,
-            &ImageDesc {
-                label: "colour map",
-                extent: vk::Extent2D { width: TEXELS, height: 1 },
-                format: vk::Format::R8G8B8A8_SRGB,
-                levels: 1,
-                samples: vk::SampleCountFlags::TYPE_1,
-                usage: vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST,
-                aspect: vk::ImageAspectFlags::COLOR,
-            },
-        )?;
+        let usage = vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST;
+        let desc = ImageDesc::color("colour map", EXTENT, vk::Format::R8G8B8A8_SRGB, usage);
+        let image = Image::new(device, &desc)?;
         let palette = Self { image, sampler: sampler(device, vk::SamplerAddressMode::CLAMP_TO_EDGE)? };
         palette.set(queue, map)?;
         Ok(palette)
@@ -39,42 +31,18 @@ impl Palette {
     /// Changes the colours. Waits for the queue.
     pub(super) fn set(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
-        let texels = map.texels(TEXELS as usize);
+        let texels = map.texels(EXTENT.width as usize);
         let bytes = bytemuck::cast_slice(&texels);
         let staging =
             Buffer::filled(&device, "colour map upload", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-        let image = self.image.raw();
-        let aspect = vk::ImageAspectFlags::COLOR;
-        let sampled = (vk::PipelineStageFlags2::FRAGMENT_SHADER, vk::AccessFlags2::SHADER_SAMPLED_READ);
-        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        let before = image_barrier(
-            image,
-            aspect,
-            (vk::ImageLayout::UNDEFINED, (sampled.0, vk::AccessFlags2::NONE)),
-            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
-        );
-        let after = image_barrier(
-            image,
-            aspect,
-            (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written),
-            (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, sampled),
-        );
-        let region = [vk::BufferImageCopy::default()
-            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
-            .image_extent(vk::Extent3D { width: TEXELS, height: 1, depth: 1 })];
-        one_shot(queue, |commands| {
-            // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
-            unsafe {
-                pipeline_barrier(&device, commands, &[], &[before]);
-                device.raw().cmd_copy_buffer_to_image(
-                    commands,
-                    staging.raw(),
-                    image,
-                    vk::ImageLayout::TRANSFER_DST_OPTIMAL,
-                    &region,
-                );
-                pipeline_barrier(&device, commands, &[], &[after]);
-            }
+        let reads = Access {
+            stage: vk::PipelineStageFlags2::FRAGMENT_SHADER,
+            access: vk::AccessFlags2::SHADER_SAMPLED_READ,
+        };
+        let (image, all) = (self.image.raw(), [copy_of_level(0, EXTENT, 0)]);
+        // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue.
+        one_shot(queue, |commands| unsafe {
+            record_upload(&device, commands, staging.raw(), image, &all, reads);
         })
     }
 

@@ -22,9 +22,4 @@ impl Style {
             Self::Points => "points",
         }
     }
-
-    pub fn next(self) -> Self {
-        let all = Self::value_variants();
-        all[(self as usize + 1) % all.len()]
-    }
 }

@@ -139,7 +139,7 @@ impl Exchange {
     pub(super) fn renew(&mut self, engine: &mut Engine, setup: &Setup) -> Result<bool> {
         let Setup { choice, config, .. } = setup;
         let camera = self.built_in.as_ref().map_or(engine.view().camera, |own| own.view.camera);
-        let made = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave())
+        let made = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave(), false)
             .and_then(|shader| Ok((shader, engine.drawing_of(self.own)?)));
         let Ok((shader, drawing)) = made else { return Ok(false) };
         let shader = Installed::new(Box::new(shader), &config.parameters, drawing, camera);

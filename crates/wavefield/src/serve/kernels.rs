@@ -114,7 +114,7 @@ impl Kernels {
             }
         };
         let config = &self.config;
-        let (handoff, _) = config.handoff.on(queue.device().info(), config.scene);
+        let (handoff, _) = config.handoff.on(queue.device().info());
         handoff.make(queue, &context, source, &config.producer_desc())
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::handoff::TIMELINE;
+use crate::handoff::TIMELINE_PRODUCER;
 use crate::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
 use crate::{Error, Result};
 use ash::vk;
@@ -54,7 +54,7 @@ pub(crate) struct BrokenProducer {
 impl BrokenProducer {
     pub(crate) fn new(whole: Box<dyn Producer>, broken: Broken) -> Result<Self> {
         let mut profile = whole.profile().clone();
-        if profile.name != TIMELINE {
+        if profile.name != TIMELINE_PRODUCER {
             return Err(Error::Usage(format!(
                 "--break {broken} {}, not for {}",
                 Broken::NEEDS,
@@ -166,7 +166,7 @@ mod tests {
         for (broken, waits, in_flight, recorded) in
             [(Broken::Ready, false, 3, 2), (Broken::Free, true, 6, 2), (Broken::Barrier, true, 3, 0)]
         {
-            let (whole, records) = whole(TIMELINE);
+            let (whole, records) = whole(TIMELINE_PRODUCER);
             let mut producer = BrokenProducer::new(whole, broken).unwrap();
             assert_eq!(producer.profile().max_in_flight, in_flight, "{broken}");
             let Produced { source, .. } = producer.produce(&frame).unwrap();

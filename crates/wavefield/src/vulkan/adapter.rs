@@ -3,8 +3,8 @@
 use ash::{ext, nvx, vk};
 use vulkan_cuda::VkInfo;
 
-use super::{Instance, Surface};
-use crate::{Error, Result};
+use super::{Instance, Surface, failed};
+use crate::Result;
 
 /// A Vulkan physical device (wgpu calls it an adapter).
 #[derive(Clone)]
@@ -35,8 +35,6 @@ pub struct AdapterInfo {
     pub largest_allocation: u64,
     /// Whether it launches CUDA kernels from a command buffer (`VK_NVX_binary_import`).
     pub inline: bool,
-    /// Whether such kernels can also reach images (`VK_NVX_image_view_handle`).
-    pub inline_images: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
     /// Whether `VK_EXT_calibrated_timestamps` can read its clock.
@@ -51,17 +49,12 @@ pub struct AdapterInfo {
     pub largest_picture: u32,
 }
 
-/// Why a device cannot launch CUDA kernels from a command buffer.
-pub(crate) const NO_INLINE: &str = "the driver does not have VK_NVX_binary_import";
-
 impl Adapter {
     pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
-        let failed =
-            |call| move |result| Error::Vulkan { call, device: "the Vulkan instance".into(), result };
         let vk = instance.raw();
         // SAFETY: a live instance.
-        let devices =
-            unsafe { vk.enumerate_physical_devices() }.map_err(failed("vkEnumeratePhysicalDevices"))?;
+        let devices = unsafe { vk.enumerate_physical_devices() }
+            .map_err(failed("vkEnumeratePhysicalDevices", "the Vulkan instance"))?;
         devices
             .into_iter()
             .map(|raw| {
@@ -125,17 +118,30 @@ impl AdapterInfo {
         // SAFETY: as above; the chain is of local structures.
         unsafe { vk.get_physical_device_properties2(raw, &mut properties) };
 
+        // SAFETY: as above.
+        let extensions = unsafe { vk.enumerate_device_extension_properties(raw) }
+            .map_err(failed("vkEnumerateDeviceExtensionProperties", &name))?;
+        let has = |wanted| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
+
         let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default();
         let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default();
         let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default();
+        let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
+        let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
+        let mut features = vk::PhysicalDeviceFeatures2::default();
         if base.api_version >= vk::API_VERSION_1_3 {
-            let mut features = vk::PhysicalDeviceFeatures2::default()
+            features = features
                 .push_next(&mut timeline)
                 .push_next(&mut sync2)
-                .push_next(&mut rendering);
-            // SAFETY: as above.
-            unsafe { vk.get_physical_device_features2(raw, &mut features) };
+                .push_next(&mut rendering)
+                .push_next(&mut addresses);
         }
+        if has(ext::device_fault::NAME) {
+            features = features.push_next(&mut fault);
+        }
+        // SAFETY: as above; the chain is of local structures.
+        unsafe { vk.get_physical_device_features2(raw, &mut features) };
+        let sparse_binding = features.features.sparse_binding == vk::TRUE;
         let missing_features = [
             (timeline.timeline_semaphore, "timeline semaphores"),
             (sync2.synchronization2, "synchronization2"),
@@ -151,13 +157,6 @@ impl AdapterInfo {
             .iter()
             .position(|f| f.queue_flags.contains(vk::QueueFlags::GRAPHICS | vk::QueueFlags::COMPUTE))
             .map(|index| index as u32);
-
-        // SAFETY: as above.
-        let extensions = unsafe { vk.enumerate_device_extension_properties(raw) }.map_err(|result| {
-            Error::Vulkan { call: "vkEnumerateDeviceExtensionProperties", device: name.clone(), result }
-        })?;
-        let has = |wanted| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
-        let inline = supports_inline(vk, raw, base.api_version, &has);
 
         let mut limits = vec![
             (u64::from(base.limits.max_storage_buffer_range), "maxStorageBufferRange"),
@@ -175,12 +174,11 @@ impl AdapterInfo {
             driver: driver_words(&driver, base.driver_version),
             driver_id: driver.driver_id,
             api_version: base.api_version,
-            device_fault: has(ext::device_fault::NAME) && reports_faults(vk, raw),
+            device_fault: fault.device_fault == vk::TRUE,
             memory_budget: has(ext::memory_budget::NAME),
-            // SAFETY: as above.
-            sparse_binding: unsafe { vk.get_physical_device_features(raw) }.sparse_binding == vk::TRUE,
-            inline,
-            inline_images: inline && has(nvx::image_view_handle::NAME),
+            sparse_binding,
+            // Kernels get buffers by address.
+            inline: addresses.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),
@@ -218,7 +216,6 @@ impl AdapterInfo {
             largest_allocation: 1 << 32,
             largest_picture: 16384,
             inline: false,
-            inline_images: false,
             calibrated_timestamps: false,
             device_fault: false,
             memory_budget: false,
@@ -248,28 +245,4 @@ fn driver_words(driver: &vk::PhysicalDeviceDriverProperties, version: u32) -> St
         "" => format!("driver {version:#x}"),
         words => words.to_owned(),
     }
-}
-
-/// Also needs the feature `bufferDeviceAddress`, because kernels get buffers by address.
-fn supports_inline(
-    vk: &ash::Instance,
-    raw: vk::PhysicalDevice,
-    api_version: u32,
-    has: &dyn Fn(&'static std::ffi::CStr) -> bool,
-) -> bool {
-    let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
-    if api_version >= vk::API_VERSION_1_2 {
-        let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut addresses);
-        // SAFETY: `raw` was enumerated from this live instance; the chain is of local structures.
-        unsafe { vk.get_physical_device_features2(raw, &mut features) };
-    }
-    addresses.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME)
-}
-
-fn reports_faults(vk: &ash::Instance, raw: vk::PhysicalDevice) -> bool {
-    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
-    let mut features = vk::PhysicalDeviceFeatures2::default().push_next(&mut fault);
-    // SAFETY: `raw` was enumerated from this live instance and has the extension; the chain is of local structures.
-    unsafe { vk.get_physical_device_features2(raw, &mut features) };
-    fault.device_fault == vk::TRUE
 }

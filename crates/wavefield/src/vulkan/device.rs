@@ -3,13 +3,14 @@
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use ash::{ext, khr, nvx, vk};
+use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, Instance, NO_INLINE, Owned};
+use super::{Adapter, AdapterInfo, Instance, Owned};
 use crate::left_running::leave_running;
 use crate::{Error, Result};
 
@@ -29,10 +30,6 @@ impl DeviceDesc {
     pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
         self.inline && info.inline
     }
-
-    pub(super) fn inline_images(&self, info: &AdapterInfo) -> bool {
-        self.inline && info.inline_images
-    }
 }
 
 /// A logical device. Cheap to clone; every object made from it keeps a clone.
@@ -50,7 +47,6 @@ struct Shared {
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: bool,
-    image_view_handles: Option<nvx::image_view_handle::Device>,
     fault: Option<FaultReport>,
     /// See [`Device::leave_running`].
     left_running: AtomicBool,
@@ -93,9 +89,6 @@ impl Device {
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
-            image_view_handles: desc
-                .inline_images(info)
-                .then(|| nvx::image_view_handle::Device::new(instance, &raw)),
             fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             left_running: AtomicBool::new(false),
@@ -164,29 +157,9 @@ impl Device {
         self.shared.inline
     }
 
-    /// Fails if it cannot launch CUDA kernels, or was made without `inline`.
+    /// Fails on a device made without `inline`.
     pub(crate) fn require_inline(&self) -> Result<()> {
-        match (self.shared.inline, self.info().inline) {
-            (true, _) => Ok(()),
-            (false, true) => Err(self.made_without("inline")),
-            (false, false) => Err(Error::Unsupported(format!(
-                "{} cannot launch CUDA kernels from Vulkan: {NO_INLINE}",
-                self.info().name
-            ))),
-        }
-    }
-
-    /// The functions that give kernels handles to images. Fails if such kernels cannot reach
-    /// images, or the device was made without `inline`.
-    pub(crate) fn image_view_handles(&self) -> Result<&nvx::image_view_handle::Device> {
-        self.shared.image_view_handles.as_ref().ok_or_else(|| match self.info().inline_images {
-            true => self.made_without("inline"),
-            false => Error::Unsupported(format!(
-                "on {}, a CUDA kernel in a command buffer cannot reach images: that needs VK_NVX_binary_import and \
-                 VK_NVX_image_view_handle",
-                self.info().name
-            )),
-        })
+        self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
     }
 
     /// The device, as `vulkan_cuda` sees it. Fails on a device made without `interop`.
@@ -218,6 +191,18 @@ impl Device {
         // SAFETY: a live device with timeline semaphores enabled.
         let raw = unsafe { self.raw().create_semaphore(&info, None) };
         Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// Waits until a timeline of this device reaches `value`, for at most `limit`. Returns whether it did.
+    pub(super) fn wait(&self, timeline: &Owned<vk::Semaphore>, value: u64, limit: Duration) -> Result<bool> {
+        let (semaphores, values) = ([timeline.raw()], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { self.raw().wait_semaphores(&info, limit.as_nanos() as u64) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(self.failed("vkWaitSemaphores")(result)),
+        }
     }
 
     fn made_without(&self, what: &str) -> Error {

@@ -8,7 +8,7 @@ use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 use vulkan_cuda::{ExportedImage, ownership};
 
 use super::owned::Memory;
-use super::{Device, Owned};
+use super::{Device, Owned, image_barrier, pipeline_barrier};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,19 @@ pub struct ImageDesc {
     pub samples: vk::SampleCountFlags,
     pub usage: vk::ImageUsageFlags,
     pub aspect: vk::ImageAspectFlags,
+}
+
+impl ImageDesc {
+    /// A colour image of one level, with one sample for each pixel.
+    pub fn color(
+        label: &'static str,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        usage: vk::ImageUsageFlags,
+    ) -> Self {
+        let (levels, samples, aspect) = (1, vk::SampleCountFlags::TYPE_1, vk::ImageAspectFlags::COLOR);
+        Self { label, extent, format, levels, samples, usage, aspect }
+    }
 }
 
 pub struct Image {
@@ -90,6 +103,48 @@ pub(crate) fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk:
         .base_mip_level(levels.start)
         .level_count(levels.end - levels.start)
         .layer_count(1)
+}
+
+/// The copy of one level of a colour image from or to a buffer, where it begins at `offset`.
+pub(crate) fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::BufferImageCopy {
+    let place = vk::ImageSubresourceLayers::default()
+        .aspect_mask(vk::ImageAspectFlags::COLOR)
+        .mip_level(level)
+        .layer_count(1);
+    vk::BufferImageCopy::default().buffer_offset(offset).image_subresource(place).image_extent(vk::Extent3D {
+        width: extent.width,
+        height: extent.height,
+        depth: 1,
+    })
+}
+
+/// Records the copy of all levels from a buffer into Vulkan's own colour image. After it, `reads` may read the image in
+/// `SHADER_READ_ONLY_OPTIMAL`.
+///
+/// # Safety
+/// `commands` is recording, outside a render pass. Buffer and image are alive, and hold what `levels` names.
+pub(crate) unsafe fn record_upload(
+    device: &Device,
+    commands: vk::CommandBuffer,
+    staging: vk::Buffer,
+    image: vk::Image,
+    levels: &[vk::BufferImageCopy],
+    reads: ownership::Access,
+) {
+    let color = vk::ImageAspectFlags::COLOR;
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
+    // The image is overwritten, so its content may be lost. Earlier reads must be done.
+    let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
+    let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
+    let reuse = image_barrier(image, color, old, target).subresource_range(ownership::whole_image());
+    let ready = image_barrier(image, color, target, sampled).subresource_range(ownership::whole_image());
+    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[reuse]);
+        device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, levels);
+        pipeline_barrier(device, commands, &[], &[ready]);
+    }
 }
 
 /// A view of an image that it does not own. It must be dropped before the image.

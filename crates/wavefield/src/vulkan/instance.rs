@@ -7,12 +7,15 @@ use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
 
 use super::validation::{self, Messenger, Validation, ValidationLog};
-use super::{Adapter, Surface};
+use super::{Adapter, Surface, failed};
 use crate::{Error, Result};
 
 /// The Vulkan version that this crate needs. It is the first with timeline semaphores, synchronization2 and dynamic rendering
 /// in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
+
+/// The name in errors of calls before there is a device.
+pub(super) const LOADER: &str = "the Vulkan loader";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InstanceDesc {
@@ -43,10 +46,9 @@ impl Instance {
             hint: "install it (Debian and Ubuntu: libvulkan1) together with the GPU's driver, \
                    or mesa-vulkan-drivers for a software device",
         })?;
-        let failed = |call| move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result };
         // SAFETY: no preconditions.
         let version = unsafe { entry.try_enumerate_instance_version() }
-            .map_err(failed("vkEnumerateInstanceVersion"))?
+            .map_err(failed("vkEnumerateInstanceVersion", LOADER))?
             .unwrap_or(vk::API_VERSION_1_0);
         if version < API_VERSION {
             return Err(Error::Missing {
@@ -78,7 +80,7 @@ impl Instance {
 
         let mut extensions: Vec<*const c_char> = match desc.display {
             Some(display) => ash_window::enumerate_required_extensions(display)
-                .map_err(failed("choosing the surface extension"))?
+                .map_err(failed("choosing the surface extension", LOADER))?
                 .to_vec(),
             None => Vec::new(),
         };
@@ -103,7 +105,8 @@ impl Instance {
             info = info.push_next(&mut features).push_next(&mut early);
         }
         // SAFETY: every pointer in `info` points to a local that outlives the call; `log` outlives the instance.
-        let raw = unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance"))?;
+        let raw =
+            unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
         let mut shared = Shared { raw, entry, messenger: None, log };
         if with_layer {
             shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
@@ -170,23 +173,16 @@ impl Drop for Shared {
 
 fn layer_installed(entry: &ash::Entry) -> Result<bool> {
     // SAFETY: no preconditions.
-    let layers = unsafe { entry.enumerate_instance_layer_properties() }.map_err(|result| Error::Vulkan {
-        call: "vkEnumerateInstanceLayerProperties",
-        device: "the Vulkan loader".into(),
-        result,
-    })?;
+    let layers = unsafe { entry.enumerate_instance_layer_properties() }
+        .map_err(failed("vkEnumerateInstanceLayerProperties", LOADER))?;
     Ok(layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
 }
 
 /// Names a missing extension. `vkCreateInstance` would only say that *some* extension is missing.
 fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
     // SAFETY: no preconditions.
-    let present =
-        unsafe { entry.enumerate_instance_extension_properties(None) }.map_err(|result| Error::Vulkan {
-            call: "vkEnumerateInstanceExtensionProperties",
-            device: "the Vulkan loader".into(),
-            result,
-        })?;
+    let present = unsafe { entry.enumerate_instance_extension_properties(None) }
+        .map_err(failed("vkEnumerateInstanceExtensionProperties", LOADER))?;
     for &name in wanted {
         // SAFETY: ash and ash-window give static, terminated names.
         let name = unsafe { CStr::from_ptr(name) };

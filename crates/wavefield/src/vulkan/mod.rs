@@ -26,7 +26,6 @@ mod sync;
 mod timestamps;
 mod validation;
 
-pub(crate) use adapter::NO_INLINE;
 pub use adapter::{Adapter, AdapterInfo};
 pub use bindings::Bound;
 pub(crate) use bindings::{Bindings, SetDesc};
@@ -35,13 +34,12 @@ pub use compute::{Choices, ComputePipeline, ComputePipelineDesc, groups};
 pub(crate) use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};
-pub(crate) use image::{View, levels_of, view, view_of_shared};
+pub(crate) use image::{View, copy_of_level, levels_of, record_upload, view, view_of_shared};
 pub use instance::{API_VERSION, Instance, InstanceDesc};
 pub use owned::Owned;
 pub use pacer::{Flight, Pacer, Wait};
 pub use queue::Queue;
-pub(crate) use readback::read_image_levels;
-pub(crate) use readback::{TransientPool, one_shot};
+pub(crate) use readback::{CommandPool, one_shot, read_image_levels};
 pub use readback::{read_buffer, read_image};
 pub(crate) use sampler::sampler;
 pub use shader::shader_module;
@@ -50,6 +48,11 @@ pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};
 pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
+
+/// For `map_err`, where there is no [`Device`] yet, whose errors say more.
+fn failed<'a>(call: &'static str, device: &'a str) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
+    move |result| crate::Error::Vulkan { call, device: device.to_owned(), result }
+}
 
 /// A packed Vulkan version as text, such as `1.3.280`.
 pub fn version(packed: u32) -> String {

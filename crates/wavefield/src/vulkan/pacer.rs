@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use super::rhythm::{Rhythm, Step};
-use super::{AdapterInfo, Device, Owned, Queue};
+use super::{AdapterInfo, CommandPool, Device, Owned, Queue};
 use crate::{Result, threads};
 
 /// How the CPU waits until the GPU is done with a frame.
@@ -60,7 +60,7 @@ pub struct Flight {
 /// wait returns at once; a host wait for a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
-    _pool: Owned<vk::CommandPool>,
+    _pool: CommandPool,
     flights: Vec<Flight>,
     _acquired: Vec<Owned<vk::Semaphore>>,
     done: Owned<vk::Semaphore>,
@@ -94,19 +94,9 @@ impl Pacer {
             threads::sleep_exactly();
         }
         let depth = depth.max(1);
-        let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
-            .queue_family_index(queue.family());
-        // SAFETY: a live device and a family of its queue.
-        let pool = unsafe { device.raw().create_command_pool(&info, None) };
-        let pool = Owned::new(&device, pool.map_err(device.failed("vkCreateCommandPool"))?);
-        let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(pool.raw())
-            .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(3 * depth as u32);
-        // SAFETY: the pool was made above.
-        let commands = unsafe { device.raw().allocate_command_buffers(&info) }
-            .map_err(device.failed("vkAllocateCommandBuffers"))?;
+        let pool =
+            CommandPool::new(&device, queue.family(), vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
+        let commands = pool.allocate(3 * depth as u32)?;
         let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
         let flights =
             commands.chunks_exact(3).zip(&acquired).enumerate().map(|(index, (three, acquired))| Flight {
@@ -237,7 +227,7 @@ impl Pacer {
                 false
             }
             Step::Poll(time) => self.poll(value, time)?,
-            Step::Sleep => self.sleep(value)?,
+            Step::Sleep => self.device.wait(&self.done, value, LOOK_UP)?,
         };
         if arrived {
             self.rhythm.arrived(Instant::now());
@@ -254,17 +244,6 @@ impl Pacer {
             std::hint::spin_loop();
         }
         Ok(false)
-    }
-
-    fn sleep(&self, value: u64) -> Result<bool> {
-        let (semaphores, values) = ([self.done.raw()], [value]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: a live timeline semaphore of this device; a submission will signal the value.
-        match unsafe { self.device.raw().wait_semaphores(&info, LOOK_UP.as_nanos() as u64) } {
-            Ok(()) => Ok(true),
-            Err(vk::Result::TIMEOUT) => Ok(false),
-            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
-        }
     }
 }
 

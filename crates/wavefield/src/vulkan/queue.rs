@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ash::vk;
 
-use super::Device;
+use super::{Device, Owned};
 use crate::{Error, Result};
 
 /// The device's queue. It is not `Clone` and is used through `&mut`, because Vulkan demands external synchronization.
@@ -93,7 +93,7 @@ impl Queue {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
         // SAFETY: the commands are recorded, and what they name lives (the caller's promise); the semaphore lives until the submission is done, or is leaked.
-        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(done.raw()));
+        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(&done));
         match outcome {
             Ok(()) => {}
             Err(Error::Stuck { .. }) => device.leave_running(),
@@ -104,18 +104,14 @@ impl Queue {
     }
 
     /// Waits for a timeline to reach 1, with a timeout, which `vkQueueWaitIdle` does not have.
-    fn wait_for(&self, done: vk::Semaphore) -> Result<()> {
-        let (semaphores, values) = ([done], [1]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // SAFETY: a live timeline semaphore of this device.
-        match unsafe { self.device.raw().wait_semaphores(&info, self.patience.as_nanos() as u64) } {
-            Ok(()) => Ok(()),
-            Err(vk::Result::TIMEOUT) => Err(Error::Stuck {
+    fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
+        match self.device.wait(done, 1, self.patience)? {
+            true => Ok(()),
+            false => Err(Error::Stuck {
                 device: self.device.info().name.clone(),
                 seconds: self.patience.as_secs_f64(),
                 progress: "Vulkan's queue did not become idle".into(),
             }),
-            Err(result) => Err(self.device.failed("vkWaitSemaphores")(result)),
         }
     }
 

@@ -5,9 +5,13 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::{
-    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, image_barrier, pipeline_barrier,
+    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, copy_of_level, image_barrier,
+    pipeline_barrier,
 };
 use crate::Result;
+
+const READS: Access =
+    Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
 
 /// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
 ///
@@ -16,64 +20,31 @@ use crate::Result;
 /// # Safety
 /// The buffer must be one of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`, and live.
 pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
-    let device = queue.device().clone();
-    let staging = staging(&device, "buffer read-back", size)?;
-    let access =
-        Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
-    let family = queue.family();
-    one_shot(queue, |cmd| {
-        let vk = device.raw();
-        let acquire = owner.acquire(buffer, family, access);
-        let release = owner.release(buffer, family, access);
-        let copy = [vk::BufferCopy::default().size(size)];
-        // SAFETY: `cmd` is recording; both buffers (one by the caller's promise) live until `one_shot` has waited for the queue.
+    let (device, family) = (queue.device().clone(), queue.family());
+    let acquire = owner.acquire(buffer, family, READS);
+    let release = owner.release(buffer, family, READS);
+    let copy = [vk::BufferCopy::default().size(size)];
+    read_back(queue, "buffer read-back", size, |commands, staging| {
+        // SAFETY: recording; both buffers (one by the caller's promise) live until the queue is idle.
         unsafe {
-            vk.cmd_pipeline_barrier2(cmd, &vk::DependencyInfo::default().buffer_memory_barriers(&[acquire]));
-            vk.cmd_copy_buffer(cmd, buffer, staging.raw(), &copy);
-            vk.cmd_pipeline_barrier2(
-                cmd,
-                &vk::DependencyInfo::default().buffer_memory_barriers(&[release, to_host(&staging)]),
-            );
+            pipeline_barrier(&device, commands, &[acquire], &[]);
+            device.raw().cmd_copy_buffer(commands, buffer, staging, &copy);
+            pipeline_barrier(&device, commands, &[release], &[]);
         }
-    })?;
-    Ok(staging.bytes()?.to_vec())
+    })
 }
 
 /// Copies a colour image to the CPU, row by row without padding. Waits for the queue to be idle. The image has 4 bytes per
 /// pixel and is in the layout `TRANSFER_SRC_OPTIMAL`.
 pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
-    let device = queue.device().clone();
     let extent = image.extent();
     let size = u64::from(extent.width) * u64::from(extent.height) * 4;
-    let staging = staging(&device, "picture read-back", size)?;
-    one_shot(queue, |cmd| {
-        let region = [vk::BufferImageCopy::default()
-            .image_subresource(
-                vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR).layer_count(1),
-            )
-            .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
-        let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let written =
-            (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-        let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
-        let visible =
-            image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (layout, written), (layout, read));
-        let vk = device.raw();
-        // SAFETY: `cmd` is recording; image and buffer live until `one_shot` has waited for the queue.
-        unsafe {
-            vk.cmd_pipeline_barrier2(cmd, &vk::DependencyInfo::default().image_memory_barriers(&[visible]));
-            vk.cmd_copy_image_to_buffer(cmd, image.raw(), layout, staging.raw(), &region);
-            vk.cmd_pipeline_barrier2(
-                cmd,
-                &vk::DependencyInfo::default().buffer_memory_barriers(&[to_host(&staging)]),
-            );
-        }
-    })?;
-    Ok(staging.bytes()?.to_vec())
+    let place = (image.raw(), vk::ImageLayout::TRANSFER_SRC_OPTIMAL);
+    // SAFETY: the image is alive and of this size; Vulkan owns it.
+    unsafe { read_image_levels(queue, place, &[copy_of_level(0, extent, 0)], size, Owner::Queue) }
 }
 
-/// Copies levels of a shared or sampled image to the CPU: `regions` places them in `size` bytes. Waits for the queue to be
-/// idle.
+/// Copies levels of an image to the CPU: `regions` places them in `size` bytes. Waits for the queue to be idle.
 ///
 /// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
@@ -87,44 +58,44 @@ pub(crate) unsafe fn read_image_levels(
     size: u64,
     owner: Owner,
 ) -> Result<Vec<u8>> {
-    let device = queue.device().clone();
-    let staging = staging(&device, "texture read-back", size)?;
-    let access =
-        Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
-    let scope = (access.stage, access.access);
-    let family = queue.family();
-    one_shot(queue, |cmd| {
-        let vk = device.raw();
-        let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let transition = |from, to| {
-            image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
-                .subresource_range(whole_image())
-        };
-        // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
-        let acquire = owner.acquire_image(image, family, access).old_layout(layout).new_layout(layout);
-        let release = owner.release_image(image, family, access).old_layout(layout).new_layout(layout);
-        // SAFETY: `cmd` is recording; image (by the caller's promise) and buffer live until `one_shot` has waited for the queue.
+    let (device, family) = (queue.device().clone(), queue.family());
+    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    let scope = (READS.stage, READS.access);
+    let transition = |from, to| {
+        image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
+            .subresource_range(whole_image())
+    };
+    // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
+    let acquire = owner.acquire_image(image, family, READS).old_layout(layout).new_layout(layout);
+    let release = owner.release_image(image, family, READS).old_layout(layout).new_layout(layout);
+    read_back(queue, "picture read-back", size, |commands, staging| {
+        // SAFETY: recording; image (by the caller's promise) and buffer live until the queue is idle.
         unsafe {
-            pipeline_barrier(&device, cmd, &[], &[acquire]);
-            pipeline_barrier(&device, cmd, &[], &[transition(layout, copied)]);
-            vk.cmd_copy_image_to_buffer(cmd, image, copied, staging.raw(), regions);
-            pipeline_barrier(&device, cmd, &[to_host(&staging)], &[transition(copied, layout)]);
-            pipeline_barrier(&device, cmd, &[], &[release]);
+            pipeline_barrier(&device, commands, &[], &[acquire]);
+            pipeline_barrier(&device, commands, &[], &[transition(layout, copied)]);
+            device.raw().cmd_copy_image_to_buffer(commands, image, copied, staging, regions);
+            pipeline_barrier(&device, commands, &[], &[transition(copied, layout)]);
+            pipeline_barrier(&device, commands, &[], &[release]);
         }
-    })?;
-    Ok(staging.bytes()?.to_vec())
+    })
 }
 
-fn staging(device: &Device, label: &'static str, size: u64) -> Result<Buffer> {
-    Buffer::new(
-        device,
-        &BufferDesc {
-            label,
-            size,
-            usage: vk::BufferUsageFlags::TRANSFER_DST,
-            location: MemoryLocation::GpuToCpu,
-        },
-    )
+/// Returns the bytes that `record`'s commands copy into a buffer of this size. Waits for the queue to be idle.
+fn read_back(
+    queue: &mut Queue,
+    label: &'static str,
+    size: u64,
+    record: impl FnOnce(vk::CommandBuffer, vk::Buffer),
+) -> Result<Vec<u8>> {
+    let device = queue.device().clone();
+    let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+    let staging = Buffer::new(&device, &BufferDesc { label, size, usage, location })?;
+    one_shot(queue, |commands| {
+        record(commands, staging.raw());
+        // SAFETY: recording; the buffer lives until `one_shot` has waited for the queue.
+        unsafe { pipeline_barrier(&device, commands, &[to_host(&staging)], &[]) };
+    })?;
+    Ok(staging.bytes()?.to_vec())
 }
 
 /// The barrier that makes the copy visible to the host. Waiting for the queue does not.
@@ -139,7 +110,7 @@ fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
 /// Records commands with `record`, submits them and waits until the queue is idle.
 pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
-    let pool = TransientPool::new(&device, queue.family())?;
+    let pool = CommandPool::transient(&device, queue.family())?;
     let cmd = pool.allocate(1)?[0];
     let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
     // SAFETY: a fresh command buffer.
@@ -153,23 +124,26 @@ pub(crate) fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-pub(crate) struct TransientPool(Owned<vk::CommandPool>);
+/// A pool of command buffers, which are freed with it.
+pub(crate) struct CommandPool(Owned<vk::CommandPool>);
 
-impl TransientPool {
-    pub(crate) fn new(device: &Device, family: u32) -> Result<Self> {
-        let info = vk::CommandPoolCreateInfo::default()
-            .flags(vk::CommandPoolCreateFlags::TRANSIENT)
-            .queue_family_index(family);
+impl CommandPool {
+    pub(crate) fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
         let raw = unsafe { device.raw().create_command_pool(&info, None) };
         Ok(Self(Owned::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
+    }
+
+    /// A pool for command buffers that are recorded once.
+    pub(crate) fn transient(device: &Device, family: u32) -> Result<Self> {
+        Self::new(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
     }
 
     pub(crate) fn raw(&self) -> vk::CommandPool {
         self.0.raw()
     }
 
-    /// Allocates command buffers, which are freed with the pool.
     pub(crate) fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
         let info = vk::CommandBufferAllocateInfo::default()
             .command_pool(self.raw())

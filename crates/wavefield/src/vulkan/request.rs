@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char};
 use ash::{ext, khr, nvx, vk};
 
 use super::device::cuda_inside_vulkan;
-use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue};
+use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue, failed};
 use crate::{Error, Result};
 
 impl Adapter {
@@ -44,9 +44,6 @@ fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
     if desc.inline(info) {
         extensions.push(nvx::binary_import::NAME);
     }
-    if desc.inline_images(info) {
-        extensions.push(nvx::image_view_handle::NAME);
-    }
     if info.device_fault {
         extensions.push(ext::device_fault::NAME);
     }
@@ -82,5 +79,5 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
     let _alone = inline.then(cuda_inside_vulkan);
     // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
     unsafe { adapter.instance().raw().create_device(adapter.raw(), &create, None) }
-        .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })
+        .map_err(failed("vkCreateDevice", &info.name))
 }

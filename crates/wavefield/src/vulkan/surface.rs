@@ -6,7 +6,7 @@ use ash::{khr, vk};
 use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
 use winit::window::Window;
 
-use super::{Adapter, Instance};
+use super::{Adapter, Instance, failed};
 use crate::{Error, Result};
 
 /// The surface that a [`super::Swapchain`] presents to. It keeps its window alive.
@@ -31,11 +31,7 @@ impl Surface {
         // SAFETY: the instance has the display's surface extension; the window outlives the surface, which holds it.
         let raw =
             unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
-                .map_err(|result| Error::Vulkan {
-                    call: "creating the window's surface",
-                    device: "the Vulkan instance".into(),
-                    result,
-                })?;
+                .map_err(failed("creating the window's surface", "the Vulkan instance"))?;
         Ok(Self(Arc::new(Shared {
             raw,
             ext: khr::surface::Instance::new(instance.entry(), instance.raw()),

@@ -132,15 +132,17 @@ impl Swapchain {
         (self.mode, self.stale) = (mode, true);
     }
 
+    fn capabilities(&self) -> ash::prelude::VkResult<vk::SurfaceCapabilitiesKHR> {
+        let (surface, adapter) = (&self.surface, self.device.adapter().raw());
+        // SAFETY: surface and physical device belong to the same instance.
+        unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
+    }
+
     /// Allows copies from the images, from the next acquire on. This is off by default, because a driver may compress images
     /// that are only shown.
     pub fn make_readable(&mut self) -> Result<()> {
-        let adapter = self.device.adapter().raw();
-        // SAFETY: surface and physical device belong to the same instance.
-        let caps = unsafe {
-            self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
-        };
-        let caps = caps.map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
+        let caps =
+            self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
         if !caps.supported_usage_flags.contains(vk::ImageUsageFlags::TRANSFER_SRC) {
             return Err(Error::Unsupported(format!(
                 "this window's pictures cannot be read on {}, so they cannot be recorded; record with --headless",
@@ -262,18 +264,13 @@ impl Swapchain {
     /// Makes the images for the window's current size. Returns false if the window has no size.
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
-        let adapter = device.adapter().raw();
         // No semaphore or fence of ours covers presents of the old images, so wait for the queue. The wait comes before the
         // query of the size: the window may change at any time, and the size should still hold when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
         }
-        // SAFETY: surface and physical device belong to the same instance.
-        let caps = unsafe {
-            self.surface.ext().get_physical_device_surface_capabilities(adapter, self.surface.raw())
-        };
-        let caps = match caps {
+        let caps = match self.capabilities() {
             Ok(caps) => caps,
             Err(result) => {
                 self.unless_lost("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", result)?;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ash::{ext::debug_utils, vk};
 
+use super::failed;
+use super::instance::LOADER;
 use crate::{Error, Result};
 
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
@@ -68,14 +70,8 @@ impl Messenger {
     pub(super) fn new(entry: &ash::Entry, instance: &ash::Instance, log: Arc<ValidationLog>) -> Result<Self> {
         let ext = debug_utils::Instance::new(entry, instance);
         // SAFETY: the instance was made with VK_EXT_debug_utils; the log is kept alive beside the messenger.
-        let raw =
-            unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }.map_err(|result| {
-                Error::Vulkan {
-                    call: "vkCreateDebugUtilsMessengerEXT",
-                    device: "the Vulkan loader".into(),
-                    result,
-                }
-            })?;
+        let raw = unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }
+            .map_err(failed("vkCreateDebugUtilsMessengerEXT", LOADER))?;
         Ok(Self { ext, raw, _log: log })
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use wavefield::app::Scene;
 use wavefield::handoff::Handoff;
 
 use crate::common::{self, assert_exit, stderr, wavefield};
@@ -131,7 +132,7 @@ fn blocks_are_as_large_as_the_kernel_takes_them() {
         let text = format!("{before}.entry paint({}", rest.replacen(")\n{", &format!(")\n{bounds}\n{{"), 1));
         let path = PathBuf::from(format!("{}:paint", file(&folder, name, &text).display()));
         cases.extend(
-            Handoff::ALL
+            common::handoffs(Scene::Texture)
                 .map(|handoff| (path.clone(), ["--scene=texture", "--handoff", handoff.name(), RISK])),
         );
     }

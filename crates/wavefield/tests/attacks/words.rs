@@ -106,6 +106,10 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
             assert_usage(&with(&[producer, "--kernel", kernel]), "--kernel is for the CUDA producer");
         }
         assert_usage(&with(&["--handoff=inline", "--batch=2"]), "--batch is for --handoff timeline");
+        assert_usage(
+            &with(&["--handoff=inline", "--scene=texture"]),
+            "--handoff inline hands over fields only, and --scene texture is none: leave one of them out",
+        );
         assert_usage(&with(&["--batch=4", "--ring=3"]), "--batch 4 does not fit a ring of 3");
         assert_usage(&with(&["--batch=many"]), "nor `auto`");
         assert_usage(&with(&["--batch=4", "--batch-latency=5"]), "--batch-latency is for --batch auto");
@@ -212,8 +216,8 @@ fn pacing_is_told_apart_from_waits_of_the_hand_off() {
     };
     let Some(stand_in) = StandIn::new() else { return };
     // The stand-in does not run kernels inside a command buffer.
-    for handoff in Handoff::on_a_stream() {
-        let (handoff, blocks) = (handoff.name(), handoff.cpu_waits());
+    for handoff in common::on_a_stream() {
+        let (handoff, blocks) = (handoff.name(), common::cpu_waits(handoff));
         let mut command = stand_in.command(&ALL);
         command.args([
             "--headless",

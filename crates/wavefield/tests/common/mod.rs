@@ -9,8 +9,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
+use wavefield::app::{DeviceTable, ProducerKind, Scene, read_png, write_png};
+use wavefield::handoff::Handoff;
 use wavefield::vulkan::Validation;
+
+/// The hand-offs of a scene.
+pub fn handoffs(scene: Scene) -> impl Iterator<Item = Handoff> {
+    Handoff::ALL.into_iter().filter(move |handoff| handoff.check_scene(scene).is_ok())
+}
+
+/// The hand-offs whose kernels run on a CUDA stream. The stand-in runs no kernel inside a command buffer.
+pub fn on_a_stream() -> impl Iterator<Item = Handoff> {
+    Handoff::ALL.into_iter().filter(|&handoff| handoff != Handoff::Inline)
+}
+
+/// Whether the CPU waits for CUDA in every frame.
+pub fn cpu_waits(handoff: Handoff) -> bool {
+    matches!(handoff, Handoff::CpuSync | Handoff::HostCopy)
+}
 
 /// Prints that a test did not run, and why.
 pub fn skip(reason: &str) {

@@ -22,16 +22,8 @@ pub use harness::{Report, Run, each};
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every extension that the layer can pretend to have.
-pub const ALL: [&str; 5] = [
-    "VK_KHR_external_semaphore_fd",
-    "VK_EXT_device_fault",
-    "VK_EXT_memory_budget",
-    "VK_NVX_binary_import",
-    IMAGE_VIEW_HANDLE,
-];
-
-/// The extension through which kernels in a command buffer get their images.
-pub const IMAGE_VIEW_HANDLE: &str = "VK_NVX_image_view_handle";
+pub const ALL: [&str; 4] =
+    ["VK_KHR_external_semaphore_fd", "VK_EXT_device_fault", "VK_EXT_memory_budget", "VK_NVX_binary_import"];
 
 /// The stand-in's library, installed as `libcuda`, as `libnvrtc` and as a Vulkan layer.
 pub struct StandIn {

@@ -3,6 +3,8 @@
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
+use bytemuck::{AnyBitPattern, NoUninit};
+
 use super::probe::{Aim, Found, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
@@ -15,9 +17,8 @@ use crate::producer::{Profile, read_slot};
 use crate::render::View;
 use crate::report::{self, Failures};
 use crate::scene::Scene;
-use crate::texture::Texel;
 use crate::trace::{Recorder, Track};
-use crate::wave::{Grid, Vertex};
+use crate::wave::Grid;
 use crate::{Error, Result};
 
 /// How long a frame may take once the producer has failed. The producer then signals the timelines that Vulkan waits for, so frames
@@ -125,7 +126,7 @@ impl Engine {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
         config.check_kernel(&choice)?;
-        let (handoff, _) = config.handoff.on(self.device().info(), config.scene);
+        let (handoff, _) = config.handoff.on(self.device().info());
         if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
@@ -204,24 +205,13 @@ impl Engine {
         }
     }
 
-    /// Reads the vertices that the last frame left in a slot. Waits for both APIs. For tests.
-    pub fn read_slot(&mut self, slot: usize) -> Result<Vec<Vertex>> {
-        self.read(slot, Scene::Field).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
-    }
-
-    /// Reads the texels that the last frame left in a slot, level after level. Waits for both APIs. For tests.
-    pub fn read_texture(&mut self, slot: usize) -> Result<Vec<Texel>> {
-        self.read(slot, Scene::Texture).map(|bytes| bytemuck::allocation::pod_collect_to_vec(&bytes))
-    }
-
-    fn read(&mut self, slot: usize, scene: Scene) -> Result<Vec<u8>> {
+    /// Reads what the last frame left in a slot: vertices, or texels level after level. Waits for both APIs. For tests.
+    pub fn read_slot<T: AnyBitPattern + NoUninit>(&mut self, slot: usize) -> Result<Vec<T>> {
         self.finish()?;
-        if self.drawer.scene != scene {
-            return Err(Error::Rule(format!("slots of this run hold {}", self.drawer.scene.elements())));
-        }
         let (array, profile) = (*self.array(), self.filler.profile());
         // SAFETY: one of the producer's slots, which hold this array.
-        unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }
+        let bytes = unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
     /// The summary of the run. In a checked run, reads every slot back unless something has failed, and includes what

@@ -1,5 +1,6 @@
 //! The panel for settings that can be changed during the run.
 
+use clap::ValueEnum;
 use egui::{Button, ComboBox, Context, Grid as Table, Id, Slider, Ui};
 use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
@@ -212,7 +213,7 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let has_colors = !view.serves || view.engine.legend().is_some();
     row(ui, "colours", (!has_colors).then(|| "the image has colours of its own".to_owned()), |ui| {
         let name = |map: &ColorMap| (map.name().to_owned(), None);
-        if let Some(map) = choose(ui, "colours", &parameters.colormap, &ColorMap::ALL, name) {
+        if let Some(map) = choose(ui, "colours", &parameters.colormap, ColorMap::value_variants(), name) {
             parameters.colormap = map;
         }
     });
@@ -317,7 +318,7 @@ fn refusal(config: &Config, view: &View<'_>) -> Option<String> {
         if config.has_own_kernel() && !config.risk_the_gpu {
             return Some(crate::app::RISK.to_owned());
         }
-        let (_, note) = config.handoff.on(device.info(), config.scene);
+        let (_, note) = config.handoff.on(device.info());
         let closed = "this window was opened without inline: start with --handoff inline";
         if let Some(obstacle) = note.or_else(|| (!device.is_inline()).then(|| closed.to_owned())) {
             return Some(obstacle);
@@ -339,7 +340,7 @@ fn producer_name(producer: ProducerKind) -> &'static str {
 /// The settings that a frame's time depends on, with the hand-off first.
 pub(in crate::app::windowed) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
-    let (handoff, _) = config.handoff.on(engine.device().info(), config.scene);
+    let (handoff, _) = config.handoff.on(engine.device().info());
     let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
