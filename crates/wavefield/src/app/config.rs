@@ -10,7 +10,7 @@ use clap::builder::TypedValueParser;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use vulkan_cuda::Ring;
 
-use super::{Batching, OverlayMode, ProducerKind, Reload, Scene, parse};
+use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
 use crate::cuda::{KernelSource, KernelValues};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Samples, Style};
@@ -40,9 +40,9 @@ pub struct Config {
     // A kernel to run instead of the wave; CUDA only, unless it has a twin in `gallery`.
     #[arg(skip)]
     pub kernel: Option<KernelSource>,
-    // Read `kernel` again whenever its file is saved; in a window only.
+    // Read `kernel` from this argument again whenever its file is saved; in a window only.
     #[arg(skip)]
-    pub reload: Option<Reload>,
+    pub reload: Option<String>,
     // The initial parameters of `kernel`.
     #[arg(skip)]
     pub parameters: KernelValues,

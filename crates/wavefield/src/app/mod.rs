@@ -16,7 +16,6 @@ mod verification;
 mod watchdog;
 mod windowed;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,16 +63,6 @@ impl ProducerKind {
     pub(crate) fn may_use_cuda(self) -> bool {
         matches!(self, Self::Auto | Self::Cuda)
     }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reload {
-    /// The argument of [`crate::cuda::KernelSource::from_argument`].
-    pub argument: String,
-    /// The program that tries each kernel in a separate process before the window uses it: a `wavefield` of the same release.
-    /// With `None`, a kernel that faults ends the run. Trials run on Linux only, and not for kernels that
-    /// paint a texture.
-    pub try_with: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

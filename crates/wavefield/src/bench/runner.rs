@@ -163,8 +163,8 @@ pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option
         return Some("the device exports no memory".to_owned());
     }
     let info = choice.adapter.info();
-    if let Err(reason) = strategy.handoff().supports(info, scene) {
-        return Some(reason.to_string());
+    if let Err(reason) = strategy.handoff().supports(info) {
+        return Some(reason.to_owned());
     }
     let Grid { cols, rows } = cell.grid;
     let ((limit, name), what) = match scene {

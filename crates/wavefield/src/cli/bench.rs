@@ -51,7 +51,7 @@ pub struct BenchArgs {
     quick: bool,
     #[command(flatten)]
     consent: Consent,
-    /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
+    /// Strategies to measure [default: all; a texture has no inline, and with --kernel it needs --risk-the-gpu].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = help::HOW)]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first
@@ -287,6 +287,7 @@ fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
 impl BenchArgs {
     /// Refuses options that would have no effect on any strategy.
     fn check(&self) -> Result<()> {
+        self.strategies.iter().try_for_each(|strategy| strategy.handoff().check_scene(self.scene))?;
         let strategies = self.strategies();
         let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
         let ignored = [
@@ -341,7 +342,8 @@ impl BenchArgs {
             _ => given.to_vec(),
         };
         let mut strategies = self.strategies();
-        // If it was asked for by name, it has already been refused.
+        // What was asked for by name and does not fit has already been refused.
+        strategies.retain(|strategy| strategy.handoff().check_scene(self.scene).is_ok());
         strategies.retain(|&strategy| strategy != Strategy::INLINE || !self.leaves_inline_out());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);

@@ -17,16 +17,9 @@ mod try_import;
 mod try_kernel;
 mod verify;
 
-use std::path::PathBuf;
-
 use clap::{Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::{Stop, parse};
-
-/// The program in which kernels and imports are tried: this one, even if its file was moved or replaced.
-fn try_with() -> Option<PathBuf> {
-    cfg!(target_os = "linux").then(|| "/proc/self/exe".into())
-}
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///

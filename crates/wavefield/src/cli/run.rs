@@ -1,6 +1,6 @@
 //! `wavefield run`, and `wavefield` without a command.
 
-use wavefield::app::{Config, Reload, Stop, attempt_headless, attempt_windowed};
+use wavefield::app::{Config, Stop, attempt_headless, attempt_windowed};
 use wavefield::gallery;
 use wavefield::{Result, check_outputs, note, say};
 
@@ -19,8 +19,7 @@ pub const EXAMPLES: &str =
 pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     args.check_ring()?;
-    let file = args.kernel.clone().filter(|argument| matches!(gallery::named(argument), Ok(None)));
-    let reload = file.map(|argument| Reload { argument, try_with: super::try_with() });
+    let reload = args.kernel.clone().filter(|argument| matches!(gallery::named(argument), Ok(None)));
     let mut config = Config { reload, ..args.config(headless)? };
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     if !headless {

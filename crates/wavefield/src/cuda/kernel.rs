@@ -256,18 +256,18 @@ impl Kernel {
         self.block
     }
 
-    /// Enqueues the kernel with the documented signature and one thread per vertex:
-    /// `(float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the
-    /// structure of its parameters, if it has any.
+    /// Enqueues the kernel with one of the documented signatures ([`Signature`]) and one thread per vertex or texel:
+    /// `(target, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the structure of its
+    /// parameters, if it has any.
     ///
     /// # Safety
-    /// The kernel must have that signature, and `stream` must belong to its context. `vertices` must be memory of that
-    /// context with 16 bytes for each of `cols * rows` vertices, which nothing else touches until the stream has passed
-    /// this point.
+    /// The kernel must have that signature, and `stream` must belong to its context. `target` must be memory of that
+    /// context with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else touches it
+    /// until the stream has passed this point.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
-        mut vertices: sys::CUdeviceptr,
+        mut target: u64,
         [mut cols, mut rows]: [u32; 2],
         mut frame: u64,
         mut time: f64,
@@ -276,7 +276,7 @@ impl Kernel {
         let count = u64::from(cols) * u64::from(rows);
         let mut values = self.parameters.values(values);
         let mut arguments: [*mut c_void; 6] = [
-            (&raw mut vertices).cast(),
+            (&raw mut target).cast(),
             (&raw mut cols).cast(),
             (&raw mut rows).cast(),
             (&raw mut frame).cast(),

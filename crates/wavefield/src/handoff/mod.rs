@@ -112,7 +112,7 @@ impl Handoff {
 
     /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
     pub fn on(self, info: &AdapterInfo) -> (Self, Option<String>) {
-        let Err(reason) = (self.entry().supports)(info) else { return (self, None) };
+        let Err(reason) = self.supports(info) else { return (self, None) };
         let note = format!("--handoff {} falls back to timeline on {}: {reason}", self.name(), info.name);
         (Self::Timeline, Some(note))
     }
@@ -132,19 +132,16 @@ impl Handoff {
             Scene::Texture => self.entry().texture,
         };
         make.ok_or_else(|| {
+            let name = self.name();
             Error::Usage(format!(
-                "--handoff {} hands over fields only, and --scene texture is none: leave one of them out",
-                self.name()
+                "{name} hands over fields only, and --scene texture is none: leave one of them out"
             ))
         })
     }
 
-    /// Fails with the reason if a device cannot hand over this scene this way.
-    pub fn supports(self, info: &AdapterInfo, scene: Scene) -> Result<()> {
-        self.check_scene(scene)?;
-        (self.entry().supports)(info).map_err(|reason| {
-            Error::Unsupported(format!("{} has no --handoff {}: {reason}", info.name, self.name()))
-        })
+    /// Fails with the reason if a device cannot hand over frames this way.
+    pub fn supports(self, info: &AdapterInfo) -> Result<(), &'static str> {
+        (self.entry().supports)(info)
     }
 
     /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
@@ -156,7 +153,10 @@ impl Handoff {
         source: &KernelSource,
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
-        self.supports(queue.device().info(), desc.scene)?;
-        self.maker(desc.scene)?(queue, context, source, desc)
+        let (make, info) = (self.maker(desc.scene)?, queue.device().info());
+        self.supports(info).map_err(|reason| {
+            Error::Unsupported(format!("{} has no --handoff {}: {reason}", info.name, self.name()))
+        })?;
+        make(queue, context, source, desc)
     }
 }

@@ -116,21 +116,10 @@ impl Chain {
     /// # Safety
     /// `kernel` has that signature; nobody else touches the level until the stream has passed this point.
     unsafe fn launch(&self, kernel: &Kernel, stream: &Stream, level: usize, frame: &Frame) -> Result<()> {
-        let size = texture::level(self.size, level as u32);
-        let Grid { cols: mut width, rows: mut height } = size;
-        let mut surface = self.levels[level].raw();
-        let (mut index, mut time) = (frame.index, frame.time);
-        let mut values = kernel.parameters().values(&frame.parameters);
-        let mut arguments: [*mut c_void; 6] = [
-            (&raw mut surface).cast(),
-            (&raw mut width).cast(),
-            (&raw mut height).cast(),
-            (&raw mut index).cast(),
-            (&raw mut time).cast(),
-            values.pointer(),
-        ];
-        // SAFETY: the documented signature's types (the caller's promise); the surface lives until the stream is idle.
-        unsafe { kernel.launch_for(stream, size.count(), &mut arguments) }
+        let Grid { cols, rows } = texture::level(self.size, level as u32);
+        let surface = self.levels[level].raw();
+        // SAFETY: the documented signature (the caller's promise); the surface lives until the stream is idle.
+        unsafe { kernel.launch(stream, surface, [cols, rows], frame.index, frame.time, &frame.parameters) }
     }
 
     /// Enqueues `reduce` of `kernels/texture.cu`, which makes a level from the one above.

@@ -186,18 +186,11 @@ impl FieldRenderer {
         let Some(attachments) = self.attachments.as_ref().filter(|a| a.extent() == picture.extent) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
-        unsafe {
-            match (self.scene, source) {
-                (Scene::Field, Source::Vertices(vertices)) => {
-                    self.inputs.point_at_array(flight, vertices, &self.drawing.array);
-                }
-                (Scene::Texture, Source::Texture(slot)) => self.inputs.point_at_texture(flight, slot),
-                (scene, _) => {
-                    return Err(Error::Unsupported(format!("{scene:?} is not drawn from {source:?}")));
-                }
-            }
+        if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
+            return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
         }
+        // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
+        unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
         // SAFETY: recording, and the picture is alive and of this format (the caller's promise). Together, surface and background cover every pixel.
         unsafe { attachments.record(commands, picture, || self.draw(commands, flight, slices)) };
         Ok(())

@@ -9,7 +9,7 @@ use super::palette::Palette;
 use super::{ColorMap, Placement, View, mesh};
 use crate::Result;
 use crate::array::{Array, Number};
-use crate::producer::{ImageSlot, Vertices};
+use crate::producer::{ImageSlot, Source};
 use crate::scene::Scene;
 use crate::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
 
@@ -129,25 +129,24 @@ impl Inputs {
         Ok(())
     }
 
-    /// Points a flight's source at an array, for [`Scene::Field`].
+    /// Points a flight's source at a slot of the scene that the sets were made for. An array's slot holds `array`.
     ///
     /// # Safety
-    /// The flight's previous frame is done, and no frame recorded for this flight earlier is submitted again. The array lives
+    /// The flight's previous frame is done, and no frame recorded for this flight earlier is submitted again. The slot lives
     /// until the frame is done.
-    pub(super) unsafe fn point_at_array(&self, flight: usize, vertices: Vertices, array: &Array) {
-        let part = vertices.whole(array);
-        // SAFETY: no commands use the flight's set, and the array lives (the caller's promise).
-        unsafe { self.bindings.point(SOURCE, flight, [Bound::Buffer(part)]) };
-    }
-
-    /// Points a flight's source at a texture, for [`Scene::Texture`].
-    ///
-    /// # Safety
-    /// As [`Inputs::point_at_array`].
-    pub(super) unsafe fn point_at_texture(&self, flight: usize, slot: ImageSlot) {
-        let bound = [Bound::Sampled(slot.view, slot.layout), Bound::Sampler(self.texture_sampler.raw())];
-        // SAFETY: no commands use the flight's set, and the texture lives (the caller's promise).
-        unsafe { self.bindings.point(SOURCE, flight, bound) };
+    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &Array) {
+        let sampler = Bound::Sampler(self.texture_sampler.raw());
+        // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
+        unsafe {
+            match source {
+                Source::Vertices(vertices) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Buffer(vertices.whole(array))]);
+                }
+                Source::Texture(ImageSlot { view, layout, .. }) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Sampled(view, layout), sampler]);
+                }
+            }
+        }
     }
 
     /// Binds a flight's sets.

@@ -141,30 +141,21 @@ impl Instance {
     }
 }
 
-/// A bare instance that outlives all others, so that the loader keeps its drivers loaded.
+/// A bare instance that outlives all others, so that the loader keeps its drivers loaded. Statics are not dropped.
 ///
 /// Without any instance, the loader unloads the drivers, and loads them again for the next one. Each time, NVIDIA's driver
 /// takes a little of the C library's static thread-local storage and cannot give it back. After about 30 rounds in one
 /// process it no longer loads ("cannot allocate memory in static TLS block").
-struct Anchor {
-    _entry: ash::Entry,
-    _instance: ash::Instance,
-}
-
-static ANCHOR: OnceLock<Option<Anchor>> = OnceLock::new();
-
-impl Anchor {
-    fn new(entry: &ash::Entry) -> Option<Self> {
-        // SAFETY: a plain description without layers or extensions. The instance is never destroyed: statics are not dropped.
-        let instance = unsafe { entry.create_instance(&vk::InstanceCreateInfo::default(), None) }.ok()?;
-        Some(Self { _entry: entry.clone(), _instance: instance })
-    }
-}
+static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // Made when the first instance ends: a program should not wait for two when it starts.
-        ANCHOR.get_or_init(|| Anchor::new(&self.entry));
+        ANCHOR.get_or_init(|| {
+            // SAFETY: a plain description without layers or extensions; the entry is kept beside the instance.
+            let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
+            Some((self.entry.clone(), bare.ok()?))
+        });
         self.messenger = None;
         // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
         unsafe { self.raw.destroy_instance(None) };

@@ -108,7 +108,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         assert_usage(&with(&["--handoff=inline", "--batch=2"]), "--batch is for --handoff timeline");
         assert_usage(
             &with(&["--handoff=inline", "--scene=texture"]),
-            "--handoff inline hands over fields only, and --scene texture is none: leave one of them out",
+            "inline hands over fields only, and --scene texture is none: leave one of them out",
         );
         assert_usage(&with(&["--batch=4", "--ring=3"]), "--batch 4 does not fit a ring of 3");
         assert_usage(&with(&["--batch=many"]), "nor `auto`");
@@ -145,6 +145,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
         (&["bench", "--force"], "--compare"),
         (&["bench", "--fail-above=1.1"], "--compare"),
         (&["bench", "--compare", "a", "b", "--size=8x8"], "cannot be used with"),
+        (&["bench", "--strategies=inline", "--scene=texture"], "inline hands over fields only"),
         (&["bench", "--strategies=compute", "--kernel=a.ptx"], "none of --strategies uses CUDA"),
         (&["bench", "--strategies=compute,binary", "--rings=3"], "none of --strategies has a ring"),
         (&["bench", "--strategies=device-copy", "--batches=1"], "only the strategy timeline"),

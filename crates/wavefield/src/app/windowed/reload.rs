@@ -18,7 +18,7 @@ use crate::{Error, Result, note};
 const QUIET: Duration = Duration::from_millis(80);
 
 pub(super) struct Reloader {
-    desc: app::Reload,
+    argument: String,
     file: PathBuf,
     /// Whether the watcher has seen a write, or may have missed one.
     saved: Arc<AtomicBool>,
@@ -32,12 +32,12 @@ pub(super) struct Reloader {
 
 impl Reloader {
     /// If the file cannot be watched, prints a note and returns `None`.
-    pub(super) fn new(desc: app::Reload) -> Option<Self> {
-        let file = KernelSource::file_of(&desc.argument);
+    pub(super) fn new(argument: String) -> Option<Self> {
+        let file = KernelSource::file_of(&argument);
         let saved = Arc::new(AtomicBool::new(false));
         match watch(&file, saved.clone()) {
             Ok(watcher) => {
-                Some(Self { desc, file, saved, due: None, job: None, said: false, _watcher: watcher })
+                Some(Self { argument, file, saved, due: None, job: None, said: false, _watcher: watcher })
             }
             Err(error) => {
                 let file = file.display();
@@ -86,14 +86,14 @@ impl Reloader {
     }
 
     fn begin(&mut self, config: &Config, device: Option<&CudaInfo>) -> Result<Job<KernelSource>> {
-        let try_first = trial(&self.desc, config, device);
+        let try_first = trial(config, device);
         if try_first.is_none() && !std::mem::replace(&mut self.said, true) {
             note!(
                 "note: {} is reloaded without a trial in a process of its own: if it faults, the run ends",
                 self.file.display()
             );
         }
-        let (argument, signature) = (self.desc.argument.clone(), config.scene.signature());
+        let (argument, signature) = (self.argument.clone(), config.scene.signature());
         Job::begin("kernel reload", move |wanted| {
             let source = KernelSource::from_argument(&argument).map_err(broken)?;
             source.check_signature(signature)?;
@@ -116,25 +116,25 @@ fn broken(error: Error) -> Error {
 /// Tries a kernel. The thread that loads it calls this.
 type Try = Box<dyn FnOnce(&KernelSource, &Wanted) -> Result<()> + Send>;
 
-/// How to try a kernel; `None` if it cannot be tried.
+/// How to try a kernel; `None` if it cannot be tried. Trials run on Linux only.
 #[cfg(target_os = "linux")]
-fn trial(desc: &app::Reload, config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
-    use crate::trial::Trial;
+fn trial(config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
+    use crate::trial::{THIS_PROGRAM, Trial};
 
-    let (program, device) = (desc.try_with.clone()?, device?.clone());
+    let device = device?.clone();
     let (grid, patience) = (config.grid, config.timeout / 2);
     // The child process can only try kernels that write vertices, not those that paint a texture.
     let has_vertices = config.scene == app::Scene::Field;
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
-            let trial = Trial { program: &program, device: &device, grid, patience };
+            let trial = Trial { program: Path::new(THIS_PROGRAM), device: &device, grid, patience };
             trial.run(source, || wanted.is_so()).map(drop)
         })
     })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn trial(_desc: &app::Reload, _config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
+fn trial(_config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
     None
 }
 
@@ -269,7 +269,7 @@ mod tests {
         let argument = file.display().to_string();
         let own = Some(KernelSource::from_argument(&argument).unwrap());
         let own = Config { kernel: own, ..Config::default() };
-        let mut reloader = Reloader::new(app::Reload { argument, try_with: None }).unwrap();
+        let mut reloader = Reloader::new(argument).unwrap();
         let mut save = |shown: &Config| {
             fs::write(&file, KernelSource::built_in().ptx).unwrap();
             let until = Instant::now() + Duration::from_secs(60);
@@ -298,7 +298,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_watched_is_no_reason_to_end() {
-        let desc = app::Reload { argument: "/no/such/folder/k.ptx".into(), try_with: None };
-        assert!(Reloader::new(desc).is_none());
+        assert!(Reloader::new("/no/such/folder/k.ptx".into()).is_none());
     }
 }
