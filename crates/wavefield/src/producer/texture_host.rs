@@ -67,18 +67,13 @@ pub(crate) fn own_images(
     count: usize,
     more: vk::ImageUsageFlags,
 ) -> Result<Vec<Image>> {
-    let desc = ImageDesc {
-        label: "a slot of the ring",
-        extent: vk::Extent2D { width: size.cols, height: size.rows },
-        format: TEXTURE_FORMAT,
-        levels: texture::levels(size),
-        samples: vk::SampleCountFlags::TYPE_1,
-        usage: vk::ImageUsageFlags::SAMPLED
-            | vk::ImageUsageFlags::TRANSFER_SRC
-            | vk::ImageUsageFlags::TRANSFER_DST
-            | more,
-        aspect: vk::ImageAspectFlags::COLOR,
-    };
+    let extent = vk::Extent2D { width: size.cols, height: size.rows };
+    let usage = vk::ImageUsageFlags::SAMPLED
+        | vk::ImageUsageFlags::TRANSFER_SRC
+        | vk::ImageUsageFlags::TRANSFER_DST
+        | more;
+    let color = ImageDesc::color("a slot of the ring", extent, TEXTURE_FORMAT, usage);
+    let desc = ImageDesc { levels: texture::levels(size), ..color };
     (0..count).map(|_| Image::new(device, &desc)).collect()
 }
 

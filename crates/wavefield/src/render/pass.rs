@@ -85,19 +85,10 @@ impl Attachments {
         samples: Samples,
     ) -> Result<Self> {
         let image = |label, format, usage, aspect| {
-            Image::new(
-                device,
-                &ImageDesc {
-                    label,
-                    extent,
-                    format,
-                    levels: 1,
-                    samples: samples.flags(),
-                    // The contents never outlive the render pass, so a tiling GPU need not store them.
-                    usage: usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT,
-                    aspect,
-                },
-            )
+            // The contents never outlive the render pass, so a tiling GPU need not store them.
+            let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
+            let color = ImageDesc::color(label, extent, format, usage);
+            Image::new(device, &ImageDesc { samples: samples.flags(), aspect, ..color })
         };
         let (color, depth) =
             (vk::ImageUsageFlags::COLOR_ATTACHMENT, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT);

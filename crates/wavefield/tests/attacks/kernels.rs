@@ -217,12 +217,16 @@ fn much_local_memory_is_kept_out_of_vulkans_command_buffer() {
             let kernel = PathBuf::from(format!("{}:{entry}", with(bytes).display()));
             draw(&stand_in, &kernel, &["--scene", scene, "--handoff", handoff, RISK])
         };
+        draw(16384, "timeline").unwrap();
+        if scene == "texture" {
+            // No kernel paints one inside Vulkan's command buffer.
+            continue;
+        }
         let problem = draw(16384, "inline").unwrap_err();
         for part in ["exit status: 1", "local.ptx", "16384 bytes of local memory", "use another --handoff"] {
             assert!(problem.to_lowercase().contains(part), "{part} is missing in: {problem}");
         }
         draw(6144, "inline").unwrap();
-        draw(16384, "timeline").unwrap();
     }
 }
 
