@@ -111,8 +111,6 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Measure how long a signal takes from CUDA to Vulkan and back, and to the CPU.
     Latency(LatencyArgs),
-    /// Measure the time from the start of the process to the first frame, by stages.
-    Startup(StartupArgs),
 }
 
 #[derive(Args)]
@@ -126,39 +124,6 @@ struct LatencyArgs {
     /// Write the results as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
-}
-
-#[derive(Args)]
-struct StartupArgs {
-    /// Columns and rows of vertices.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
-    grid: Grid,
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
-    device: Option<String>,
-    /// The number of starts to measure, after a first start that finds no compiled PTX.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
-    rounds: u64,
-    /// Write the results as JSON.
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
-    json: Option<PathBuf>,
-    /// Run as one of the starts: see `measure_startup`.
-    #[arg(long, hide = true)]
-    child: bool,
-}
-
-fn startup(args: &StartupArgs, stop: &Stop) -> Result<()> {
-    let config = Config { device: args.device.clone(), grid: args.grid, ..Config::default() };
-    if args.child {
-        say!("{}", bench::startup_child(&config)?);
-        return Ok(());
-    }
-    check_outputs(&args.json)?;
-    let (rounds, mut failures) = (args.rounds as u32, Failures::default());
-    let found = bench::measure_startup(rounds, command_line(), &config, stop, &mut failures)?;
-    say!("{found}");
-    write(&mut failures, &args.json, |path| bench::write_json(path, &found));
-    ended(failures, found.complete, "start")
 }
 
 fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
@@ -182,10 +147,8 @@ fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
 }
 
 pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
-    match &args.command {
-        Some(BenchCommand::Latency(args)) => return latency(args, stop),
-        Some(BenchCommand::Startup(args)) => return startup(args, stop),
-        None => {}
+    if let Some(BenchCommand::Latency(args)) = &args.command {
+        return latency(args, stop);
     }
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });

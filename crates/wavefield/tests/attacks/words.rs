@@ -21,7 +21,7 @@ fn assert_usage(arguments: &[&str], words: &str) {
 }
 
 /// Every command that has options.
-const COMMANDS: [&[&str]; 8] = [
+const COMMANDS: [&[&str]; 7] = [
     &[],
     &["run"],
     &["serve"],
@@ -29,7 +29,6 @@ const COMMANDS: [&[&str]; 8] = [
     &["devices"],
     &["bench"],
     &["bench", "latency"],
-    &["bench", "startup"],
 ];
 
 /// The options of a command that take a value, and the names of the values, from the program's help.
