@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_exit, run, stdout};
+use common::{assert_exit, run};
 use serde_json::Value;
 
 const SMALL: [&str; 6] =

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::record::{Cell, Report, SCHEMA};
 use crate::{Error, Result, plain_file, whole_file};
@@ -11,16 +11,7 @@ use crate::{Error, Result, plain_file, whole_file};
 /// The largest record in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
-/// Writes a result as JSON, whole or not at all.
-///
-/// # Errors
-/// A path that cannot be written, or a figure that is not finite: JSON has no such number, and a file that cannot be read back
-/// is worse than none.
-pub fn write_json<T: Serialize + for<'a> Deserialize<'a>>(path: &Path, result: &T) -> Result<()> {
-    whole_file::write_json(path, result)
-}
-
-/// Reads a report that [`write_json`] wrote.
+/// Reads a report that `--json` wrote.
 ///
 /// # Errors
 /// A file that cannot be read, is cut short, is not JSON, or is JSON of something else or of another version. The message names
@@ -150,6 +141,7 @@ pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::write_json;
 
     fn problem(bytes: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();

@@ -13,17 +13,17 @@ mod latency;
 mod produce_only;
 pub mod record;
 mod runner;
-pub mod stats;
+mod stats;
 mod strategy;
 mod table;
 mod traces;
 
 pub use compare::{Options, compare};
-pub use files::{read_json, write_csv, write_json};
+pub use files::{read_json, write_csv};
 pub use html::write_report;
-pub use latency::{LATENCY_SCHEMA, Latency, measure_latency};
+pub use latency::measure_latency;
 pub use runner::{Plan, choose, run};
-pub use strategy::{CellPlan, Strategy, plan};
+pub use strategy::{Strategy, plan};
 pub use table::Table;
 pub use traces::write_traces;
 

@@ -14,7 +14,7 @@ use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{AdapterInfo, Wait};
 use wavefield::wave::Grid;
-use wavefield::{Error, Result, check_outputs, note, say};
+use wavefield::{Error, Result, check_outputs, note, say, write_json};
 
 use super::args::{Consent, read_kernel, set_parameters};
 use super::outcome::write;
@@ -132,7 +132,7 @@ fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
     let (rounds, mut failures) = (args.rounds as usize, Failures::default());
     let found = bench::measure_latency(rounds, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    write(&mut failures, &args.json, |path| bench::write_json(path, &found));
+    write(&mut failures, &args.json, |path| write_json(path, &found));
     ended(failures, found.complete, "round trip")
 }
 
@@ -204,7 +204,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if failed && report.cells.is_empty() {
         return failures.outcome();
     }
-    write(&mut failures, &args.json, |path| bench::write_json(path, &report));
+    write(&mut failures, &args.json, |path| write_json(path, &report));
     show(&report, &args, &mut failures);
     // A GPU that has just failed is not traced.
     if !failed {

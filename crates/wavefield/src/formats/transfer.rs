@@ -1,9 +1,8 @@
 //! Vulkan's half of the check: copies bytes into and out of shared buffers and images, which CUDA owns in between.
 
 use ash::vk;
-use vulkan_cuda::layout::Range;
+use vulkan_cuda::ExportedImage;
 use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
-use vulkan_cuda::{ExportedImage, Shape};
 
 use crate::Result;
 use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, read_image_levels};
@@ -22,60 +21,50 @@ pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> 
     })
 }
 
-/// Reads all levels of an image, each into its range. CUDA owns the image before and after, and must be idle.
-pub(super) fn read_image(
+/// Reads the `size` bytes of a level. CUDA owns the image before and after, and must be idle.
+pub(super) fn read_level(
     queue: &mut Queue,
     image: &ExportedImage,
-    ranges: &[Range],
-    size: u64,
+    level: u32,
+    size: usize,
 ) -> Result<Vec<u8>> {
-    let regions = regions(image.shape(), ranges);
-    // SAFETY: an image of this shape, which lives; the ranges lie in `size` bytes.
-    unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External) }
+    let region = [region(image, level)];
+    // SAFETY: a live image with this level, whose texels have `size` bytes.
+    unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &region, size as u64, Owner::External) }
 }
 
-/// Writes all levels of an image, each from its range. CUDA owns the image before and after, and must be idle.
-pub(super) fn write_image(
-    queue: &mut Queue,
-    image: &ExportedImage,
-    ranges: &[Range],
-    bytes: &[u8],
-) -> Result<()> {
+/// Writes a level. CUDA owns the image before and after, and must be idle.
+pub(super) fn write_level(queue: &mut Queue, image: &ExportedImage, level: u32, bytes: &[u8]) -> Result<()> {
     let device = queue.device().clone();
     let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    let regions = regions(image.shape(), ranges);
     let family = queue.family();
     let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+    let scope = (WRITES.stage, WRITES.access);
+    let transition = |from, to| {
+        image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
+            .subresource_range(whole_image())
+    };
     one_shot(queue, |commands| {
         // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
         let acquire = Owner::External.acquire_image(image.raw(), family, WRITES);
         let release = Owner::External.release_image(image.raw(), family, WRITES);
-        // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and every range lies
-        // inside the buffer.
+        let region = [region(image, level)];
+        // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and the buffer has the level's
+        // bytes.
         unsafe {
             pipeline_barrier(&device, commands, &[], &[acquire]);
-            pipeline_barrier(&device, commands, &[], &[transition(image, SHARED_LAYOUT, layout)]);
-            device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), image.raw(), layout, &regions);
-            pipeline_barrier(&device, commands, &[], &[transition(image, layout, SHARED_LAYOUT)]);
+            pipeline_barrier(&device, commands, &[], &[transition(SHARED_LAYOUT, layout)]);
+            device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), image.raw(), layout, &region);
+            pipeline_barrier(&device, commands, &[], &[transition(layout, SHARED_LAYOUT)]);
             pipeline_barrier(&device, commands, &[], &[release]);
         }
     })
 }
 
-fn transition(
-    image: &ExportedImage,
-    from: vk::ImageLayout,
-    to: vk::ImageLayout,
-) -> vk::ImageMemoryBarrier2<'static> {
-    let scope = (WRITES.stage, WRITES.access);
-    image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
-        .subresource_range(whole_image())
-}
-
 /// Writes `bytes` to a buffer that CUDA owns before and after. CUDA must be idle.
 pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) -> Result<()> {
     let device = queue.device().clone();
-    let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+    let staging = Buffer::filled(&device, "bytes on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
     let copy = [vk::BufferCopy::default().size(bytes.len() as u64)];
     let family = queue.family();
     one_shot(queue, |commands| {
@@ -90,17 +79,12 @@ pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) 
     })
 }
 
-/// One copy per level, with all its layers.
-fn regions(shape: Shape, ranges: &[Range]) -> Vec<vk::BufferImageCopy> {
-    let region = |(level, range): (usize, &Range)| {
-        let subresource = vk::ImageSubresourceLayers::default()
-            .aspect_mask(vk::ImageAspectFlags::COLOR)
-            .mip_level(level as u32)
-            .layer_count(shape.layers());
-        vk::BufferImageCopy::default()
-            .buffer_offset(range.offset)
-            .image_subresource(subresource)
-            .image_extent(shape.level_extent(level as u32))
-    };
-    ranges.iter().enumerate().map(region).collect()
+/// A level with all its layers, without padding.
+fn region(image: &ExportedImage, level: u32) -> vk::BufferImageCopy {
+    let subresource = vk::ImageSubresourceLayers::default()
+        .aspect_mask(vk::ImageAspectFlags::COLOR)
+        .mip_level(level)
+        .layer_count(image.shape().layers());
+    let extent = image.shape().level_extent(level);
+    vk::BufferImageCopy::default().image_subresource(subresource).image_extent(extent)
 }
