@@ -77,7 +77,6 @@ fn try_all(
     Ok(())
 }
 
-/// Collects what did not pass.
 struct Notes<'a> {
     context: &'a Cuda,
     failed: &'a mut Vec<String>,
@@ -187,7 +186,7 @@ fn check_image(
     let write = |(level, bytes): (u32, &Vec<u8>)| -> Result<()> {
         let surface = mapped.level(level)?.surface()?;
         memory.write(stream, bytes)?;
-        kernels.copy(&kernels.write, &surface, &exported, level, &memory)
+        kernels.run(&kernels.write, surface.raw(), &memory, &exported, level, &mut [format.bytes()])
     };
     let written: Vec<Result<()>> = (0..).zip(&there).map(write).collect();
     let read = |(level, bytes): (u32, &Vec<u8>)| transfer::read_level(queue, &exported, level, bytes.len());
@@ -205,7 +204,7 @@ fn check_image(
             // Zeros first, so that old content cannot pass for what is read.
             let mut bytes = vec![0; want.len()];
             memory.write(stream, &bytes)?;
-            kernels.copy(&kernels.read, &surface, &exported, level, &memory)?;
+            kernels.run(&kernels.read, surface.raw(), &memory, &exported, level, &mut [format.bytes()])?;
             memory.read(stream, &mut bytes)?;
             Ok(pattern::compare_bytes(want, &bytes, texel))
         };
@@ -236,7 +235,6 @@ fn check_image(
     Ok(passed)
 }
 
-/// Noise for each level of an image.
 fn levels(image: &ExportedImage, seed: u64) -> Vec<Vec<u8>> {
     let noise = |level: u32| {
         let texels = image.shape().level_texels(level).iter().product::<u32>();

@@ -5,9 +5,8 @@ use std::ffi::c_void;
 use vulkan_cuda::{ExportedImage, Numeric, ViewType};
 
 use crate::Result;
-use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream, Texture};
 
-/// The three kernels and a stream for them.
 pub(super) struct ImageKernels {
     // First, so that the stream is dropped before the kernels that it runs.
     pub(super) stream: Stream,
@@ -25,18 +24,6 @@ impl ImageKernels {
             read: load("surface_read")?,
             sample: load("texture_read")?,
         })
-    }
-
-    /// Runs `write` or `read`: copies a level's texels from `texels` to the surface or back, and waits.
-    pub(super) fn copy(
-        &self,
-        kernel: &Kernel,
-        surface: &Surface,
-        image: &ExportedImage,
-        level: u32,
-        texels: &DeviceMemory,
-    ) -> Result<()> {
-        self.run(kernel, surface.raw(), texels, image, level, &mut [image.format().bytes()])
     }
 
     /// Reads every texel of a level, as four channels of 32 bits, and waits. It reads at the texel's middle or,
@@ -65,8 +52,9 @@ impl ImageKernels {
         Ok(got)
     }
 
-    /// Runs a kernel with the arguments that all three begin with, and `more`, and waits.
-    fn run(
+    /// Runs a kernel with the arguments that all three begin with, and `more`, and waits. `object` is a surface or texture object
+    /// of the level, and `memory` has its texels.
+    pub(super) fn run(
         &self,
         kernel: &Kernel,
         mut object: u64,

@@ -10,12 +10,10 @@ use crate::machine::Machine;
 
 pub(super) const SCHEMA: &str = "wavefield-formats/2";
 
-/// Everything that one device can share with CUDA.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub schema: String,
     pub command: String,
-    /// Seconds since 1970, UTC.
     pub started: u64,
     pub machine: Machine,
     /// Whether everything exportable was also taken through CUDA and back.
@@ -39,7 +37,6 @@ pub struct Object {
     pub kind: String,
     /// The handle type of the export; absent if Vulkan does not export it.
     pub handle: Option<String>,
-    /// Why it is not exported.
     pub reason: Option<String>,
     /// The levels of the image that is tried.
     pub levels: u32,
@@ -65,7 +62,6 @@ impl Object {
         }
     }
 
-    /// A cell of the table of images.
     fn cell(&self) -> String {
         match (&self.handle, self.passed) {
             (None, _) => "-".into(),

@@ -35,38 +35,32 @@ pub(super) fn read_level(
 
 /// Writes a level. CUDA owns the image before and after, and must be idle.
 pub(super) fn write_level(queue: &mut Queue, image: &ExportedImage, level: u32, bytes: &[u8]) -> Result<()> {
-    let device = queue.device().clone();
+    let (device, family) = (queue.device().clone(), queue.family());
     let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    let family = queue.family();
-    let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
+    let (raw, layout, region) = (image.raw(), vk::ImageLayout::TRANSFER_DST_OPTIMAL, [region(image, level)]);
     let scope = (WRITES.stage, WRITES.access);
     let transition = |from, to| {
-        image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
+        image_barrier(raw, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
             .subresource_range(whole_image())
     };
     one_shot(queue, |commands| {
+        // SAFETY: recording; the image lives until `one_shot` has waited for the queue.
+        let barrier = |barrier| unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
         // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
-        let acquire = Owner::External.acquire_image(image.raw(), family, WRITES);
-        let release = Owner::External.release_image(image.raw(), family, WRITES);
-        let region = [region(image, level)];
-        // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and the buffer has the level's
-        // bytes.
-        unsafe {
-            pipeline_barrier(&device, commands, &[], &[acquire]);
-            pipeline_barrier(&device, commands, &[], &[transition(SHARED_LAYOUT, layout)]);
-            device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), image.raw(), layout, &region);
-            pipeline_barrier(&device, commands, &[], &[transition(layout, SHARED_LAYOUT)]);
-            pipeline_barrier(&device, commands, &[], &[release]);
-        }
+        barrier(Owner::External.acquire_image(raw, family, WRITES));
+        barrier(transition(SHARED_LAYOUT, layout));
+        // SAFETY: as above, and the buffer, which lives as long, has the level's bytes.
+        unsafe { device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), raw, layout, &region) };
+        barrier(transition(layout, SHARED_LAYOUT));
+        barrier(Owner::External.release_image(raw, family, WRITES));
     })
 }
 
 /// Writes `bytes` to a buffer that CUDA owns before and after. CUDA must be idle.
 pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) -> Result<()> {
-    let device = queue.device().clone();
+    let (device, family) = (queue.device().clone(), queue.family());
     let staging = Buffer::filled(&device, "bytes on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
     let copy = [vk::BufferCopy::default().size(bytes.len() as u64)];
-    let family = queue.family();
     one_shot(queue, |commands| {
         let acquire = Owner::External.acquire(buffer, family, WRITES);
         let release = Owner::External.release(buffer, family, WRITES);
