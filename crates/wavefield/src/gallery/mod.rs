@@ -24,7 +24,6 @@ pub struct Entry {
 
 #[derive(Debug)]
 pub struct Twin {
-    /// SPIR-V with one entry point.
     pub(crate) spirv: &'static [u8],
     pub(crate) entry: &'static CStr,
     /// Seconds after which the field repeats. The shader gets the time only as a fraction of this.
