@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::HumanDuration;
 use wavefield::app::{Config, ProducerKind, RISK, Scene, Stop};
 use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
-use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{AdapterInfo, Wait};
@@ -186,20 +184,8 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     let choice = bench::choose(&config, ProducerKind::Auto)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
-    let bar = Progress::new("measuring");
     let mut failures = Failures::default();
-    let on_software = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
-    let mut said = false;
-    // Printed before the first measurement: only then is it known what this machine can run.
-    let count = &mut |done: usize, total: usize| {
-        if !std::mem::replace(&mut said, true) && total > 0 {
-            note!("{}", duration_note(&plan, total, on_software));
-        }
-        bar.at(done as u64, total as u64);
-    };
-    let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
-    drop(bar);
-    let report = report?;
+    let report = bench::run(&plan, &config, &choice, stop, &mut failures)?;
     let failed = failures.first().is_some();
     if failed && report.cells.is_empty() {
         return failures.outcome();
@@ -215,17 +201,6 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         failures.add(Error::Unsupported(words.into()));
     }
     ended(failures, report.complete, "round")
-}
-
-/// The note on how long a run with this many measurements takes.
-fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
-    // Other software devices and machines may be slower than the one that was timed.
-    let about = if on_software { "at least" } else { "about" };
-    let takes = HumanDuration(plan.estimate(measurements, on_software));
-    let (rounds, round) = (plan.rounds, plan.round.as_millis());
-    format!(
-        "note: this takes {about} {takes}: {measurements} measurements of {round} ms, in rounds: {rounds}"
-    )
 }
 
 fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {

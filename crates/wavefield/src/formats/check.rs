@@ -156,10 +156,8 @@ fn round_trips(
     Ok(if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) })
 }
 
-/// Tries everything with one image. Returns the number of levels at which everything passed.
-///
-/// # Errors
-/// A failure that tells nothing about the image: an error of Vulkan, memory that ran out, a kernel that faulted.
+/// Tries everything with one image. Returns the number of levels at which everything passed. An error tells nothing about the
+/// image: it is one of Vulkan, memory that ran out, or a kernel that faulted.
 fn check_image(
     queue: &mut Queue,
     kernels: &ImageKernels,
@@ -189,13 +187,10 @@ fn check_image(
         kernels.run(&kernels.write, surface.raw(), &memory, &exported, level, &mut [format.bytes()])
     };
     let written: Vec<Result<()>> = (0..).zip(&there).map(write).collect();
-    let read = |(level, bytes): (u32, &Vec<u8>)| transfer::read_level(queue, &exported, level, bytes.len());
-    let got: Vec<_> = (0..).zip(&there).map(read).collect::<Result<_>>()?;
+    let got = transfer::read_levels(queue, &exported)?;
 
     // Then Vulkan writes, CUDA reads.
-    for (level, bytes) in (0..).zip(&back) {
-        transfer::write_level(queue, &exported, level, bytes)?;
-    }
+    transfer::write_levels(queue, &exported, &back)?;
     let mut passed = 0;
     for (level, written) in (0..shape.levels()).zip(written) {
         let (want, at) = (&back[level as usize], level as usize);
@@ -267,12 +262,10 @@ mod tests {
             let exported = ExportedImage::new(device.sharing().unwrap(), request).unwrap();
             transfer::hand_over(&mut queue, &exported).unwrap();
             let bytes = levels(&exported, seed);
-            for (level, bytes) in (0..).zip(&bytes) {
-                transfer::write_level(&mut queue, &exported, level, bytes).unwrap();
-            }
-            for (level, bytes) in (0..).zip(&bytes) {
-                let got = transfer::read_level(&mut queue, &exported, level, bytes.len()).unwrap();
-                let compared = pattern::compare_bytes(bytes, &got, exported.format().bytes() as usize);
+            transfer::write_levels(&mut queue, &exported, &bytes).unwrap();
+            let got = transfer::read_levels(&mut queue, &exported).unwrap();
+            for (level, (bytes, got)) in bytes.iter().zip(&got).enumerate() {
+                let compared = pattern::compare_bytes(bytes, got, exported.format().bytes() as usize);
                 assert_eq!(compared, Ok(()), "{request:?}, level {level}");
             }
         }

@@ -60,10 +60,7 @@ const FILTER_TOLERANCE: f64 = 0.02;
 
 /// Compares what a texture object returned for every texel, four channels of 32 bits each, with what it must return. With
 /// `linear`, that is the mean of a texel and the next one in each dimension of `view`. `size` is the level's width and height,
-/// and its depth or layers.
-///
-/// # Errors
-/// Some texels differ: the error has their number and describes the first.
+/// and its depth or layers. An error has the number of texels that differ, and describes the first.
 pub fn compare_texture(
     format: ArrayFormat,
     view: ViewType,

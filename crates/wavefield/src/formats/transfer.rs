@@ -1,5 +1,7 @@
 //! Vulkan's half of the check: copies bytes into and out of shared buffers and images, which CUDA owns in between.
 
+use std::ops::Range;
+
 use ash::vk;
 use vulkan_cuda::ExportedImage;
 use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
@@ -21,23 +23,26 @@ pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> 
     })
 }
 
-/// Reads the `size` bytes of a level. CUDA owns the image before and after, and must be idle.
-pub(super) fn read_level(
-    queue: &mut Queue,
-    image: &ExportedImage,
-    level: u32,
-    size: usize,
-) -> Result<Vec<u8>> {
-    let region = [region(image, level)];
-    // SAFETY: a live image with this level, whose texels have `size` bytes.
-    unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &region, size as u64, Owner::External) }
+/// Reads every level. CUDA owns the image before and after, and must be idle.
+pub(super) fn read_levels(queue: &mut Queue, image: &ExportedImage) -> Result<Vec<Vec<u8>>> {
+    let (places, regions) = regions(image);
+    let size = places.last().map_or(0, |last| last.end) as u64;
+    // SAFETY: a live image with these levels, and the regions lie in `size` bytes.
+    let bytes =
+        unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External) }?;
+    Ok(places.into_iter().map(|place| bytes[place].to_vec()).collect())
 }
 
-/// Writes a level. CUDA owns the image before and after, and must be idle.
-pub(super) fn write_level(queue: &mut Queue, image: &ExportedImage, level: u32, bytes: &[u8]) -> Result<()> {
+/// Writes every level. CUDA owns the image before and after, and must be idle.
+pub(super) fn write_levels(queue: &mut Queue, image: &ExportedImage, levels: &[Vec<u8>]) -> Result<()> {
     let (device, family) = (queue.device().clone(), queue.family());
-    let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    let (raw, layout, region) = (image.raw(), vk::ImageLayout::TRANSFER_DST_OPTIMAL, [region(image, level)]);
+    let (places, regions) = regions(image);
+    let mut bytes = vec![0; places.last().map_or(0, |last| last.end)];
+    for (place, level) in places.into_iter().zip(levels) {
+        bytes[place].copy_from_slice(level);
+    }
+    let staging = Buffer::filled(&device, "texels on the host", &bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+    let (raw, layout) = (image.raw(), vk::ImageLayout::TRANSFER_DST_OPTIMAL);
     let scope = (WRITES.stage, WRITES.access);
     let transition = |from, to| {
         image_barrier(raw, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
@@ -49,8 +54,8 @@ pub(super) fn write_level(queue: &mut Queue, image: &ExportedImage, level: u32, 
         // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
         barrier(Owner::External.acquire_image(raw, family, WRITES));
         barrier(transition(SHARED_LAYOUT, layout));
-        // SAFETY: as above, and the buffer, which lives as long, has the level's bytes.
-        unsafe { device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), raw, layout, &region) };
+        // SAFETY: as above, and the regions lie in the buffer, which lives as long.
+        unsafe { device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), raw, layout, &regions) };
         barrier(transition(layout, SHARED_LAYOUT));
         barrier(Owner::External.release_image(raw, family, WRITES));
     })
@@ -73,12 +78,23 @@ pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) 
     })
 }
 
-/// A level with all its layers, without padding.
-fn region(image: &ExportedImage, level: u32) -> vk::BufferImageCopy {
-    let subresource = vk::ImageSubresourceLayers::default()
-        .aspect_mask(vk::ImageAspectFlags::COLOR)
-        .mip_level(level)
-        .layer_count(image.shape().layers());
-    let extent = image.shape().level_extent(level);
-    vk::BufferImageCopy::default().image_subresource(subresource).image_extent(extent)
+/// For each level its place in a buffer, and the copy with all its layers. Each begins at a multiple of the largest texel.
+fn regions(image: &ExportedImage) -> (Vec<Range<usize>>, Vec<vk::BufferImageCopy>) {
+    let shape = image.shape();
+    let mut end = 0_usize;
+    let region = |level| {
+        let texels = shape.level_texels(level).iter().product::<u32>();
+        let begin = end.next_multiple_of(16);
+        end = begin + (texels * image.format().bytes()) as usize;
+        let subresource = vk::ImageSubresourceLayers::default()
+            .aspect_mask(vk::ImageAspectFlags::COLOR)
+            .mip_level(level)
+            .layer_count(shape.layers());
+        let copy = vk::BufferImageCopy::default()
+            .buffer_offset(begin as u64)
+            .image_subresource(subresource)
+            .image_extent(shape.level_extent(level));
+        (begin..end, copy)
+    };
+    (0..shape.levels()).map(region).unzip()
 }
