@@ -11,7 +11,6 @@ mod renderer;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -45,7 +44,7 @@ fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
 }
 
 fn set(client: &mut Client, parameters: Wishes, camera: Option<CameraPlace>) -> FromServer {
-    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera });
+    client.say(&FromClient::Set { parameters, camera });
     client.answer().0
 }
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ._layout import DTYPES, Layout
-from ._parameters import KernelParameter
 from .errors import ArrayMismatch, ProtocolError, VersionMismatch
 
 VERSION = 2
@@ -78,25 +77,6 @@ def number(message: Mapping[str, Any], key: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ProtocolError(f"the renderer sent {key!r} as {value!r}; a number was expected")
     return float(value)
-
-
-def numbers(message: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the numbers of a message by name; none if it does not have the key."""
-    named = mapping(message, key) if key in message else {}
-    return {name: number(named, name) for name in named}
-
-
-def kernel_parameters(message: Mapping[str, Any]) -> dict[str, KernelParameter]:
-    """Return the parameters that a `running` lists, by name."""
-    listed = message.get("parameters", [])
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise ProtocolError(f"the renderer sent 'parameters' as {listed!r}; a list of objects was expected")
-    return {
-        text(item, "name"): KernelParameter(
-            number(item, "min"), number(item, "max"), number(item, "default"), text(item, "unit", "")
-        )
-        for item in listed
-    }
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ use clap::Args;
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield::app::{Batching, Stop};
-use wavefield::report::keep_output;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, check_outputs, note, say};
 
@@ -51,8 +50,6 @@ pub struct ServeArgs {
 
 /// Runs until a stop, or until `--frames` frames are drawn.
 pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
-    // A client's kernel runs in this process, and must not write into `--json -`.
-    keep_output().map_err(|source| Error::Io { action: "keep", path: "standard output".into(), source })?;
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;

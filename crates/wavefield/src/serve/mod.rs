@@ -16,12 +16,11 @@
 //! | `memory` | a client's memory, new for each client |
 //! | `welcome` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: reads its messages and sends it others |
-//! | `requests` | its requests: kernels, memory, pictures, parameters, the state |
+//! | `requests` | its requests: memory, pictures, parameters, the state |
 //! | `imports` | memory that a client allocated: tried in a child process ([`crate::trial`]), then imported |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) of a client's frames |
-//! | `kernels` | kernels that a client sends: tried in a child process ([`crate::trial`]) and compiled, on their own thread |
 //! | `parent` | ends the renderer with the program that started it |
-//! | `exchange` | which producer is in the engine: the renderer's own, a client's ring, a client's kernel |
+//! | `exchange` | which producer is in the engine: the renderer's own or a client's ring |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `pace`, `report` | frame times and CPU time: measured, printed, written |
 //! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
@@ -40,7 +39,6 @@ mod foreign;
 mod headless;
 mod host;
 mod imports;
-mod kernels;
 pub mod ledger;
 pub mod listener;
 mod memory;
