@@ -111,7 +111,6 @@ class Session:
             "largest_allocation": 2**32,
             "ring": self.ring,
             "frame_seconds": 0.5,
-            "trust": renderer.trust,
             "parameters": dict(renderer.parameters),
             "something new": [1, 2],
         }
@@ -163,7 +162,6 @@ class Session:
         return shown
 
     def on_import(self, message: dict[str, Any], files: list[int]) -> None:
-        assert not self.renderer.trust
         assert len(files) == len(message["chunks"])
         assert [os.fstat(file).st_size for file in files] == message["chunks"], "each with its exact size"
         number = 1000 + len(self.imports)
@@ -226,7 +224,6 @@ class FakeRenderer:
         self.gap = 0
         """The bytes after each frame in a slot of host memory."""
         self.alignment = 16
-        self.trust = False
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True

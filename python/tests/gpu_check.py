@@ -863,8 +863,7 @@ def cost(out: Path) -> str:
     for grid in ("256x256", "1024x1024"):
         for ring in ("3", "8"):
             base = f"{grid} ring {ring}"
-            runs.append((f"{base} client, cautious", grid, ["--ring", ring], memset))
-            runs.append((f"{base} client, trusted", grid, ["--ring", ring, "--trust"], memset))
+            runs.append((f"{base} client", grid, ["--ring", ring], memset))
     if there_is("numba.cuda"):
         sys.path.insert(0, str(EXAMPLES))
         try:

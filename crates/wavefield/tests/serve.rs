@@ -572,18 +572,15 @@ fn cuda_clients_draw_through_exported_memory() {
     if !common::has_gpu() {
         return;
     }
-    for more in [validated(), &["--trust"], &["--ring=8"], &["--producer=compute"]] {
+    for more in [validated(), &["--ring=8"], &["--producer=compute"]] {
         let renderer = Renderer::start(more);
         let own = own_picture(renderer.folder.path(), "16x16");
-        // Draw one frame of the wave at time 0, and take its picture. With `--trust`, the GPU already waits for the next frame, so
-        // there is no picture before that frame comes.
-        if more != ["--trust"] {
-            let path = renderer.folder.path().join("got.png");
-            let client =
-                Arguments { frames: 1, snapshot: Some(path.clone()), ..renderer.arguments(Memory::Cuda) };
-            run(&client).unwrap();
-            assert_same_picture(&path, &own, common::SAME_PICTURE);
-        }
+        // Draw one frame of the wave at time 0, and take its picture.
+        let path = renderer.folder.path().join("got.png");
+        let client =
+            Arguments { frames: 1, snapshot: Some(path.clone()), ..renderer.arguments(Memory::Cuda) };
+        run(&client).unwrap();
+        assert_same_picture(&path, &own, common::SAME_PICTURE);
         let mut child = client_process(&renderer, Memory::Cuda, "", Some(2000));
         assert!(child.wait().unwrap().success(), "{}", renderer.notes());
         drop(renderer.client(Memory::Host));
@@ -591,12 +588,7 @@ fn cuda_clients_draw_through_exported_memory() {
         ended.assert_fine();
         let frames: Vec<_> = ended.clients().iter().map(|client| client["frames"].clone()).collect();
         println!("{more:?}: {}", ended.report);
-        // With `--trust`, the renderer may be ahead of a client that has ended.
-        if more.contains(&"--trust") {
-            assert!(frames[0].as_u64() >= Some(2000), "{frames:?}");
-        } else {
-            assert_eq!(frames[..2], [1, 2000], "no frame is skipped");
-        }
+        assert_eq!(frames[..2], [1, 2000], "no frame is skipped");
     }
 }
 
@@ -661,7 +653,6 @@ fn a_trial_answers_by_its_exit_code() {
 fn cuda_clients_that_are_killed_cost_nothing() {
     if common::has_gpu() {
         killed_clients(Memory::Cuda, &["--grid=512x512"]);
-        killed_clients(Memory::Cuda, &["--grid=512x512", "--trust"]);
     }
 }
 

@@ -101,8 +101,6 @@ class Welcome:
     memory: Memory
     layout: Layout
     offset_alignment: int
-    trust: bool
-    """The renderer draws only from the ring's slots."""
     slots: tuple[Slot, ...]
     ready: int | None
     """The index of the descriptor of the `ready` timeline; None in host memory. The same for `free`."""
@@ -165,7 +163,6 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
         memory=memory,
         layout=layout,
         offset_alignment=integer(message, "offset_alignment", 1),
-        trust=message.get("trust") is True,
         slots=tuple(_slot(slot, layout, most) for slot in slots),
         ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
         free=integer(message, "free", 0, most) if memory == "cuda" else None,

@@ -369,8 +369,6 @@ class Field:
     def _place(self, array: Any) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
-        if self._welcome.trust:
-            return "the renderer was started with --trust, so it takes frames only; start it without --trust"
         described = _source.describe(array) if self._context is not None else _source.describe_host(array)
         if described is None:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'

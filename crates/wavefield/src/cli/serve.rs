@@ -42,10 +42,6 @@ pub struct ServeArgs {
     /// wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
-    /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. If a client stops, the
-    /// picture then stops too.
-    #[arg(long, help_heading = help::DIAGNOSIS)]
-    trust: bool,
 }
 
 /// Runs until a stop, or until `--frames` frames are drawn.
@@ -59,7 +55,6 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     let options = Options {
         socket: args.socket,
         remove_folder: args.until_closed.is_some(),
-        trust: args.trust,
         pace: args.pace,
         json: args.json,
     };

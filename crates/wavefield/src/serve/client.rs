@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -35,7 +34,7 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 /// A client, from its `welcome` to its end.
 pub(super) struct Client {
     pub(super) name: String,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Connection,
     pub(super) shared: Rc<RefCell<Shared>>,
     /// The `snapshot` whose picture is not taken yet.
     pub(super) wants_picture: Option<WantedPicture>,
@@ -91,10 +90,9 @@ impl Client {
         drawing: Drawing,
         parameters: Parameters,
     ) -> Self {
-        let connection = Arc::new(connection);
         Self {
             name,
-            shared: Shared::new(Session::new(terms), memory, &connection),
+            shared: Shared::new(Session::new(terms), memory),
             connection,
             wants_picture: None,
             busy: false,
@@ -235,19 +233,13 @@ impl Client {
         };
     }
 
-    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw, or (with `--trust`) a
-    /// promised frame did not come.
+    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw.
     pub(super) fn give_up(&mut self, seconds: f64) {
-        let reason = match self.shared.borrow().session.terms().trust {
-            true => {
-                format!("no frame was finished for {seconds:.0} s (--timeout): a promised one did not come")
-            }
-            false => format!(
-                "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). \
-                 Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
-                 in the grid should be neighbours in space"
-            ),
-        };
+        let reason = format!(
+            "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
+             triangles that each cover much of the picture do that: vertices that are neighbours in the grid should be \
+             neighbours in space"
+        );
         self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
     }
 
@@ -270,10 +262,6 @@ impl Client {
         why
     }
 
-    pub(super) fn into_connection(self) -> Option<Connection> {
-        Arc::into_inner(self.connection)
-    }
-
     /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
@@ -286,7 +274,7 @@ impl Client {
     /// Its connection, if its next message would be read now.
     pub(super) fn watched(&self) -> Option<PollFd<'_>> {
         let waits = self.busy || self.leaving.is_some();
-        (!waits).then(|| PollFd::new(&*self.connection, PollFlags::IN))
+        (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
     }
 
     /// How long until its counter should be read again. `draws`: whether its ring is in the engine.

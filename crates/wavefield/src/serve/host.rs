@@ -121,8 +121,8 @@ impl Host {
     }
 
     fn has_new(&self) -> bool {
-        let may_advance = |client: &Client| client.shared.borrow().session.may_advance();
-        self.exchange.has_ring() && self.client.as_ref().is_some_and(may_advance)
+        let has_next = |client: &Client| client.shared.borrow().session.has_next();
+        self.exchange.has_ring() && self.client.as_ref().is_some_and(has_next)
     }
 
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -191,9 +191,8 @@ impl Host {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
         self.report.end(engine.producer().profile().name, Some(&client.name), &why);
-        client.shared.borrow().let_go();
         self.report.begin(self.last_draw);
-        self.ending = client.into_connection();
+        self.ending = Some(client.connection);
     }
 }
 

@@ -27,7 +27,6 @@
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never for a client. The
 //! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
-//! (Only `--trust` breaks this rule.)
 
 mod client;
 mod closing;
@@ -75,8 +74,6 @@ pub struct Options {
     pub socket: Option<PathBuf>,
     /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
     pub remove_folder: bool,
-    /// Lets Vulkan wait for a client's semaphore without reading its counter first. Only to measure what reading costs.
-    pub trust: bool,
     /// Headless: draws per second while there is nothing new to draw. 0 means 60 while a client's ring is drawn, otherwise no
     /// limit.
     pub pace: f64,

@@ -157,7 +157,6 @@ pub struct Welcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan: Option<VulkanMemory>,
     pub frame_seconds: f64,
-    pub trust: bool,
     pub parameters: Parameters,
 }
 

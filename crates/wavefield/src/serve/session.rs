@@ -56,8 +56,6 @@ pub struct Terms {
     pub depth: usize,
     pub largest_allocation: u64,
     pub offset_alignment: u64,
-    /// Submissions wait for the client's signals (`--trust`).
-    pub trust: bool,
 }
 
 /// Reads the first packet: the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
@@ -228,17 +226,12 @@ impl Session {
         self.ledger.has_next()
     }
 
-    /// The frame to draw now, and whether it is drawn for the first time. With `trust` it may not be written yet.
+    /// The frame to draw now, and whether it is drawn for the first time.
     pub fn choose(&mut self) -> Option<(Shown, bool)> {
-        if self.may_advance() {
+        if self.has_next() {
             return Some((self.ledger.advance(), true));
         }
         self.ledger.shown().map(|shown| (shown, false))
-    }
-
-    /// Whether the next frame may be drawn: it is ready or, once the first has come, trusted to come.
-    pub fn may_advance(&self) -> bool {
-        self.has_next() || (self.terms.trust && self.ledger.ready() > 0)
     }
 
     fn host_ready(&mut self, frame: u64) -> Result<(), Fault> {
@@ -254,10 +247,6 @@ impl Session {
     }
 
     fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), Fault> {
-        if self.terms.trust {
-            let reason = "`show` does not work with --trust: the frame may be submitted already";
-            return Err(Fault::new(ErrorCode::Order, reason));
-        }
         let shown = self.is_within(id, offset).and_then(|()| self.ledger.announce(frame, id, offset));
         shown.map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
@@ -309,16 +298,14 @@ impl Session {
 
     /// Fails if this session allows no `import` at all.
     fn can_import(&self) -> Result<(), Fault> {
-        let reason = match self.terms.memory {
-            MemoryKind::Cuda if !self.terms.trust => return Ok(()),
-            MemoryKind::Cuda => {
-                "`import` does not work with --trust, where nothing is shown from an allocation"
-            }
+        match self.terms.memory {
+            MemoryKind::Cuda => Ok(()),
             MemoryKind::Host => {
-                "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`"
+                let reason =
+                    "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`";
+                Err(Fault::new(ErrorCode::Order, reason))
             }
-        };
-        Err(Fault::new(ErrorCode::Order, reason))
+        }
     }
 
     /// Takes an id for these chunks, if they may be imported now.
@@ -379,7 +366,6 @@ mod tests {
             depth: 3,
             largest_allocation: 4 << 30,
             offset_alignment: 16,
-            trust: false,
         };
         Session::new(terms)
     }
@@ -467,18 +453,6 @@ mod tests {
         let (shown, new) = session.choose().unwrap();
         assert!(new);
         assert_eq!(session.choose(), Some((shown, false)));
-    }
-
-    #[test]
-    fn trust_takes_the_next_frame_unseen_once_there_was_one() {
-        let terms = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
-        let mut session = Session::new(terms);
-        assert_eq!(session.choose(), None);
-        session.see_ready(1).unwrap();
-        for frame in 0..9 {
-            assert_eq!(session.choose().map(|(shown, new)| (shown.frame, new)), Some((frame, true)));
-        }
-        assert!(session.see_ready(4).is_ok(), "the counter comes after");
     }
 
     #[test]
@@ -579,12 +553,10 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_for_memory_cuda_without_trust() {
-        let trusted = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
-        for mut session in [session(MemoryKind::Host), Session::new(trusted)] {
-            let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
-            assert_eq!(fault.code, ErrorCode::Order);
-        }
+    fn imports_are_for_memory_cuda() {
+        let mut session = session(MemoryKind::Host);
+        let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Order);
     }
 
     #[test]
