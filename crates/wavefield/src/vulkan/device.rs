@@ -153,10 +153,6 @@ impl Device {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
-    pub(crate) fn is_inline(&self) -> bool {
-        self.shared.inline
-    }
-
     /// Fails on a device made without `inline`.
     pub(crate) fn require_inline(&self) -> Result<()> {
         self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))

@@ -31,7 +31,7 @@ impl Snapshot {
     ) -> Result<()> {
         match self.draw(engine, like, moment) {
             Ok(()) => {
-                companion.drawn(engine)?;
+                companion.drawn();
                 companion.send_picture(like.0, self.pixels(engine));
             }
             // There is no picture; the next frame tries again.
