@@ -4,7 +4,10 @@ use crate::texture;
 use crate::wave::Grid;
 
 /// What a run shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Scene {
     /// A field of vertices: slots are buffers.
     #[default]

@@ -1,6 +1,8 @@
 //! The wave, on the CPU. The CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `shaders/gallery.wgsl`)
 //! compute the same. This file also has the float64 reference that all three are checked against.
 
+use std::fmt;
+
 use bytemuck::{Pod, Zeroable};
 
 /// One vertex as it lies in a slot: 16 bytes, four `f32`.
@@ -24,6 +26,12 @@ pub struct Grid {
     pub cols: u32,
     /// Vertices along; at least 2.
     pub rows: u32,
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.cols, self.rows)
+    }
 }
 
 impl Grid {

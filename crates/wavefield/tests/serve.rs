@@ -727,7 +727,7 @@ fn what_a_kernel_prints(mut renderer: Renderer) {
     let output = std::fs::read(renderer.folder.path().join("output")).unwrap();
     let printed = output.windows(15).any(|part| part == b"from the kernel");
     assert!(output.starts_with(b"\x89PNG") && !printed, "{}", String::from_utf8_lossy(&output));
-    assert!(wavefield::app::read_png(&renderer.folder.path().join("output")).is_ok());
+    assert!(common::read_png(&renderer.folder.path().join("output")).is_ok());
 }
 
 /// The client gets a kernel's parameters with `running`, and sets them while the kernel runs.

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::ValueEnum;
-use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, stderr, stdout};
+use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, read_png, stderr, stdout};
 use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
-use wavefield::app::{read_png, write_png};
+use wavefield::app::write_png;
 use wavefield::render::ColorMap;
 use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
 use wavefield::serve::socket::{Connection, Received};

@@ -1,7 +1,5 @@
 //! Choosing a device, and the table that explains the choice.
 
-use std::fmt;
-
 use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
@@ -190,17 +188,10 @@ impl Row {
             (Ok(()), Ok(())) => "shares with CUDA".into(),
             (Ok(()), Err(reason)) => format!("draws, no CUDA: {reason}"),
         };
-        let kind = info.map_or("", |info| info.kind_name());
         [
             if chosen { ">" } else { "" }.into(),
             index.to_string(),
-            format!(
-                "{} {}",
-                self.facts.name,
-                if kind.is_empty() { String::new() } else { format!("({kind})") }
-            )
-            .trim_end()
-            .to_owned(),
+            self.facts.name.clone() + &info.map_or(String::new(), |info| format!(" ({})", info.kind_name())),
             apis,
             self.facts.uuid.to_string(),
             info.map_or("-".into(), |info| info.driver.clone()),
@@ -250,18 +241,12 @@ fn wrap(line: &str, width: usize, indent: usize) -> String {
 /// Left-aligned columns, two spaces apart. The last column has no fixed width.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..7).map(width).collect();
-    table
-        .iter()
-        .map(|row| {
-            let mut line = String::new();
-            for (cell, &width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:width$}  "));
-            }
-            line + &row[7]
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  "));
+        cells.collect::<String>() + &row[7]
+    };
+    table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Adds the environment variables that can make the loader leave a driver out.
@@ -288,7 +273,7 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     };
     let sharing = candidates.iter().filter(shares).min_by_key(rank);
     let drawing = candidates.iter().filter(draws).min_by_key(rank);
-    let reasons = || Reasons(candidates.iter().map(|&index| &rows[index]).collect());
+    let reasons = || reasons(candidates.iter().map(|&index| &rows[index]));
     match (producer, sharing, drawing) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(&index), _) => Ok((index, None)),
         (ProducerKind::Cuda, None, _) => Err(Error::Unsupported(format!(
@@ -333,20 +318,14 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize> {
     }
 }
 
-struct Reasons<'a>(Vec<&'a Facts>);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("there is no device at all");
-        }
-        for (index, row) in self.0.iter().enumerate() {
-            let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
-            let separator = if index > 0 { "; " } else { "" };
-            write!(f, "{separator}{}: {}", row.name, reason.map_or("fine", |reason| reason))?;
-        }
-        Ok(())
-    }
+/// Why each of these devices is no choice.
+fn reasons<'a>(rows: impl Iterator<Item = &'a Facts>) -> String {
+    let reason = |row: &Facts| {
+        let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
+        format!("{}: {}", row.name, reason.map_or("fine", String::as_str))
+    };
+    let all: Vec<_> = rows.map(reason).collect();
+    if all.is_empty() { "there is no device at all".into() } else { all.join("; ") }
 }
 
 #[cfg(test)]

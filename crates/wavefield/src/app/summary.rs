@@ -124,10 +124,9 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "producer      {}, {}x{} {}, ring of {}{}",
+            "producer      {}, {} {}, ring of {}{}",
             self.producer,
-            self.grid.cols,
-            self.grid.rows,
+            self.grid,
             self.scene.elements(),
             self.ring,
             match (self.batch, self.batch_changes) {

@@ -29,15 +29,13 @@ pub struct Verification {
     pub machine: Machine,
     pub producer: String,
     pub broken: Option<String>,
-    /// `field` or `texture`. Older files omit it; the default is `field`.
-    #[serde(default = "field")]
-    pub scene: String,
+    pub scene: Scene,
     pub grid: [u32; 2],
     pub ring: u32,
     /// Frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
     /// How often the batch changed, if the run chose it (`--batch auto`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
     pub window: bool,
     pub frames: u64,
@@ -49,10 +47,6 @@ pub struct Verification {
     pub end: Footprint,
     pub findings: Vec<String>,
     pub verdict: Verdict,
-}
-
-fn field() -> String {
-    Scene::Field.name().to_owned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +86,7 @@ impl Verification {
             machine: checked.machine.clone(),
             producer: summary.producer.to_owned(),
             broken: checked.broken.map(|broken| broken.name().to_owned()),
-            scene: summary.scene.name().to_owned(),
+            scene: summary.scene,
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
             batch: summary.batch as u32,
@@ -196,10 +190,7 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tally, total) = (&self.tally, self.tally.total());
-        let scene = match self.scene.as_str() {
-            "texture" => Scene::Texture,
-            _ => Scene::Field,
-        };
+        let scene = self.scene;
         let every = match scene {
             Scene::Field => "every vertex",
             Scene::Texture => "every texel of every level",
@@ -328,7 +319,7 @@ mod tests {
             },
             producer: text(),
             broken: broken.map(|broken| broken.name().to_owned()),
-            scene: field(),
+            scene: Scene::Field,
             grid: [10, 10],
             ring: 1,
             batch: 1,

@@ -102,7 +102,9 @@ impl State {
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
-            self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
+            if self.controls.rotating {
+                self.engine.view_mut().camera.rotate(elapsed.as_secs_f32());
+            }
         }
         let picture = Picture {
             image: image.image,
@@ -356,16 +358,20 @@ impl State {
     /// Where a reset puts the camera. A client's array has its own initial camera.
     fn home(&self) -> Camera {
         match *self.engine.array() == Array::mesh(self.config.grid) {
-            true => self.controls.first(),
+            true => self.controls.first,
             false => self.config.camera_for(self.engine.array()),
         }
     }
 
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
-        self.controls.press(action);
+        let parameters = &mut self.controls.parameters;
         match action {
-            Action::Step => self.clock.step(&self.controls.parameters),
-            Action::Colors => self.recolor()?,
+            Action::Pause => parameters.paused = !parameters.paused,
+            Action::Step => self.clock.step(parameters),
+            Action::Colors => {
+                parameters.colormap = parameters.colormap.next();
+                self.recolor()?;
+            }
             Action::Picture => self.save_picture()?,
             Action::Record => self.record()?,
             Action::FullScreen => {
@@ -377,8 +383,12 @@ impl State {
                 toggled.or_else(|error| self.mend(error))?;
             }
             Action::Help => self.overlay.toggle_help(),
-            Action::Reset => self.engine.view_mut().camera = self.home(),
-            Action::Pause | Action::Rotate | Action::Close | Action::Leave => {}
+            Action::Reset => {
+                self.controls.rotating = false;
+                self.engine.view_mut().camera = self.home();
+            }
+            Action::Rotate => self.controls.rotating = !self.controls.rotating,
+            Action::Close | Action::Leave => {}
         }
         Ok(())
     }

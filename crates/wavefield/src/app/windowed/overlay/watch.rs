@@ -19,21 +19,16 @@ impl Overlay {
             }
             self.tied = now;
         }
-        self.collect(engine);
+        if let Some(watched) = engine.watched() {
+            let profile = engine.producer().profile();
+            self.figures.filled(profile.uses_cuda, engine.batch());
+            self.figures.add(watched.frames(), profile.in_queue, watched.clock(), self.gpu_cost);
+        }
         if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
             self.tied = now;
         }
         Ok(())
-    }
-
-    fn collect(&mut self, engine: &Engine) {
-        if let Some(watched) = engine.watched() {
-            let profile = engine.producer().profile();
-            let in_queue = profile.in_queue;
-            self.figures.filled(profile.uses_cuda, engine.batch());
-            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
-        }
     }
 
     /// Finds what is under the pointer, if the pointer is on the picture.
