@@ -3,7 +3,6 @@
 use crate::texture;
 use crate::wave::Grid;
 
-/// What a run shows.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize, serde::Deserialize,
 )]
@@ -17,7 +16,6 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Field => "field",

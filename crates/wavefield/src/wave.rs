@@ -19,7 +19,6 @@ pub struct Vertex {
     pub w: f32,
 }
 
-/// The number of vertices in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Vertices across; at least 2.
@@ -46,10 +45,8 @@ impl Grid {
     }
 }
 
-/// The adjustable parameters of the wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Scales the height.
     pub amplitude: f32,
     /// Scales the position, and so the number of waves in the field.
     pub frequency: f32,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::builder::TypedValueParser;
-use clap::{Args, Command, FromArgMatches, ValueEnum};
+use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
 use super::{Batching, OverlayMode, ProducerKind, Reload, Scene, parse};
@@ -29,7 +29,7 @@ pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stop
      (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
 
 // The settings of a run. The comment on an option is its help text; this one would be that of every command.
-#[derive(Args, Clone, Debug, PartialEq)]
+#[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Config {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
@@ -132,13 +132,7 @@ pub struct Config {
 impl Default for Config {
     /// What clap makes of an empty command line.
     fn default() -> Self {
-        static USUAL: LazyLock<Config> = LazyLock::new(|| {
-            let matches = Config::augment_args(Command::new("wavefield")).try_get_matches_from(["wavefield"]);
-            // Cannot fail: no option is required.
-            matches
-                .and_then(|matches| Config::from_arg_matches(&matches))
-                .unwrap_or_else(|error| error.exit())
-        });
+        static USUAL: LazyLock<Config> = LazyLock::new(|| Config::parse_from(["wavefield"]));
         USUAL.clone()
     }
 }

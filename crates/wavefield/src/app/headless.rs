@@ -120,12 +120,12 @@ impl Headless {
     /// [`Headless::new`] without notes about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
-        Self::make(choice, config, &desc(interop, config.handoff == Handoff::Inline), 1)
+        Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
     /// [`Headless::quietly`] on a device that every producer and hand-off can use: see [`Headless::switch`].
     pub fn switchable(choice: &Choice, config: &Config) -> Result<Self> {
-        Self::make(choice, config, &desc(choice.twin.is_some(), true), 1)
+        Self::make(choice, config, choice.twin.is_some(), true, 1)
     }
 
     /// For clients in other processes. Shares memory if the device can, whatever fills the field here. Has resources for at least
@@ -133,13 +133,14 @@ impl Headless {
     #[cfg(target_os = "linux")]
     pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice);
-        let desc = desc(choice.can_export(), config.handoff == Handoff::Inline);
-        Ok(Self { serves: true, ..Self::make(choice, config, &desc, flights)? })
+        let inline = config.handoff == Handoff::Inline;
+        Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
     }
 
-    fn make(choice: &Choice, config: &Config, desc: &DeviceDesc, flights: usize) -> Result<Self> {
-        let context = EarlyContext::begin(choice, config, desc.inline);
-        let (device, queue) = choice.adapter.request_device(desc)?;
+    fn make(choice: &Choice, config: &Config, interop: bool, inline: bool, flights: usize) -> Result<Self> {
+        let context = EarlyContext::begin(choice, config, inline);
+        let desc = DeviceDesc { interop, inline, ..DeviceDesc::default() };
+        let (device, queue) = choice.adapter.request_device(&desc)?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {
             return Err(Error::Unsupported(format!(
@@ -209,10 +210,6 @@ impl Headless {
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
         write_png(path, self.target.image().extent(), &pixels, &texts)
     }
-}
-
-fn desc(interop: bool, inline: bool) -> DeviceDesc {
-    DeviceDesc { interop, inline, ..DeviceDesc::default() }
 }
 
 /// Prints a note if `auto` does without CUDA, and one if the device is a software device.

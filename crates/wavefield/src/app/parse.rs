@@ -37,7 +37,6 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// A device's UUID.
 #[cfg(target_os = "linux")]
 pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
     DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is not a UUID: 32 hexadecimal digits"))
@@ -60,7 +59,6 @@ pub fn whole(least: u64, most: u64) -> impl TypedValueParser<Value = u64> {
     }
 }
 
-/// A name and a number with a `=` in between.
 pub fn parameter(text: &str) -> Result<(String, f32), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     match value.parse::<f32>() {
@@ -69,7 +67,6 @@ pub fn parameter(text: &str) -> Result<(String, f32), String> {
     }
 }
 
-/// A name; not empty.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the name is empty: give one, or leave the option out".into()),
@@ -77,7 +74,6 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Two numbers with an `x` between them.
 fn pair(text: &str) -> Result<(u64, u64), String> {
     let pair = text.split_once(['x', 'X']).and_then(|(a, b)| Some((digits(a)?, digits(b)?)));
     pair.ok_or_else(|| format!("`{text}` is not two whole numbers with an x between, like 1280x720"))

@@ -74,7 +74,6 @@ pub struct Summary {
     pub grid: crate::wave::Grid,
     pub producer: &'static str,
     pub device: String,
-    /// How the time of the last frames divides into parts, if a window showed that.
     pub parts: Option<String>,
     pub recorded: Option<Recorded>,
     pub checked: Option<Checked>,

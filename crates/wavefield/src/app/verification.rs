@@ -103,7 +103,6 @@ impl Verification {
         })
     }
 
-    /// Whether the run is a success.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
@@ -128,7 +127,6 @@ impl Verification {
     }
 }
 
-/// Writes the record as JSON, whole or not at all.
 pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
     crate::whole_file::write_json(path, verification)
 }
@@ -224,18 +222,15 @@ impl fmt::Display for Verification {
         let mebibytes = |value: Option<u64>| {
             value.map_or("unknown".into(), |bytes| format!("{:.1} MiB", bytes as f64 / 1048576.0))
         };
-        let settled = |show: &dyn Fn(&Footprint) -> String| match &self.settled {
-            Some(settled) => format!("{} after frame {}, ", show(settled), settled.frame),
-            None => String::new(),
+        let mut row = |name, show: &dyn Fn(&Footprint) -> String| {
+            let settled = |settled: &Footprint| format!("{} after frame {}, ", show(settled), settled.frame);
+            let settled = self.settled.as_ref().map_or(String::new(), settled);
+            writeln!(f, "{name:13} {settled}{} at the end", show(&self.end))
         };
-        let end = &self.end;
-        let descriptors = settled(&|footprint| number(footprint.descriptors));
-        writeln!(f, "descriptors   {descriptors}{} at the end", number(end.descriptors))?;
-        let resident = settled(&|footprint| mebibytes(footprint.resident_bytes));
-        writeln!(f, "resident      {resident}{} at the end", mebibytes(end.resident_bytes))?;
-        let device = settled(&|footprint| mebibytes(footprint.device_bytes));
-        if end.device_bytes.is_some() {
-            writeln!(f, "device memory {device}{} at the end", mebibytes(end.device_bytes))?;
+        row("descriptors", &|footprint| number(footprint.descriptors))?;
+        row("resident", &|footprint| mebibytes(footprint.resident_bytes))?;
+        if self.end.device_bytes.is_some() {
+            row("device memory", &|footprint| mebibytes(footprint.device_bytes))?;
         }
         if let Some(broken) = &self.broken {
             writeln!(f, "broken        {broken}")?;

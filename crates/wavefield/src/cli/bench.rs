@@ -116,11 +116,11 @@ struct Common {
 
 #[derive(Args)]
 struct LatencyArgs {
+    #[command(flatten)]
+    common: Common,
     /// The number of ping-pongs.
     #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
-    #[command(flatten)]
-    common: Common,
 }
 
 #[derive(Args)]
@@ -128,11 +128,11 @@ struct StartupArgs {
     /// Columns and rows of vertices.
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
     grid: Grid,
+    #[command(flatten)]
+    common: Common,
     /// The number of starts to measure, after a first start that finds no compiled PTX.
     #[arg(long, value_name = "N", default_value = "10", value_parser = parse::whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: u64,
-    #[command(flatten)]
-    common: Common,
     /// Run as one of the starts: see `measure_startup`.
     #[arg(long, hide = true)]
     child: bool,

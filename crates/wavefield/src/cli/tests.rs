@@ -51,7 +51,6 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// The settings of what is shown and of the outputs.
     fn shown()(
         scene in select(vec![Scene::Field, Scene::Texture]),
         style in select(vec![Style::Surface, Style::Wireframe, Style::Points]),

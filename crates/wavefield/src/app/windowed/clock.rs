@@ -14,7 +14,6 @@ pub(super) struct Clock {
     frames: usize,
 }
 
-/// The number of frames from which the next frame's time is estimated.
 const RECENT: usize = 8;
 
 impl Clock {

@@ -47,7 +47,6 @@ impl Reloader {
         }
     }
 
-    /// The file's path, to show to people.
     pub(super) fn name(&self) -> String {
         self.file.display().to_string()
     }

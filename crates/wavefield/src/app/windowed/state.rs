@@ -15,7 +15,7 @@ use winit::window::{Fullscreen, Window};
 use self::pictures::Snapshot;
 use super::clock::Clock;
 use super::controls::Controls;
-use super::keys::{Action, Open};
+use super::keys::Action;
 use super::overlay::{Overlay, View};
 use super::reload::Reloader;
 use super::title::{self, Title};
@@ -37,7 +37,6 @@ const STILL: Duration = Duration::from_secs(1);
 /// How often such a window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
-/// The engine, the window that it draws in, and what changes from frame to frame.
 pub(super) struct State {
     // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
     pub(super) engine: Engine,
@@ -163,7 +162,6 @@ impl State {
         engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
     }
 
-    /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.overlay.parts()
     }
@@ -279,12 +277,6 @@ impl State {
         self.overlay.rest();
     }
 
-    fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
-        change(&mut self.visibility);
-        // Try to draw at once.
-        self.retry = None;
-    }
-
     pub(super) fn look(&mut self, now: Instant) {
         self.visibility.look(&self.window, now);
         if self.visibility.is_hidden() {
@@ -341,11 +333,16 @@ impl State {
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
-                self.show(|visibility| visibility.resized(size.width == 0 || size.height == 0));
+                self.visibility.resized(size.width == 0 || size.height == 0);
                 self.swapchain.invalidate();
+                // Try to draw at once.
+                self.retry = None;
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
+            WindowEvent::Occluded(occluded) => {
+                self.visibility.occluded(occluded);
+                self.retry = None;
+            }
             event => {
                 let extent = self.swapchain.extent();
                 let image = self.engine.image_in(extent);
@@ -395,15 +392,14 @@ impl State {
 
     /// Closes the innermost thing that is open. False if nothing is.
     pub(super) fn close_innermost(&mut self) -> bool {
-        let full_screen = self.window.fullscreen().is_some();
-        let open = Open::innermost(self.overlay.has_list(), self.overlay.has_keys(), full_screen);
-        match open {
-            Some(Open::List) => self.overlay.close_list(),
-            Some(Open::Keys) => self.overlay.toggle_help(),
-            Some(Open::FullScreen) => self.window.set_fullscreen(None),
-            None => {}
+        if self.overlay.close_innermost() {
+            return true;
         }
-        open.is_some()
+        let is_full = self.window.fullscreen().is_some();
+        if is_full {
+            self.window.set_fullscreen(None);
+        }
+        is_full
     }
 }
 

@@ -47,7 +47,6 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-/// What is drawn, and how it is filled and handed off.
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
     let now = config.clone();
@@ -142,7 +141,6 @@ fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
     Config { scene, kernel, parameters, ..config.clone() }
 }
 
-/// The kernels to choose from, each with a description.
 fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
     let gallery = gallery::gallery().iter();
     // `None` stands for the wave.

@@ -6,7 +6,6 @@ use super::{Overlay, View, lanes};
 use crate::Result;
 use crate::app::Engine;
 
-/// How often to tie the clocks of the lanes again.
 const TIE_EVERY: Duration = Duration::from_secs(1);
 
 impl Overlay {
@@ -22,7 +21,9 @@ impl Overlay {
         if let Some(watched) = engine.watched() {
             let profile = engine.producer().profile();
             self.figures.filled(profile.uses_cuda, engine.batch());
-            self.figures.add(watched.frames(), profile.in_queue, watched.clock(), self.gpu_cost);
+            for frame in watched.frames() {
+                self.figures.add(frame, profile.in_queue, watched.clock(), self.gpu_cost);
+            }
         }
         if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
