@@ -458,11 +458,11 @@ fn a_hidden_window_rests_until_it_is_shown_again() {
 #[test]
 fn a_window_that_was_hidden_still_stops_after_the_frames_it_was_told() {
     let Some(display) = Display::start() else { return };
-    let mut shown = Shown::start(&display, &["--frames=300"]);
+    let mut shown = Shown::start(&display, &["--frames=150"]);
     shown.window_command("windowunmap", &[]);
     shown.assert_rests();
     shown.window_command("windowmap", &[]);
-    assert_eq!(shown.assert_ends_well(), 300);
+    assert_eq!(shown.assert_ends_well(), 150);
 }
 
 #[test]
