@@ -9,7 +9,7 @@ use crate::app::{Choice, Config, RISK};
 use crate::cuda::{Cuda, CudaInfo, Driver, KernelSource, Signature, cubin};
 use crate::handoff::Handoff;
 use crate::producer::Producer;
-use crate::threads::{Job, Wanted};
+use crate::threads::Job;
 use crate::trial::{THIS_PROGRAM, Trial};
 use crate::vulkan::Queue;
 use crate::{Error, Result, note};
@@ -61,14 +61,14 @@ impl Kernels {
         let context = self.context.clone();
         let name = format!("`{}` of {client}", super::protocol::short(&entry, 200));
         let (grid, patience) = (self.config.grid, self.config.timeout / 2);
-        let job = move |wanted: &Wanted| {
+        let job = move |wanted: &dyn Fn() -> bool| {
             let ptx = read(&name, &file, bytes)?;
             drop(file);
             let mut source = KernelSource { name, ptx, entry, cubin: None, gallery: None };
             source.check_signature(Signature::Field)?;
             // First, and in another process: here a fault would end CUDA, and a kernel that never ends would end everything.
             let trial = Trial { program: Path::new(THIS_PROGRAM), device: &cuda.1, grid, patience };
-            let took = trial.run(&source, || wanted.is_so())?;
+            let took = trial.run(&source, wanted)?;
             note!("note: {} passed its trial, which took {:.2} s", source.name, took.as_secs_f64());
             // A new context takes a while too. (With a producer of CUDA in the engine this is only one more reference.)
             let context = match context {

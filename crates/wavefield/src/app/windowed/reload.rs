@@ -11,7 +11,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::app::{self, Config};
 use crate::cuda::{CudaInfo, KernelSource};
-use crate::threads::{Job, Wanted};
+use crate::threads::Job;
 use crate::{Error, Result, note};
 
 /// How long a file must be unchanged before it is read. Programs may write it in several parts.
@@ -113,7 +113,7 @@ fn broken(error: Error) -> Error {
 }
 
 /// Tries a kernel. The thread that loads it calls this.
-type Try = Box<dyn FnOnce(&KernelSource, &Wanted) -> Result<()> + Send>;
+type Try = Box<dyn FnOnce(&KernelSource, &dyn Fn() -> bool) -> Result<()> + Send>;
 
 /// How to try a kernel; `None` if it cannot be tried.
 #[cfg(target_os = "linux")]
@@ -127,7 +127,7 @@ fn trial(desc: &app::Reload, config: &Config, device: Option<&CudaInfo>) -> Opti
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
             let trial = Trial { program: &program, device: &device, grid, patience };
-            trial.run(source, || wanted.is_so()).map(drop)
+            trial.run(source, wanted).map(drop)
         })
     })
 }
