@@ -183,9 +183,12 @@ pub(crate) fn make_producer(
                 "the draw alone has no frames to tell apart, so it cannot be checked".into(),
             ));
         }
-        (kind @ (ProducerKind::Still | ProducerKind::StillShared), _) => {
+        (ProducerKind::Still, _) => {
+            let filled_by = compute(&device, &desc, Twin::wave())?;
+            Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
+        }
+        (ProducerKind::StillShared, _) => {
             let filled_by: Box<dyn Producer> = match desc.scene {
-                _ if kind == ProducerKind::Still => compute(&device, &desc, Twin::wave())?,
                 Scene::Field => Box::new(ComputeProducer::exported(&device, &desc)?),
                 Scene::Texture => Box::new(TextureComputeProducer::exported(&device, &desc)?),
             };
@@ -198,6 +201,7 @@ pub(crate) fn make_producer(
     }
 }
 
+/// A compute shader that fills the scene. For a field, `field` is that shader.
 fn compute(device: &Device, desc: &ProducerDesc, field: &'static Twin) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
         Scene::Field => Box::new(ComputeProducer::new(device, desc, field)?),
