@@ -65,7 +65,7 @@ pub(crate) fn run_with(
     }
     let times = std::mem::take(&mut state.times);
     let summary = state.engine.summary(times, state.skipped, &mut failures);
-    let summary = Summary { recorded, parts: state.parts(), ..summary };
+    let summary = Summary { recorded, parts: state.overlay.parts(), ..summary };
     if let Some(companion) = &mut state.companion {
         let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
         failures.catch(companion.close(&state.engine, &reason));

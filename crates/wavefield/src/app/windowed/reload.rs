@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_millis(80);
 
 pub(super) struct Reloader {
     desc: app::Reload,
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Whether the watcher has seen a write, or may have missed one.
     saved: Arc<AtomicBool>,
     /// When to read the file, unless it is written again before.
@@ -45,10 +45,6 @@ impl Reloader {
                 None
             }
         }
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.file.display().to_string()
     }
 
     pub(super) fn read_again(&mut self) {

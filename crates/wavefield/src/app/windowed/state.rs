@@ -45,7 +45,7 @@ pub(super) struct State {
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
-    overlay: Overlay,
+    pub(super) overlay: Overlay,
     film: Option<Film>,
     config: Config,
     choice: Choice,
@@ -112,7 +112,7 @@ impl State {
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
-        let moment = self.clock.moment();
+        let moment = self.clock.moment;
         let drawn = self.draw(&flight, moment, &picture, present);
         if let Err(error) = drawn {
             // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
@@ -160,10 +160,6 @@ impl State {
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
-    }
-
-    pub(super) fn parts(&self) -> Option<String> {
-        self.overlay.parts()
     }
 
     fn title_words(&self) -> (String, Vec<&'static str>) {

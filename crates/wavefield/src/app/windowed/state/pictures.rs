@@ -120,7 +120,7 @@ impl State {
         view.camera = view.camera.rounded();
         self.settle_film()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
-        let moment = self.clock.moment();
+        let moment = self.clock.moment;
         let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
             let pixels = self.snapshot.pixels(&mut self.engine)?;
             let shown = shown(&self.config, &self.controls, self.engine.view().camera);
@@ -139,7 +139,7 @@ impl State {
             return Ok(());
         };
         let like = (swapchain.extent(), swapchain.format());
-        match snapshot.draw(engine, like, clock.moment()) {
+        match snapshot.draw(engine, like, clock.moment) {
             Ok(()) => {
                 companion.drawn(engine)?;
                 companion.send_picture(like.0, snapshot.pixels(engine));

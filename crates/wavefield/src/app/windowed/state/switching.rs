@@ -57,7 +57,7 @@ impl State {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
         let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
-        let name = reload.name();
+        let name = reload.file.display().to_string();
         let problem = match read {
             // It is already drawn.
             Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,
