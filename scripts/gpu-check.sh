@@ -44,15 +44,12 @@ done
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
-# suite NAME [ARGUMENT…]: runs one test file, built here or taken from TEST_DIR.
+# suite NAME: runs one test file, built here or taken from TEST_DIR.
 suite() {
-  local name=$1 label=test-$1
-  shift
-  case "$*" in *--ignored*) label+=-last ;; esac
   if [ -n "${TEST_DIR:-}" ]; then
-    check "$label" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture "$@"
+    check "test-$1" timeout -k 5 300 "$TEST_DIR/test-$1" --nocapture
   else
-    check "$label" cargo test -p wavefield --test "$name" -- --nocapture "$@"
+    check "test-$1" cargo test -p wavefield --test "$1" -- --nocapture
   fi
 }
 
@@ -170,7 +167,8 @@ blocks inline
 
 # These are last, because after either of them nothing draws on an H200 (driver 580) any more: first a fault in Vulkan's
 # command buffer, which needs a GPU that still draws; then illegal addresses, for which CUDA returns the error.
-suite serve --ignored
+check late-inline fails 1 'error: ' \
+  "${run[@]}" --timeout 10 --frames 1000 --handoff inline --risk-the-gpu --kernel crates/wavefield/kernels/test/late.ptx
 for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/illegal.ptx

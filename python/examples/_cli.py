@@ -10,7 +10,7 @@ import wavefield
 
 
 @contextmanager
-def show(description: str | None, send: bool = False) -> Iterator[tuple[wavefield.Field, argparse.Namespace]]:
+def show(description: str | None) -> Iterator[tuple[wavefield.Field, argparse.Namespace]]:
     """Give the field that the command line asks for, and write its picture at the end."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, metavar="N", help="stop after N frames; by default, Ctrl-C stops")
@@ -19,8 +19,6 @@ def show(description: str | None, send: bool = False) -> Iterator[tuple[wavefiel
     parser.add_argument("--headless", action="store_true", help="start a renderer without a window")
     parser.add_argument("--grid", default="1024x1024", metavar="CxR", help="the vertices of that renderer [1024x1024]")
     parser.add_argument("--host", action="store_true", help="frames in host memory, without CUDA")
-    if send:
-        parser.add_argument("--send", action="store_true", help="send the kernel instead of its result")
     options = parser.parse_args()
     memory = "host" if options.host else "cuda"
     try:

@@ -1,7 +1,4 @@
-"""The renderer's own wave, as a Numba kernel that writes the renderer's memory.
-
-With --send the same kernel runs as PTX in the renderer's own loop, and no frame crosses between processes.
-"""
+"""The renderer's own wave, as a Numba kernel that writes the renderer's memory."""
 
 import math
 
@@ -40,12 +37,8 @@ def wave(vertices, cols, rows, frame, time):
 
 
 def main() -> None:
-    with show(__doc__, send=True) as (field, options):
+    with show(__doc__) as (field, options):
         cols, rows = map(np.uint32, field.grid)
-        if options.send:
-            print("the renderer runs", field.run(wave))
-            field.watch((options.frames or 10**9) * field.frame_seconds)
-            return
         cuda.select_device(field.device)
         stream = cuda.external_stream(int(field.stream))
         blocks = -(-int(cols) * int(rows) // 256)

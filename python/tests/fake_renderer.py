@@ -111,7 +111,6 @@ class Session:
             "largest_allocation": 2**32,
             "ring": self.ring,
             "frame_seconds": 0.5,
-            "trust": renderer.trust,
             "parameters": dict(renderer.parameters),
             "something new": [1, 2],
         }
@@ -163,7 +162,6 @@ class Session:
         return shown
 
     def on_import(self, message: dict[str, Any], files: list[int]) -> None:
-        assert not self.renderer.trust
         assert len(files) == len(message["chunks"])
         assert [os.fstat(file).st_size for file in files] == message["chunks"], "each with its exact size"
         number = 1000 + len(self.imports)
@@ -185,20 +183,10 @@ class Session:
     def on_show(self, message: dict[str, Any], _files: list[int]) -> None:
         self.shows[message["frame"]] = (message["allocation"], message["offset"])
 
-    def on_kernel(self, message: dict[str, Any], files: list[int]) -> None:
-        text = os.pread(files[0], message["bytes"], 0).decode()
-        self.renderer.kernels.append((message["entry"], text))
-        running = {"type": "running", "producer": f"cuda, {message['entry']}"}
-        listed = self.renderer.kernel_parameters
-        self.renderer.kernel = {item["name"]: item["default"] for item in listed}
-        self.send({**running, "parameters": listed} if listed else running)
-
     def on_set(self, message: dict[str, Any], _files: list[int]) -> None:
         self.renderer.parameters.update(message["parameters"])
         self.renderer.camera = message.get("camera", self.renderer.camera)
-        self.renderer.kernel.update(message.get("kernel", {}))
-        told = {"type": "parameters", "parameters": self.renderer.parameters}
-        self.send({**told, "kernel": self.renderer.kernel} if self.renderer.kernel else told)
+        self.send({"type": "parameters", "parameters": self.renderer.parameters})
 
     def on_status(self, _message: dict[str, Any], _files: list[int]) -> None:
         self.send(
@@ -236,7 +224,6 @@ class FakeRenderer:
         self.gap = 0
         """The bytes after each frame in a slot of host memory."""
         self.alignment = 16
-        self.trust = False
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
@@ -249,17 +236,12 @@ class FakeRenderer:
             "limits": [0.0, 1.0],
             "size": 3.0,
         }
-        self.kernel_parameters: list[dict[str, Any]] = []
-        """The parameters that the next kernel declares."""
-        self.kernel: dict[str, float] = {}
-        """The parameters of the running kernel, by name."""
         self.answers: dict[str, Answer] = {}
         self.goodbye: Callable[[Session], None] = lambda _session: None
         """Called between a client's `bye` and the end of its connection."""
         self.received: list[dict[str, Any]] = []
         self.frames: list[np.ndarray[Any, Any]] = []
         self.released: list[int] = []
-        self.kernels: list[tuple[str, str]] = []
         self.farewell = threading.Event()
         """Set when a client has disconnected."""
         self.session: Session | None = None

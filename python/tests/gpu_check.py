@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
-import itertools
 import json
 import os
 import random
@@ -146,12 +145,6 @@ def numba(out: Path) -> str:
     return example(out, "numba_wave")
 
 
-@check("numba-send", 180)
-def numba_send(out: Path) -> str:
-    need("numba.cuda")
-    return example(out, "numba_wave", "--send")
-
-
 @check("cupy", 180)
 def cupy(out: Path) -> str:
     need("cupy")
@@ -173,18 +166,18 @@ def jax(out: Path) -> str:
 @check("notebook", 300)
 def notebook(out: Path) -> str:
     """The notebook from top to bottom by nbconvert. --out gets the executed copy and its pictures."""
-    need("cupy", "numba.cuda", "nbconvert", "ipykernel", "PIL")
+    need("cupy", "nbconvert", "ipykernel", "PIL")
     executed = notebooks.execute(EXAMPLES / "notebook.ipynb", out)
     pictures = notebooks.save_pictures(executed)
     said = notebooks.printed(executed)
-    for words in ("Shown.WITHOUT_COPY", "Shown.COPIED", "cuda, "):
+    for words in ("Shown.WITHOUT_COPY", "Shown.COPIED"):
         assert words in said, f"the notebook did not print {words}, but: {said}"
     return f"{executed}, {len(pictures)} pictures"
 
 
 @check("readme", 180)
 def readme(out: Path) -> str:
-    """The Python code of the READMEs, unchanged: the first example, the user's own arrays, the kernel."""
+    """The Python code of the READMEs, unchanged: the first example, the user's own arrays."""
     need("cupy")
     import cupy as cp
 
@@ -197,7 +190,7 @@ def readme(out: Path) -> str:
         pictures.append(field.snapshot())
 
     ran = list(readmes.first_examples())
-    own, kernel = readmes.block("arrays of your own"), readmes.block("kernel")
+    own = readmes.block("arrays of your own")
     with serve(out, "readme", "--grid", "256x256") as (path, _, _):
         connect = wavefield.connect
         wavefield.Field.__iter__ = ten  # type: ignore[method-assign]
@@ -214,10 +207,6 @@ def readme(out: Path) -> str:
             exec(own, {"cp": cp, "field": field, "v": mine})
             pictures.append(field.snapshot())
             ran.append("your own arrays")
-            if MEMORY == "cuda" and there_is("numba.cuda"):
-                exec(kernel, {"field": field})
-                pictures.append(field.snapshot())
-                ran.append("the kernel")
     assert all(map(readmes.shows_something, pictures)), [readmes.shows_something(picture) for picture in pictures]
     return f"pictures of {', '.join(ran)}"
 
@@ -325,50 +314,6 @@ def memory_manager(out: Path) -> str:
         del arrays, small
     assert said == [wavefield.Shown.WITHOUT_COPY] * 60 + [wavefield.Shown.COPIED], said
     return f"60 arrays shown without a copy, {out / 'memory-manager.png'}"
-
-
-@check("kernel-fault", 120)
-def kernel_fault(out: Path) -> str:
-    """Errors for kernels that do not load, that fault or that never end. The renderer keeps CUDA, and runs the next."""
-    words = []
-    kernels = REPOSITORY / "kernels"
-    with serve(out, "kernel-fault", "--grid", "256x256", "--timeout", "5") as (path, _, _), patiently(path) as field:
-        for name, part in (("broken", "CUDA_ERROR"), ("trap", "CUDA_ERROR"), ("spin", "did not end within 2.5 s")):
-            try:
-                field.run((kernels / "test" / f"{name}.ptx").read_text())
-                reason = "it ran"
-            except wavefield.KernelError as error:
-                reason = str(error)
-            assert part in reason, f"{name}.ptx: {reason}"
-            words.append(f"{name}: {reason.splitlines()[0][:110]}")
-        start = time.monotonic()
-        running = field.run((kernels / "wave.ptx").read_text())
-        seconds = time.monotonic() - start
-        field.watch(1)
-        assert field.status().producer.startswith("cuda"), field.status()
-    log = (out / "kernel-fault.renderer.log").read_text()
-    assert "CUDA does not come back" not in log, log
-    trial = next(line for line in log.splitlines() if "passed its trial" in line)
-    return "; ".join([*words, f"then {running}, after {seconds:.2f} s; {trial.removeprefix('note: ')}"])
-
-
-@check("kernel-parameters", 60)
-def kernel_parameters(out: Path) -> str:
-    """The parameters of a sent kernel change the picture, which otherwise does not change."""
-    ptx = (REPOSITORY / "kernels" / "test" / "level.ptx").read_text()
-    with serve(out, "kernel-parameters", "--grid", "256x256") as (path, _, _), patiently(path) as field:
-        field.run(ptx)
-        names = list(field.parameters.describe())
-        assert names == ["height", "colour"], names
-        pictures = [field.snapshot()]
-        for name, value in ((None, 0.0), ("height", -0.5), ("colour", 1.0)):
-            if name is not None:
-                field.parameters[name] = value
-            field.watch(0.2)
-            pictures.append(field.snapshot())
-        changed = [bool((one != other).any()) for one, other in itertools.pairwise(pictures)]
-        assert changed == [False, True, True], changed
-    return f"{', '.join(names)} changed the picture"
 
 
 # What a client must not be able to do to a renderer.
@@ -903,10 +848,9 @@ def measured(field: wavefield.Field, seconds: float, write: Callable[[wavefield.
     return (time.process_time() - cpu) / count
 
 
-# The last check, because its last runs put kernels into Vulkan's command buffer.
 @check("cost", 500)
 def cost(out: Path) -> str:
-    """The cost of a frame from another process, compared with the renderer's own loop."""
+    """The cost of a frame from another process."""
     seconds = float(os.environ.get("COST_SECONDS", "5"))
     lines = [
         f"{'microseconds':34} {'frames':>7} {'p50':>8} {'p99':>8} {'client CPU':>10} {'renderer CPU':>12}",
@@ -915,23 +859,11 @@ def cost(out: Path) -> str:
     def memset(field: wavefield.Field) -> float:
         return measured(field, seconds, stamp)
 
-    def sent(kernel: Any) -> Callable[[wavefield.Field], float]:
-        def draw(field: wavefield.Field) -> float:
-            field.run(kernel)
-            field.watch(seconds)
-            return 0.0
-
-        return draw
-
-    wave_ptx = (REPOSITORY / "kernels" / "wave.ptx").read_text()
     runs: list[tuple[str, str, list[str], Callable[[wavefield.Field], float]]] = []
     for grid in ("256x256", "1024x1024"):
         for ring in ("3", "8"):
             base = f"{grid} ring {ring}"
-            runs.append((f"{base} client, cautious", grid, ["--ring", ring], memset))
-            runs.append((f"{base} client, trusted", grid, ["--ring", ring, "--trust"], memset))
-            runs.append((f"{base} wave sent", grid, ["--ring", ring], sent(wave_ptx)))
-        runs.append((f"{grid} wave sent, inline", grid, ["--handoff", "inline", "--risk-the-gpu"], sent(wave_ptx)))
+            runs.append((f"{base} client", grid, ["--ring", ring], memset))
     if there_is("numba.cuda"):
         sys.path.insert(0, str(EXAMPLES))
         try:
@@ -954,12 +886,8 @@ def cost(out: Path) -> str:
 
             grid = "1024x1024"
             runs.append((f"{grid} Numba's wave, client", grid, [], numba_client))
-            runs.append((f"{grid} Numba's wave, sent", grid, [], sent(wave)))
-            arguments = ["--handoff", "inline", "--risk-the-gpu"]
-            runs.append((f"{grid} Numba's wave, sent, inline", grid, arguments, sent(wave)))
         except ImportError as error:
             lines.append(f"without Numba: {error}")
-    runs.sort(key=lambda run: "inline" in run[2])  # last: a kernel that faults there stops drawing on the GPU
     for name, grid, arguments, draw in runs:
         try:
             lines.append(cost_of(out, name, grid, arguments, draw))

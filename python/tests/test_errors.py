@@ -22,9 +22,6 @@ from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd
 from wavefield._connection import close_all
 
-PARAMETERS = "(.param .u64 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e)"
-"""The parameters of every kernel."""
-
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
@@ -330,15 +327,15 @@ def test_free_out_of_order(host: wavefield.Field, renderer: FakeRenderer) -> Non
 
 def test_the_renderers_last_words(host: wavefield.Field, renderer: FakeRenderer) -> None:
     def last(session: Session, *_: Any) -> None:
-        session.send({"type": "error", "code": "stuck", "reason": "the kernel does not end"})
+        session.send({"type": "error", "code": "stuck", "reason": "the array takes too long"})
         session.socket.shutdown(socket.SHUT_RDWR)
 
     renderer.answers["status"] = last
-    with pytest.raises(wavefield.Refused, match="the kernel does not end") as caught:
+    with pytest.raises(wavefield.Refused, match="the array takes too long") as caught:
         host.status()
     assert caught.value.code == "stuck"
     # Later calls say the same.
-    with pytest.raises(wavefield.RendererGone, match="the kernel does not end"):
+    with pytest.raises(wavefield.RendererGone, match="the array takes too long"):
         host.status()
 
 
@@ -391,8 +388,6 @@ def test_a_closed_field_says_so(renderer: FakeRenderer) -> None:
         field.snapshot,
         field.empty,
         lambda: field.show(np.zeros((3, 5, 4), np.float32)),
-        lambda: field.run(".entry x"),
-        lambda: field.watch(1),
         lambda: field.parameters.update(speed=2.0),
     ):
         with pytest.raises(wavefield.FieldClosed, match="connect again"):
@@ -548,65 +543,6 @@ def test_an_allocation_that_nobody_waits_for_is_given_back(host: wavefield.Field
     host.status()
     assert renderer.session is not None
     assert renderer.session.shows == {0: (2, 0)}
-
-
-def test_a_kernel_that_nobody_waits_for_may_run(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    ptx = f".entry wave{PARAMETERS} {{ ret; }}"
-    Interrupted(renderer, "kernel", "status")
-    with pytest.raises(KeyboardInterrupt):
-        host.run(ptx)
-    host.status()
-    with pytest.raises(wavefield.WavefieldError, match="runs wave"):
-        next(iter(host))
-    assert host.run(ptx) == "cuda, wave"
-
-
-def test_a_kernel_that_nobody_waits_for_may_fail(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    failed = {"type": "failed", "request": "kernel", "reason": "it has not ended within 5 s"}
-    Interrupted(renderer, "kernel", "status", failed)
-    with pytest.raises(KeyboardInterrupt):
-        host.run(f".entry first{PARAMETERS}")
-    host.status()
-    with host.frame():
-        pass  # the ring is still there
-    interrupted = Interrupted(renderer, "kernel", late=failed)
-    with pytest.raises(KeyboardInterrupt):
-        host.run(f".entry second{PARAMETERS}")
-    interrupted.go_on()
-    renderer.answers["kernel"] = lambda session, *_: session.send(failed)
-    with pytest.raises(wavefield.KernelError, match="third: it has not ended"):
-        host.run(f".entry third{PARAMETERS}")
-    with host.frame():
-        pass
-
-
-def test_a_kernel_is_not_answered_by_the_one_before_it(host: wavefield.Field, renderer: FakeRenderer) -> None:
-    """While the renderer tries a kernel, it reads on, and refuses another one."""
-    trials: list[str] = []
-
-    def kernel(session: Session, message: dict[str, Any], files: list[int]) -> None:
-        number = session.request_id
-
-        def passed() -> None:
-            trials.clear()
-            session.send({"type": "running", "producer": "cuda, first", "request_id": number})
-
-        if message["entry"] == "first":
-            trials.append("first")
-            time.sleep(0.05)  # by then the client waits for the answer
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            threading.Timer(0.5, passed).start()
-        elif trials:
-            reason = "the kernel before this one is still being tried or compiled"
-            session.send({"type": "failed", "request": "kernel", "reason": reason})
-        else:
-            session.on_kernel(message, files)
-
-    renderer.answers["kernel"] = kernel
-    with pytest.raises(KeyboardInterrupt):
-        host.run(f".entry first{PARAMETERS}")
-    assert host.run(f".entry second{PARAMETERS}") == "cuda, second"
-    assert [entry for entry, _ in renderer.kernels] == ["second"]
 
 
 def cut_short(patch: pytest.MonkeyPatch, owner: Any, name: str, only: str | None = None) -> None:

@@ -168,11 +168,6 @@ def then_show_without_a_copy(field: wavefield.Field) -> None:
     field.status()  # until then the renderer may read the array
 
 
-def then_a_kernel(field: wavefield.Field) -> None:
-    parameters = ".param .u64 v, .param .u32 cols, .param .u32 rows, .param .u64 frame, .param .f64 time"
-    field.run(f".entry x({parameters})")
-
-
 @pytest.mark.parametrize(
     "abandon",
     [abandoned_by_zip, abandoned_by_an_exception, abandoned_by_a_break, abandoned_by_an_iterator_that_is_held],
@@ -184,7 +179,6 @@ def then_a_kernel(field: wavefield.Field) -> None:
         (then_one_frame, [1, 1, 7]),
         (then_show_with_a_copy, [1, 1, 7]),
         (then_show_without_a_copy, [1, 1, 7]),
-        (then_a_kernel, [1, 1]),
         (wavefield.Field.snapshot, [1, 1]),
         (wavefield.Field.close, [1, 1]),
     ],

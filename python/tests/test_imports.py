@@ -146,20 +146,6 @@ def test_what_cannot_be_shared_says_why(
     assert "cuMemExportToShareableHandle" in show(field, Tensor(mapped(driver, CHUNK)), 3).reason
 
 
-@pytest.mark.parametrize("memory", ["cuda", "host"])
-def test_a_trusting_renderer_takes_frames_only(renderer: FakeRenderer, driver: FakeDriver, memory: Any) -> None:
-    renderer.trust = True
-    with wavefield.connect(renderer.path, memory=memory) as field:
-        array = field.empty()
-        shown = field.show(array)
-        assert (shown.copied, "--trust" in shown.reason) == (True, True)
-        if memory == "cuda":
-            assert show(field, Tensor(mapped(driver, CHUNK)), 1) == wavefield.Shown.COPIED
-            drawn(field, renderer, driver)
-        field.status()
-    assert not [message for message in renderer.received if message["type"] in ("show", "import")]
-
-
 def test_what_was_freed_is_let_go_of(field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer) -> None:
     before = len(os.listdir("/proc/self/fd"))
     first = mapped(driver, CHUNK)

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -148,34 +149,14 @@ def test_numbas_arrays(renderer: FakeRenderer) -> None:
     np.testing.assert_array_equal(renderer.frames[0], mine)
 
 
-PTX = """.visible .entry kernel(.param .u64 vertices, .param .u32 cols, .param .u32 rows, .param .u64 frame,
-    .param .f64 time) { ret; }"""
-
-
-def test_the_kernel_that_is_sent(
-    renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    compiled: list[Any] = []
-
-    def compile_ptx(function: Any, *_: Any, **__: Any) -> tuple[str, None]:
-        compiled.append(function)
-        return PTX, None
-
+def test_a_kernel_becomes_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """test_examples.py runs it with Numba."""
     numba: Any = ModuleType("numba")
-    thread: list[int] = []
-    numba.cuda = SimpleNamespace(jit=lambda function: function, compile_ptx=compile_ptx, grid=lambda _: thread[-1])
+    numba.cuda = SimpleNamespace(compile_ptx=lambda function, _signature, cc: (f"{function} for {cc}", None))
     numba.types = SimpleNamespace(
         void=lambda *_: None, CPointer=lambda _: None, float32=0, uint32=0, uint64=0, float64=0
     )
     monkeypatch.setitem(sys.modules, "numba", numba)
-    with wavefield.connect() as field:
-        exec(block("kernel"), {"field": field})
-        cols, rows = field.grid
-    assert capsys.readouterr().out == "cuda, field_kernel\n"
-    assert renderer.kernels[0][0] == "field_kernel"
-    vertices = np.full((rows, cols, 4), np.nan)
-    flat = vertices.ravel()
-    for i in range(256):  # like a block with more threads than vertices
-        thread.append(i)
-        compiled[0](flat, cols, rows, 3, 0.25)
-    is_a_field(vertices)
+    monkeypatch.chdir(tmp_path)
+    exec(block("kernel"), {"wave": SimpleNamespace(py_func="wave")})
+    assert (tmp_path / "wave.ptx").read_text() == "wave for (9, 0)"

@@ -38,7 +38,6 @@ pub enum Number {
 }
 
 impl Number {
-    /// The size of one number in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::F32 => 4,
@@ -48,7 +47,6 @@ impl Number {
     }
 }
 
-/// An array that can be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Array {
     kind: Kind,
@@ -103,7 +101,6 @@ impl Array {
         Ok(Self { kind, grid, components: components as u32, number })
     }
 
-    /// How it is drawn.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -113,12 +110,10 @@ impl Array {
         self.grid
     }
 
-    /// Numbers in an element.
     pub fn components(&self) -> u32 {
         self.components
     }
 
-    /// The type of the numbers.
     pub fn number(&self) -> Number {
         self.number
     }
@@ -133,7 +128,6 @@ impl Array {
         }
     }
 
-    /// Its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.grid.count() * u64::from(self.components) * self.number.bytes()
     }

@@ -50,4 +50,4 @@ mod whole_file;
 
 pub use error::{Error, Result};
 pub use left_running::left_running;
-pub use whole_file::{check_outputs, check_writable};
+pub use whole_file::{check_outputs, check_writable, write_json};

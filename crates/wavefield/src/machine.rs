@@ -10,17 +10,14 @@ pub struct Machine {
     /// Whether the CPU does the device's work. Its times then say nothing about a GPU. Older files omit it.
     #[serde(default)]
     pub software: bool,
-    /// The Vulkan driver's name and version, in its own words.
     pub driver: String,
     pub vulkan: String,
-    /// The CUDA version of the driver; absent if CUDA is not used.
     pub cuda: Option<String>,
     pub cpu: String,
     /// The number of hardware threads that this process may use; 0 if unknown.
     pub threads: u32,
     pub os: String,
     pub wavefield: String,
-    /// `release` or `debug`.
     pub build: String,
 }
 

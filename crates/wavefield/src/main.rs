@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// Asks CUDA for one hardware queue of each kind instead of eight. This program has one stream, and each queue makes
-/// the start slower (`docs/performance.md`, "Start-up"). Variables that the user has set are kept.
+/// the start slower. Variables that the user has set are kept.
 fn one_cuda_connection() {
     for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
         if std::env::var_os(name).is_none() {

@@ -25,14 +25,12 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 fn open(path: &Path) -> io::Result<File> {
     // Checked before opening, because opening a device can have side effects.
     let found = std::fs::metadata(path)?;
-    match (found.is_file(), found.is_dir()) {
-        (true, _) => {}
-        (_, true) => return Err(io::ErrorKind::IsADirectory.into()),
-        _ => {
-            return Err(io::Error::other(
-                "it is not a regular file: copy its contents to a regular file, and name that file",
-            ));
-        }
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !found.is_file() {
+        let words = "it is not a regular file: copy its contents to a regular file, and name that file";
+        return Err(io::Error::other(words));
     }
     let mut options = OpenOptions::new();
     #[cfg(unix)]

@@ -2,10 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fmt::Arguments;
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, Result};
@@ -15,7 +13,7 @@ pub fn line(text: Arguments<'_>) {
     if SPARED.load(Ordering::Relaxed) {
         return note(text);
     }
-    match Output.write_all(format!("{text}\n").as_bytes()) {
+    match io::stdout().write_all(format!("{text}\n").as_bytes()) {
         Ok(()) => {}
         // The reader wants no more.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
@@ -24,41 +22,6 @@ pub fn line(text: Arguments<'_>) {
             if !NOTED.swap(true, Ordering::Relaxed) {
                 crate::note!("cannot write to standard output: {error}");
             }
-        }
-    }
-}
-
-/// The process's first standard output, after [`keep_output`].
-static KEPT: OnceLock<File> = OnceLock::new();
-
-pub(crate) struct Output;
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match KEPT.get() {
-            Some(mut kept) => kept.write(bytes),
-            None => io::stdout().write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush()
-    }
-}
-
-/// Keeps standard output for the results of this program. What others in the process write there from now on, such as
-/// CUDA's driver for the `printf` of a client's kernel, goes to standard error.
-#[cfg(unix)]
-pub fn keep_output() -> io::Result<()> {
-    use std::os::fd::{AsFd, AsRawFd};
-    let kept = io::stdout().as_fd().try_clone_to_owned()?;
-    // SAFETY: changes which file the number 1 stands for, and nothing owns that number. Both are open: the standard library
-    // opens what was closed at the start.
-    match unsafe { libc::dup2(io::stderr().as_raw_fd(), io::stdout().as_raw_fd()) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => {
-            let _ = KEPT.set(kept.into());
-            Ok(())
         }
     }
 }

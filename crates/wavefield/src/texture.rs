@@ -158,13 +158,8 @@ impl From<[f32; 4]> for Texel {
 }
 
 /// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The
-/// other levels are compared with the mean of the chain's own level above, so that an error does not count twice.
-pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
-    worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
-}
-
-/// Like [`worst_error`], for texels of which only a part is known. `ranges` gives the lowest and the highest value that
-/// each channel may have. The result is the smallest difference that is possible.
+/// other levels are compared with the mean of the chain's own level above, so that an error does not count twice. `ranges` gives
+/// the lowest and the highest value that each channel may have. The result is the smallest difference that is possible.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],
@@ -212,6 +207,11 @@ pub const TOLERANCE: f64 = 0.005;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// [`worst_distance`] of texels that are known exactly.
+    fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+        worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
+    }
 
     const SIZE: Grid = Grid { cols: 53, rows: 30 };
 

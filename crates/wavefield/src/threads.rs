@@ -55,7 +55,7 @@ fn try_start() -> Result<(), IoError> {
 pub(crate) struct Job<T> {
     thread: JoinHandle<Result<T>>,
     /// Has no content: the thread only checks whether it still exists.
-    wanted: Arc<()>,
+    _wanted: Arc<()>,
 }
 
 impl<T: Send + 'static> Job<T> {
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Job<T> {
         let wanted = Arc::new(());
         let watched = Arc::downgrade(&wanted);
         match Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0)) {
-            Ok(thread) => Ok(Self { thread, wanted }),
+            Ok(thread) => Ok(Self { thread, _wanted: wanted }),
             Err(error) => Err(not_started(name, error)),
         }
     }
@@ -80,16 +80,6 @@ impl<T: Send + 'static> Job<T> {
         let name = self.thread.thread().name().unwrap_or_default().to_owned();
         let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));
         self.thread.join().unwrap_or_else(panicked)
-    }
-
-    /// Tells the work that its result is not wanted, and waits up to `moment` for the thread to end.
-    #[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only `serve` uses it.
-    pub(crate) fn give_up(self, moment: Duration) {
-        drop(self.wanted);
-        let began = std::time::Instant::now();
-        while !self.thread.is_finished() && began.elapsed() < moment {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }
 

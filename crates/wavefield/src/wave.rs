@@ -121,27 +121,27 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// The largest difference between `vertices` (row after row) and the reference at `time`. The unit is [`HEIGHT`] by
-/// default, and more for a wave that is higher or has more waves. NaN in any vertex makes the result infinite.
-pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
-    if vertices.len() as u64 != grid.count() {
-        return f64::INFINITY;
-    }
-    let mut worst: f64 = 0.0;
-    for (index, got) in vertices.iter().enumerate() {
-        let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-        let want = reference(grid, col, row, time, shape);
-        for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
-            let error = (f64::from(got) - want).abs() / shape.unit();
-            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
-        }
-    }
-    worst
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The largest difference between `vertices` (row after row) and the reference at `time`. The unit is [`HEIGHT`] by
+    /// default, and more for a wave that is higher or has more waves. NaN in any vertex makes the result infinite.
+    fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
+        if vertices.len() as u64 != grid.count() {
+            return f64::INFINITY;
+        }
+        let mut worst: f64 = 0.0;
+        for (index, got) in vertices.iter().enumerate() {
+            let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
+            let want = reference(grid, col, row, time, shape);
+            for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
+                let error = (f64::from(got) - want).abs() / shape.unit();
+                worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+            }
+        }
+        worst
+    }
 
     fn field(grid: Grid, time: f64, shape: Shape) -> Vec<Vertex> {
         let phase = phase(time) as f32;

@@ -88,7 +88,7 @@ impl Growing {
     pub(crate) fn begin(path: &Path) -> Result<Self> {
         let to = Place::of(path).and_then(|place| {
             Ok(match place {
-                Place::Output => Target::Stream(Box::new(report::Output)),
+                Place::Output => Target::Stream(Box::new(io::stdout())),
                 Place::Straight(path) => Target::Stream(Box::new(open_straight(&path)?)),
                 Place::File { path, old } => {
                     Target::File { file: beside(&path, old.as_ref())?, path, old, length: 0 }
@@ -128,7 +128,7 @@ impl Growing {
 }
 
 /// [`write()`] of `value` as JSON. Fails if a figure is not finite: JSON has no such number, and the file could not be read back.
-pub(crate) fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
+pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).and_then(|text| {
         serde_json::from_str::<T>(&text)?;
         Ok(text)
@@ -161,7 +161,6 @@ impl Place {
         };
         let mut end = path.to_owned();
         loop {
-            // Known by its name, because the last three lead to standard error after `report::keep_output`.
             if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| end == Path::new(name))
             {
                 return Ok(Self::Output);

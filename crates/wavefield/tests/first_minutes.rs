@@ -247,7 +247,6 @@ fn whoever_waits_sees_how_far_it_is() {
         (format!("--headless --frames 5 {SMALL}"), &["drawing", "/5", "left"][..]),
         (format!("verify --frames 5 {SMALL}"), &["checking", "/5"]),
         (format!("bench {bench} --trace {trace}"), &["measuring", "tracing", "/1"]),
-        ("bench startup --rounds 1 --grid 8x8".to_owned(), &["starting", "/2"]),
     ] {
         let Some(text) = on_a_terminal(&arguments) else { return };
         for word in words {

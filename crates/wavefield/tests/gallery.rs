@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/pond.rs"]
 mod pond;
+#[path = "common/references.rs"]
+mod references;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +13,11 @@ use std::process::Command;
 use ash::vk;
 use common::{skip_without_tools, stderr};
 use pond::Pond;
+use references::{TOLERANCE, reference};
 use vulkan_cuda::Ring;
 use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind};
 use wavefield::cuda::KernelValues;
-use wavefield::gallery::{Entry, TOLERANCE, gallery};
+use wavefield::gallery::{Entry, gallery};
 use wavefield::handoff::Handoff;
 use wavefield::vulkan::Validation;
 use wavefield::wave::{Grid, HEIGHT, Vertex};
@@ -51,12 +54,12 @@ fn errors_of(
     values: &[f32],
 ) -> f64 {
     let mut pond = Pond::new(grid);
-    if entry.reference.is_none() {
+    if reference(entry).is_none() {
         (0..first).for_each(|frame| pond.step(frame as f64 * step, values));
     }
     let error = |(got, frame): (&Vec<Vertex>, u64)| {
         let time = frame as f64 * step;
-        match entry.reference {
+        match reference(entry) {
             Some(reference) => worst(grid, got, |col, row| reference(grid, col, row, time, values)),
             None => {
                 let error = worst(grid, got, |col, row| pond.vertex(col, row));
@@ -129,6 +132,27 @@ fn the_source_of_each_kernel_agrees_with_its_reference() {
                     format!("{} {cols}x{rows}, {frames} frames of {step} s, {:?}", entry.name, &**values);
                 println!("{name}: {error:.1e}");
                 assert!(error <= tolerance(values, &settings[0]), "{name}: {error:e}");
+            }
+        }
+    }
+}
+
+/// The end of the loop meets the start, y stays in the camera's view, and colours stay nearly within the map.
+#[test]
+fn every_reference_repeats_and_stays_in_the_picture() {
+    let grid = Grid { cols: 61, rows: 47 };
+    for entry in gallery() {
+        let (Some(twin), Some(reference)) = (&entry.twin, reference(entry)) else { continue };
+        let values = entry.source().parameters().unwrap().values(&[]);
+        for step in 0..40 {
+            let time = twin.repeats * f64::from(step) / 40.0 + 0.01;
+            for (col, row) in (0..grid.cols).flat_map(|col| (0..grid.rows).map(move |row| (col, row))) {
+                let now = reference(grid, col, row, time, &values);
+                let later = reference(grid, col, row, time + twin.repeats, &values);
+                let name = format!("{} ({col}, {row}) at {time} s: {now:?}", entry.name);
+                assert!(now.iter().zip(later).all(|(a, b)| (a - b).abs() < 1e-9), "{name}, {later:?}");
+                assert!(now[0].abs() < 1.2 && now[1].abs() < 0.4 && now[2].abs() < 1.2, "{name}");
+                assert!((-0.15..1.25).contains(&now[3]), "{name}");
             }
         }
     }

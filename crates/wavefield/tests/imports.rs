@@ -309,7 +309,7 @@ fn answered_meanwhile(mut renderer: Renderer) {
     let trial = stopped_trial(&mut renderer, &client, &chunks);
     let paused = Wishes { paused: Some(true), ..Wishes::default() };
     client.say(&FromClient::Status);
-    client.say(&FromClient::Set { parameters: paused, kernel: Default::default(), camera: None });
+    client.say(&FromClient::Set { parameters: paused, camera: None });
     chunks.send(&client);
     client.say(&FromClient::Allocate { bytes: 4096 });
     // Meanwhile the renderer draws from the first import.

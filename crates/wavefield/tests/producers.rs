@@ -8,9 +8,14 @@ use wavefield::Error;
 use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::texture;
+use wavefield::texture::{self, Texel};
 use wavefield::vulkan::Validation;
-use wavefield::wave::{self, Grid, Shape};
+use wavefield::wave::{Grid, Shape};
+
+fn texture_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+    let exactly = |texel: Texel| texel.channels().map(|value| [f64::from(value); 2]);
+    texture::worst_distance(size, chain, time, exactly)
+}
 
 /// Seconds between two frames.
 const STEP: f64 = 0.37;
@@ -164,9 +169,9 @@ fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Resu
     Ok(match config.scene {
         Scene::Field => {
             let shape = Shape::of(run.engine().parameters());
-            wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
+            common::wave_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
         }
-        Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
+        Scene::Texture => texture_error(config.grid, &run.engine().read_texture(slot)?, time),
     })
 }
 

@@ -11,7 +11,6 @@ mod renderer;
 #[path = "common/stand_in.rs"]
 mod stand_in;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -45,7 +44,7 @@ fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
 }
 
 fn set(client: &mut Client, parameters: Wishes, camera: Option<CameraPlace>) -> FromServer {
-    client.say(&FromClient::Set { parameters, kernel: BTreeMap::new(), camera });
+    client.say(&FromClient::Set { parameters, camera });
     client.answer().0
 }
 
@@ -436,7 +435,7 @@ fn every_message_has_the_fields_of_the_page() {
     say(r#"{"type": "hello", "protocol": 2, "client": "strict", "memory": "host", "ring": 2}"#);
     let (welcome, files) = answer(
         "type protocol server device memory array frame_bytes offset_alignment largest_allocation ring slots \
-         frame_seconds trust parameters",
+         frame_seconds parameters",
     );
     let slot =
         |number: u64| json!({"fd": 0, "offset": number << 16, "bytes": 4096, "allocation_bytes": 131_072});

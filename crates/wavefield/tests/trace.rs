@@ -1,8 +1,8 @@
-//! `--trace` and `bench startup` write files that a viewer and a reader can use.
+//! `--trace` writes files that a viewer can show.
 
 mod common;
 
-use common::{assert_exit, run, stdout};
+use common::{assert_exit, run};
 use serde_json::Value;
 
 const SMALL: [&str; 6] =
@@ -91,31 +91,4 @@ fn the_benchmark_traces_every_cell() {
     let names: Vec<_> = events.iter().filter(|event| event["name"] == "process_name").collect();
     assert_eq!(names.len(), 4, "{names:?}");
     assert_eq!(names[0]["args"]["name"], "compute, ring 3, batch 1, 32x32");
-}
-
-#[test]
-fn a_start_is_told_by_stages() {
-    let folder = folder();
-    let path = folder.path().join("s.json");
-    let output = run(&["bench", "startup", "--rounds=2", "--grid=32x32", "--json", path.to_str().unwrap()]);
-    assert_exit(&output, 0);
-    let found: wavefield::bench::Startup = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!((found.schema.as_str(), found.warm.len()), (wavefield::bench::STARTUP_SCHEMA, 2));
-    for start in found.warm.iter().chain([&found.cold]) {
-        let (beside, main): (Vec<_>, Vec<_>) = start.stages.iter().partition(|stage| stage.beside);
-        let sum: f64 = main.iter().map(|stage| stage.us).sum();
-        assert!(sum > 0.0 && sum <= start.total_us * 1.001, "{start:?}");
-        for stage in [
-            "process",
-            "Vulkan instance",
-            "wait for CUDA driver",
-            "Vulkan device",
-            "pipelines",
-            "first frame",
-        ] {
-            assert!(main.iter().any(|found| found.name == stage), "{stage} is missing: {start:?}");
-        }
-        assert!(beside.iter().any(|found| found.name == "CUDA driver"), "{start:?}");
-    }
-    assert!(stdout(&output).contains("first frame"));
 }

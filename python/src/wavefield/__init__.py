@@ -25,7 +25,6 @@ from ._allocator import allocator
 from ._array import Array
 from ._connect import connect
 from ._launch import launch
-from ._parameters import KernelParameter
 from ._show import show
 from ._shown import Shown
 from ._status import Camera, Status
@@ -39,7 +38,6 @@ from .errors import (
     DeviceMismatch,
     FieldClosed,
     FrameHandedOver,
-    KernelError,
     LibraryMissing,
     NoRenderer,
     ProtocolError,
@@ -71,8 +69,6 @@ __all__ = [
     "FieldClosed",
     "Frame",
     "FrameHandedOver",
-    "KernelError",
-    "KernelParameter",
     "LibraryMissing",
     "NoRenderer",
     "NumbaMemoryManager",

@@ -186,11 +186,10 @@ class Connection:
         answer: str,
         descriptors: Sequence[int] = (),
         timeout: float = ANSWER_SECONDS,
-        error: Callable[[str], Exception] | None = None,
     ) -> tuple[Message, list[int]]:
         """Send a message, and return the answer of type `answer` with its descriptors, which the caller then owns.
 
-        If the answer is `failed`, raises what `error` makes of the reason. A `timeout` of `math.inf` waits without end.
+        If the answer is `failed`, raises `Refused` with the reason.
         """
         with self._lock:
             self._asked += 1
@@ -200,23 +199,21 @@ class Connection:
             # If Ctrl-C interrupts the wait, the request stays in the list, so its answer is not taken for the next
             # one's.
             self._owed.append(request)
-            return self._wait_for(request, timeout, error)
+            return self._wait_for(request, timeout)
 
-    def catch_up(self, request: str, timeout: float = ANSWER_SECONDS) -> None:
+    def catch_up(self, request: str) -> None:
         """Wait for the answer to a request of this type whose wait was interrupted, if there is one.
 
-        The renderer tries one kernel at a time, and one import at a time; meanwhile it refuses another.
+        The renderer tries one import at a time; meanwhile it refuses another.
         """
         with self._lock:
-            end = time.monotonic() + timeout
+            end = time.monotonic() + ANSWER_SECONDS
             while any(owed.request == request for owed in self._owed):
-                message, files = self._receive_until(end, request, timeout)
+                message, files = self._receive_until(end, request, ANSWER_SECONDS)
                 close_all(files)
                 self._handle(message)
 
-    def _wait_for(
-        self, request: _Request, timeout: float, error: Callable[[str], Exception] | None
-    ) -> tuple[Message, list[int]]:
+    def _wait_for(self, request: _Request, timeout: float) -> tuple[Message, list[int]]:
         """Return the answer, and handle the messages before it."""
         end = time.monotonic() + timeout
         while True:
@@ -230,10 +227,10 @@ class Connection:
                 return got, files
             close_all(files)
             reason = _protocol.text(got, "reason", "the renderer gave no reason")
-            raise (error(reason) if error else refusal("failed", f"the renderer could not {request.request}: {reason}"))
+            raise refusal("failed", f"the renderer could not {request.request}: {reason}")
 
     def _receive_until(self, end: float, request: str, timeout: float) -> tuple[Message, list[int]]:
-        # Wait at most a second at a time: then even without an end (math.inf) a Ctrl-C just before the call is heard.
+        # Wait at most a second at a time: then a Ctrl-C just before the call is heard.
         while (received := self._receive(max(0.0, min(end - time.monotonic(), 1.0)))) is None:
             if time.monotonic() >= end:
                 raise RendererGone(

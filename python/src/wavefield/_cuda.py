@@ -188,13 +188,6 @@ class Context:
         for _ in range(count):
             self._retired.pop(0)()
 
-    def compute_capability(self) -> tuple[int, int]:
-        """Return (major, minor)."""
-        attribute = self.driver.CUdevice_attribute
-        major = self.call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self.device)
-        minor = self.call("cuDeviceGetAttribute", attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self.device)
-        return int(major), int(minor)
-
     def device_of(self, pointer: int) -> int:
         """Return the ordinal of the device that a pointer belongs to."""
         attribute = self.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL

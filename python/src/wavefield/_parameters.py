@@ -4,19 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
-
-
-@dataclass(frozen=True)
-class KernelParameter:
-    """A parameter that a kernel declares with a line of `//!PARAM`."""
-
-    min: float
-    max: float
-    default: float
-    unit: str = ""
 
 
 class Parameters(Mapping[str, Any]):
@@ -24,28 +13,22 @@ class Parameters(Mapping[str, Any]):
 
     `limits`: the two numbers that the colour map spans. `size`: of points, in pixels.
 
-    After them come the parameters of the kernel that was sent, if it has any.
-
     `field.parameters["speed"] = 0.5` and `field.parameters.update(speed=0.5, colormap="magma")` ask the renderer to
     change them, and return when it has.
     """
 
-    def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any], dict[str, float]], None]) -> None:
+    def __init__(self, values: dict[str, Any], ask: Callable[[dict[str, Any]], None]) -> None:
         self._values = _shown(values)
-        self._kernel: dict[str, float] = {}
-        self._described: dict[str, KernelParameter] = {}
         self._ask = ask
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name] if name in self._values else self._kernel[name]
+        return self._values[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._values
-        # The renderer's own parameter hides one of a kernel with the same name.
-        yield from (name for name in self._kernel if name not in self._values)
+        return iter(self._values)
 
     def __len__(self) -> int:
-        return len(self._values.keys() | self._kernel.keys())
+        return len(self._values)
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.update(**{name: value})
@@ -53,31 +36,19 @@ class Parameters(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Parameters({dict(self)!r})"
 
-    def describe(self) -> dict[str, KernelParameter]:
-        """Return the range, the default and the unit of each parameter of the kernel, by name."""
-        return {name: self._described[name] for name in self._kernel if name in self._described}
-
     def update(self, **values: Any) -> None:
         """Change several parameters at once.
 
         Raises `KeyError` for an unknown name, `TypeError` or `ValueError` for a value of another kind, and `Refused`
-        for a value outside the kernel's range.
+        for a value out of its range.
         """
         unknown = [name for name in values if name not in self]
         if unknown:
             raise KeyError(f"unknown parameter {', '.join(unknown)}; the renderer has {', '.join(self)}")
-        wanted = {name: _like(self[name], name, value) for name, value in values.items()}
-        own = {name: value for name, value in wanted.items() if name in self._values}
-        self._ask(own, {name: value for name, value in wanted.items() if name not in own})
+        self._ask({name: _like(self[name], name, value) for name, value in values.items()})
 
-    def _set(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
-        self._values, self._kernel = _shown(values), dict(kernel)
-
-    def _describe(self, described: dict[str, KernelParameter]) -> None:
-        """Take the parameters of a kernel that has started, each with its default."""
-        # Keep those of the previous kernel: it runs again if this one faults.
-        self._described |= described
-        self._kernel = {name: parameter.default for name, parameter in described.items()}
+    def _set(self, values: dict[str, Any]) -> None:
+        self._values = _shown(values)
 
 
 def _shown(values: dict[str, Any]) -> dict[str, Any]:

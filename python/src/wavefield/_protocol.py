@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ._layout import DTYPES, Layout
-from ._parameters import KernelParameter
 from .errors import ArrayMismatch, ProtocolError, VersionMismatch
 
 VERSION = 2
@@ -80,25 +79,6 @@ def number(message: Mapping[str, Any], key: str) -> float:
     return float(value)
 
 
-def numbers(message: Mapping[str, Any], key: str) -> dict[str, float]:
-    """Return the numbers of a message by name; none if it does not have the key."""
-    named = mapping(message, key) if key in message else {}
-    return {name: number(named, name) for name in named}
-
-
-def kernel_parameters(message: Mapping[str, Any]) -> dict[str, KernelParameter]:
-    """Return the parameters that a `running` lists, by name."""
-    listed = message.get("parameters", [])
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise ProtocolError(f"the renderer sent 'parameters' as {listed!r}; a list of objects was expected")
-    return {
-        text(item, "name"): KernelParameter(
-            number(item, "min"), number(item, "max"), number(item, "default"), text(item, "unit", "")
-        )
-        for item in listed
-    }
-
-
 @dataclass(frozen=True)
 class Slot:
     """Where the frame of one slot lies."""
@@ -121,8 +101,6 @@ class Welcome:
     memory: Memory
     layout: Layout
     offset_alignment: int
-    trust: bool
-    """The renderer draws only from the ring's slots."""
     slots: tuple[Slot, ...]
     ready: int | None
     """The index of the descriptor of the `ready` timeline; None in host memory. The same for `free`."""
@@ -185,7 +163,6 @@ def welcome(message: Message, memory: Memory, descriptors: int, wanted: Layout |
         memory=memory,
         layout=layout,
         offset_alignment=integer(message, "offset_alignment", 1),
-        trust=message.get("trust") is True,
         slots=tuple(_slot(slot, layout, most) for slot in slots),
         ready=integer(message, "ready", 0, most) if memory == "cuda" else None,
         free=integer(message, "free", 0, most) if memory == "cuda" else None,

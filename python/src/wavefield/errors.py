@@ -79,10 +79,6 @@ class CopyWarning(UserWarning):
     """An array on the GPU was copied to show it. The message says why, and how to avoid it."""
 
 
-class KernelError(WavefieldError):
-    """A kernel does not compile, load or end, or it has faulted. The message quotes the compiler or the driver."""
-
-
 def refusal(code: str, reason: str) -> Refused:
     """Return the exception for a code of the renderer's `refused` or `error`."""
     kinds: dict[str, type[Refused]] = {"busy": Busy, "version": VersionMismatch, "user": WrongUser}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _kernel, _open, _picture, _protocol, _source, _status, _streams
+from . import _cuda, _open, _picture, _protocol, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array, require_shape
 from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
 from ._rings import CudaRing, HostRing, Ring
-from ._sent import Kernels
 from ._shown import Shown
 from .errors import (
     CopyWarning,
@@ -114,7 +112,6 @@ class Field:
         except BaseException:
             self._connection.close()
             raise
-        self._kernels = Kernels(self._connection)
         self._allocations = Allocations(self._connection, self._context)
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
@@ -225,7 +222,7 @@ class Field:
 
         The loop hands a frame over when it asks for the next one. A frame that the loop leaves behind, by a `break`, an
         exception, or `zip` with something shorter, may be half written. It is not shown unless you call
-        `frame.hand_over()`. The field's next frame, `show`, `run` or `close` gives it up.
+        `frame.hand_over()`. The field's next frame, `show` or `close` gives it up.
         """
         made = 0
         while count is None or made < count:
@@ -249,11 +246,6 @@ class Field:
 
     def _begin(self) -> Frame:
         self._leave_frame()
-        if self._kernels.running is not None:
-            raise WavefieldError(
-                f"the renderer runs {self._kernels.running}, for which this connection gave up its ring: close the "
-                "field and connect again to write frames"
-            )
         stream = self._ring.stream()
         self._ring.begin(self._next, stream)
         memory, offset = self._ring.memory(self._next)
@@ -377,8 +369,6 @@ class Field:
     def _place(self, array: Any) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
-        if self._welcome.trust:
-            return "the renderer was started with --trust, so it takes frames only; start it without --trust"
         described = _source.describe(array) if self._context is not None else _source.describe_host(array)
         if described is None:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
@@ -392,50 +382,7 @@ class Field:
             return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
         return self._imports.find(array, pointer, layout.bytes, alignment)
 
-    # Kernels, pictures, parameters.
-
-    def run(self, kernel: Any, entry: str | None = None) -> str:
-        """Send a kernel. The renderer runs it in its own loop instead of taking frames. Returns the producer's name.
-
-        `kernel` is a Numba function (`@cuda.jit`, a device function, or a plain Python function that Numba can
-        compile), or PTX text with the `entry` to run. It has one thread a vertex
-        (crates/wavefield/kernels/README.md has more), and the signature
-
-            (float4 *vertices, unsigned cols, unsigned rows, unsigned long long frame, double time)
-
-        In Numba `vertices` is a pointer to float32, so x of vertex i is `vertices[4 * i]`. PTX with other parameters
-        raises `KernelError` before anything is sent. PTX with lines of `//!PARAM` takes a structure of floats after
-        these; once it runs, `parameters` contains them by name.
-
-        Returns once the kernel's first frame is drawn. The kernel runs until the field is closed, and this connection
-        writes no more frames. The wait has no time limit: the renderer's `--timeout` limits the trial, and a hidden
-        window delays the first frame. It notices a renderer that ends. After Ctrl-C the kernel may still start;
-        another `run` first waits for the answer to this one.
-
-        The renderer first launches the kernel once in a separate process. If the kernel does not load, faults or does
-        not end there, this raises `KernelError` with the driver's words, and the renderer continues as before. If the
-        kernel faults in a later frame, the field's next use or `watch` raises `KernelError`. The renderer may then lose
-        CUDA: the compute shader takes over, and the renderer takes no kernel until it is restarted. With
-        `--handoff inline` or `binary` the renderer ends instead, with exit code 1: with `inline` Vulkan finishes no
-        more frames, and with `binary` it already waits for a semaphore that nothing can signal any more.
-
-        With `--handoff inline` such a fault stops drawing on that GPU for every process. That renderer takes kernels
-        only if it was also started with `--risk-the-gpu`.
-        """
-        self._leave_frame()
-        capability = self._context.compute_capability() if self._context is not None else None
-        ptx, entry = _kernel.ptx_of(kernel, entry, capability)
-        message = self._kernels.send(ptx, entry)
-        self._running(message)
-        return _protocol.text(message, "producer", entry)
-
-    def watch(self, seconds: float) -> None:
-        """Wait for `seconds`. Raises an error as soon as it occurs: `KernelError` if the kernel faults."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._check_open()
-            self._connection.pump(timeout=min(left, 1.0))
-        self._check_open()
+    # Pictures, parameters.
 
     def snapshot(self, after: int | None = None) -> NDArray[np.uint8]:
         """Return the picture of the field, (height, width, 4) uint8, sRGB with alpha, with the top row first.
@@ -443,7 +390,7 @@ class Field:
         Waits until frame `after` is drawn; by default the last one that was handed over.
         """
         self._check_open()
-        if after is None and self._next > 0 and self._kernels.running is None:
+        if after is None and self._next > 0:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
@@ -493,20 +440,14 @@ class Field:
         close_all(files)
         self._told(message)
 
-    def _set_parameters(self, values: dict[str, Any], kernel: dict[str, float]) -> None:
+    def _set_parameters(self, values: dict[str, Any]) -> None:
         self._check_open()
-        wish: Message = {"type": "set", "parameters": values}
-        if kernel:
-            wish["kernel"] = kernel
-        message, files = self._connection.request(wish, "parameters")
+        message, files = self._connection.request({"type": "set", "parameters": values}, "parameters")
         close_all(files)
         self._told(message)
 
     def _told(self, message: Message) -> None:
-        self.parameters._set(_protocol.mapping(message, "parameters"), _protocol.numbers(message, "kernel"))
-
-    def _running(self, message: Message) -> None:
-        self.parameters._describe(_protocol.kernel_parameters(message))
+        self.parameters._set(_protocol.mapping(message, "parameters"))
 
     def _unasked(self, message: Message) -> None:
         kind = message["type"]
@@ -514,30 +455,23 @@ class Field:
             self._told(message)
         elif kind == "free":
             self._ring.freed(message)
-        elif kind == "failed" and message.get("request") == "kernel":
-            self._kernels.failed(message)
         elif kind == "failed":
             raise Refused("failed", _protocol.text(message, "reason", "the renderer gave no reason"))
-        elif kind == "running":
-            self._running(message)
         else:
             raise ProtocolError(f"the renderer sent {kind!r}, which answers no request")
 
     def _late(self, message: Message) -> None:
         """Handle the answer to a request whose wait was interrupted."""
-        if message["type"] in ("parameters", "running"):
+        if message["type"] == "parameters":
             self._unasked(message)
         elif message["type"] in ("allocated", "imported"):
             self._connection.send_later({"type": "release", "id": _protocol.integer(message, "id")})
-        elif message["type"] == "failed" and message.get("request") == "kernel":
-            self._kernels.refused()
 
     def _check_open(self) -> None:
         """Check that the field is open, and raise what has gone wrong since the last check."""
         if self._closed:
             raise FieldClosed("the field is closed: connect again")
         self._check_whole()
-        self._kernels.check()
 
     def _check_whole(self) -> None:
         """Check that no hand-off was interrupted."""
@@ -594,5 +528,5 @@ class Field:
             self.close()
 
 
-def _closed(_values: dict[str, Any], _kernel: dict[str, float]) -> None:
+def _closed(_values: dict[str, Any]) -> None:
     raise FieldClosed("the field is closed: connect again")

@@ -398,7 +398,6 @@ exports! {
             "flat" => FLAT,
             "level" => LEVEL,
             "colour" => COLOUR,
-            "prints" => PRINTS,
             "spin" => SPIN,
             "trap_kernel" => TRAP,
             "illegal" => ILLEGAL,
@@ -972,7 +971,6 @@ const PATTERN_TEXELS: usize = 13;
 const FILL: usize = 14;
 const LEVEL: usize = 15;
 const COLOUR: usize = 16;
-const PRINTS: usize = 17;
 
 /// The arguments of every kernel except [`STAMP`], [`REDUCE`] and [`FILL`].
 #[derive(Clone, Copy, Default)]
@@ -1030,9 +1028,6 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
         }
         _ => {}
     }
-    if kernel == PRINTS {
-        println!("from the kernel");
-    }
     let vertices = out.bytes(u64::from(cols) * u64::from(rows) * 16);
     for (index, vertex) in vertices.chunks_exact_mut(16).enumerate() {
         let (col, row) = (index as u32 % cols, index as u32 / cols);
@@ -1047,7 +1042,7 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             2.0 * f64::from(row) / f64::from(rows - 1) - 1.0,
         );
         let (y, w) = match kernel {
-            FLAT | PRINTS => (0.0, 0.5),
+            FLAT => (0.0, 0.5),
             LEVEL => (first, second),
             COLOUR => (0.0, 0.05 + 0.3 * (frame % 4) as f64),
             _ => {

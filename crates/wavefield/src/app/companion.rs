@@ -39,7 +39,7 @@ pub(crate) trait Companion {
     /// [`Companion::before_frame`] for a run that no display paces: returns when it is time to draw.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()>;
 
-    fn drawn(&mut self, engine: &Engine) -> Result<()>;
+    fn drawn(&mut self);
 
     /// Called when a frame has failed with `error`. After `Ok` the engine is repaired: start the frame again once
     /// [`Companion::is_ready`].

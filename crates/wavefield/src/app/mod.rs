@@ -33,7 +33,6 @@ pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, run_headless};
 pub use picture_file::write_png;
 #[cfg(target_os = "linux")]
-pub(crate) use scene::make_producer;
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};

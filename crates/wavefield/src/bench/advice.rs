@@ -16,7 +16,8 @@ const WORTH: f64 = 0.05;
 /// Noisy cells are ignored, and so is `inline`, which is experimental. `None` if there is nothing to choose: without CUDA, with a
 /// single hand-off, or after a stopped run, whose cells were not measured equally long.
 pub(super) fn advice(report: &Report) -> Option<String> {
-    let quiet = |cell: &&Cell| !cell.noisy && cell.frame_us.mean > 0.0 && options(cell).is_some();
+    let measured = |mean: f64| mean.is_finite() && mean > 0.0;
+    let quiet = |cell: &&Cell| !cell.noisy && measured(cell.frame_us.mean) && options(cell).is_some();
     let grids = by_grid(&report.cells).into_iter();
     let grids: Vec<Vec<&Cell>> = grids
         .map(|(_, cells)| cells.into_iter().filter(quiet).collect::<Vec<_>>())

@@ -12,7 +12,6 @@ use crate::{Error, Result};
 /// as much: each has its own clocks, memory layout and neighbours, which no interval within a run sees.
 pub const SAME_WITHIN: f64 = 0.02;
 
-/// How to compare.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Compare even if the runs are from different machines or measured different things.
@@ -21,12 +20,10 @@ pub struct Options {
     pub fail_above: Option<f64>,
 }
 
-/// How a cell changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Slower,
     Faster,
-    /// There is no difference that matters.
     Same,
     /// The rounds lie too far apart, or are too few, to tell.
     Noisy,
@@ -43,25 +40,21 @@ impl Verdict {
     }
 }
 
-/// A cell that is in every run.
 #[derive(Clone, Debug)]
 pub struct Compared {
     /// As the first new run measured it.
     pub cell: Cell,
-    /// Its mean frame time in the old runs, in microseconds.
     pub old_us: f64,
     pub new_us: f64,
     /// new / old; absent if the rounds, or the runs, do not give an interval.
     pub ratio: Option<Ratio>,
     pub verdict: Verdict,
-    /// Whether it is above [`Options::fail_above`].
     pub failed: bool,
 }
 
 /// Old and new runs, cell by cell. Displayed as a table of at most 160 columns.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// Each run's side, and when it started.
     runs: Vec<(&'static str, u64)>,
     /// What else differs between the runs and may explain a difference.
     notes: Vec<String>,
@@ -86,10 +79,6 @@ impl Comparison {
 }
 
 /// Compares runs, one or more on each side, by the mean frame time of each cell: see `docs/bench-schema.md`.
-///
-/// # Errors
-/// [`Error::Unsupported`] without `force` if GPU, driver, build, scene or picture differ between any two runs; it names the
-/// differences. [`Error::Usage`] for a side without runs, a run that is given twice on one side, or a run that has a cell twice.
 pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comparison> {
     check("old", old)?;
     check("new", new)?;
@@ -167,10 +156,8 @@ fn check(which: &str, runs: &[Report]) -> Result<()> {
     Ok(())
 }
 
-/// A property's name, and its value in a run.
 type Property = (&'static str, fn(&Report) -> String);
 
-/// The properties that must be the same.
 const APART: [Property; 6] = [
     ("GPU", |run| run.machine.gpu.clone()),
     ("driver", |run| run.machine.driver.clone()),

@@ -3,7 +3,6 @@
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// The text for an absent figure.
 pub const NOTHING: &str = "-";
 
 /// A figure with four digits, or as many as its whole part has: 0.123, 12.34, 123.4, 12345.
@@ -21,19 +20,9 @@ pub fn figure(value: f64) -> String {
     if text == "-0.000" { "0.000".into() } else { text }
 }
 
-/// A figure per frame, with two decimals.
-pub fn places(value: f64) -> String {
-    if value.abs() < 1e4 { format!("{value:.2}") } else { figure(value) }
-}
-
 /// A figure, or [`NOTHING`].
 pub fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.into(), figure)
-}
-
-/// A figure, or [`NOTHING`] for zero.
-pub fn unless_zero(value: f64) -> String {
-    if value == 0.0 { NOTHING.into() } else { figure(value) }
 }
 
 pub fn grid(grid: [u32; 2]) -> String {
@@ -140,7 +129,6 @@ pub fn limits(report: &Report) -> String {
     words.join(" ")
 }
 
-/// The skipped strategies by reason.
 pub fn skipped(report: &Report) -> Vec<(String, &str)> {
     let mut groups: Vec<(String, &str)> = Vec::new();
     for skipped in &report.skipped {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::record::{Cell, Report, SCHEMA};
 use crate::{Error, Result, plain_file, whole_file};
@@ -11,60 +11,33 @@ use crate::{Error, Result, plain_file, whole_file};
 /// The largest record in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
-/// Writes a result as JSON, whole or not at all.
-///
-/// # Errors
-/// A path that cannot be written, or a figure that is not finite: JSON has no such number, and a file that cannot be read back
-/// is worse than none.
-pub fn write_json<T: Serialize + for<'a> Deserialize<'a>>(path: &Path, result: &T) -> Result<()> {
-    whole_file::write_json(path, result)
-}
-
-/// Reads a report that [`write_json`] wrote.
-///
-/// # Errors
-/// A file that cannot be read, is cut short, is not JSON, or is JSON of something else or of another version. The message names
-/// the file and what to do.
+/// Reads a report that `--json` wrote.
 pub fn read_json(path: &Path) -> Result<Report> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let bytes = plain_file::read(path, MAX_RECORD)?;
     parse(&bytes).map_err(|problem| failed(io::Error::new(io::ErrorKind::InvalidData, problem)))
 }
 
-/// The schema alone. It is read first, because in another version everything else may differ.
-#[derive(Deserialize)]
-struct Head {
-    schema: String,
-}
-
 fn parse(bytes: &[u8]) -> Result<Report, String> {
-    use serde_json::error::Category;
-
-    const FOREIGN: &str = "it is not a result of wavefield bench; give a file that its --json wrote";
     if bytes.trim_ascii().is_empty() {
         return Err("the file is empty; run the benchmark again with --json".into());
     }
-    let head: Head = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
-        _ if error.is_eof() || is_cut(bytes) => {
-            format!("the file is cut short ({error}); copy it again, or run the benchmark again")
-        }
-        Category::Data => format!("{FOREIGN} ({error})"),
-        _ => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
-    })?;
-    if head.schema != SCHEMA {
-        let found = head.schema.escape_debug();
-        let family = SCHEMA.split('/').next().unwrap_or(SCHEMA);
-        return Err(match head.schema.split_once('/') {
-            Some((name, _)) if name == family => format!(
-                "it has schema {found} and this version reads {SCHEMA}; run the benchmark again with this version, or read \
-                 the file with the one that wrote it"
-            ),
-            _ => format!("its schema is \"{found}\"; {FOREIGN}"),
-        });
+    let value: Value =
+        serde_json::from_slice(bytes).map_err(|error| match error.is_eof() || is_cut(bytes) {
+            true => format!("the file is cut short ({error}); copy it again, or run the benchmark again"),
+            false => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
+        })?;
+    match value["schema"].as_str() {
+        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| {
+            format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
+        }),
+        Some(other) if other.starts_with("wavefield-bench/") => Err(format!(
+            "it has schema {} and this version reads {SCHEMA}; run the benchmark again with this version, or read the file \
+             with the one that wrote it",
+            other.escape_debug()
+        )),
+        _ => Err("it is not a result of wavefield bench; give a file that its --json wrote".into()),
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
-    })
 }
 
 /// Whether an object begins and does not end. The parser does not report a cut inside a number as the end of the file.
@@ -76,7 +49,6 @@ fn is_cut(bytes: &[u8]) -> bool {
 /// A column of the CSV file: its name and its value.
 type Column = (&'static str, fn(&Report, &Cell) -> String);
 
-/// The columns of the CSV file, in order.
 const COLUMNS: [Column; 48] = [
     ("schema", |run, _| run.schema.clone()),
     ("complete", |run, _| run.complete.to_string()),
@@ -150,6 +122,7 @@ pub fn write_csv(path: &Path, report: &Report) -> Result<()> {
 mod tests {
     use super::super::sample;
     use super::*;
+    use crate::write_json;
 
     fn problem(bytes: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();

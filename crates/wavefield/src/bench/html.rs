@@ -6,10 +6,10 @@ use std::path::Path;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::advice::advice;
 use super::chart;
-use super::figures::{by_grid, elements, figure, grid, limits, machine, setting, skipped};
-use super::record::{Cell, Report};
-use super::strategy::Strategy;
+use super::figures::{by_grid, elements, grid, limits, machine, skipped};
+use super::record::Report;
 use super::table::{COLUMNS, MEANING};
 use crate::{Result, whole_file};
 
@@ -41,7 +41,7 @@ fn page(report: &Report) -> Markup {
                 h1 { (title) }
                 @if !limits.is_empty() { p.banner role="status" { (limits) } }
                 dl { @for (what, name) in machine(report) { dt { (what) } dd { (name) } } }
-                div.grid { @for (size, cells) in by_grid(&report.cells) { (card(size, &cells)) } }
+                @if let Some(advice) = advice(report) { p.lead { (advice) } }
                 @if !charts.is_empty() {
                     h2 { "What each hand-off costs" }
                     div.grid { @for chart in charts { figure { (chart) } } }
@@ -56,39 +56,6 @@ fn page(report: &Report) -> Markup {
             }
         }
     }
-}
-
-/// What the default costs on one grid, or else the fastest hand-off.
-fn card(size: [u32; 2], cells: &[&Cell]) -> Markup {
-    let handoffs = || cells.iter().copied().filter(|cell| is_handoff(cell));
-    let default = handoffs().find(|cell| cell.strategy == Strategy::Auto.name());
-    let fastest = || handoffs().min_by(|a, b| a.frame_us.mean.total_cmp(&b.frame_us.mean));
-    let Some(lead) = default.or_else(fastest) else { return html! {} };
-    let what = if default.is_some() { "the default hand-off" } else { "the fastest hand-off" };
-    let frame = figure(lead.frame_us.mean);
-    html! {
-        section.card {
-            h3 { (grid(size)) }
-            @match lead.overhead_us {
-                // Kernel and draw overlap by more than the hand-off costs.
-                Some(cost) if cost <= 0.0 => p.big { "nothing" },
-                Some(cost) => p.big { (figure(cost)) " µs a frame" },
-                None => p.big { (frame) " µs a frame" },
-            }
-            p {
-                @match lead.overhead_us {
-                    Some(_) => { "is what " (what) " costs (" (setting(lead)) "), of " (frame) " µs a frame" }
-                    None => { "takes " (what) " (" (setting(lead)) "); its cost is not known without render-only" }
-                }
-                @if lead.noisy { " (noisy)" }
-            }
-        }
-    }
-}
-
-/// Whether a cell hands frames over, and was measured.
-fn is_handoff(cell: &Cell) -> bool {
-    Strategy::has_handoff(&cell.strategy) && cell.frame_us.mean.is_finite() && cell.frame_us.mean > 0.0
 }
 
 fn table(report: &Report) -> Markup {
@@ -111,8 +78,9 @@ fn table(report: &Report) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Distribution, Skipped};
+    use super::super::record::Skipped;
     use super::super::sample;
+    use super::super::strategy::Strategy;
     use super::super::table::Table;
     use super::*;
 
@@ -138,8 +106,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part} is missing");
         }
-        // For each of three grids a card, a chart and a part of the table.
-        for part in ["<section", "<svg", "<tbody>"] {
+        // For each of three grids a chart and a part of the table.
+        for part in ["<svg", "<tbody>"] {
             assert_eq!(text.matches(part).count(), 3, "{part}");
         }
         assert_eq!(text.matches("<tr><td>").count(), report.cells.len());
@@ -203,47 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn a_card_leads_with_what_the_default_costs() {
-        let mut report = sample::small();
-        let default = Cell {
-            strategy: Strategy::Auto.name().into(),
-            overhead_us: Some(131.5),
-            frame_us: Distribution { mean: 2662.0, ..report.cells[0].frame_us },
-            ..report.cells[0].clone()
-        };
-        let mut compute = default.clone();
-        (compute.strategy, compute.overhead_us, compute.frame_us.mean) =
-            (Strategy::Compute.name().into(), None, 0.5);
-        report.cells.extend([default, compute]);
-        let text = page(&report).into_string();
-        let card =
-            "131.5 µs a frame</p><p>is what the default hand-off costs (auto, ring 3), of 2662 µs a frame";
-        assert!(text.contains(card), "{text}");
-        for cell in &mut report.cells {
-            cell.overhead_us = cell.overhead_us.map(|_| -7.0);
-        }
-        assert!(page(&report).into_string().contains("<p class=\"big\">nothing</p>"));
-        report.cells.iter_mut().for_each(|cell| cell.overhead_us = None);
-        let text = page(&report).into_string();
-        assert!(
-            text.contains(
-                "2662 µs a frame</p><p>takes the default hand-off (auto, ring 3); its cost is not known"
-            ),
-            "{text}"
-        );
-
-        // Without the default, the fastest one that was measured leads. A baseline never does.
-        report.cells.retain(|cell| cell.strategy != Strategy::Auto.name());
-        for (cell, mean) in report.cells.iter_mut().zip([f64::NAN, 0.0, 5.0]) {
-            cell.frame_us.mean = mean;
-        }
-        let text = page(&report).into_string();
-        assert!(text.contains("5.000 µs a frame</p><p>takes the fastest hand-off"), "{text}");
+    fn the_page_says_what_to_use_as_the_table_does() {
+        let report = sample::report();
+        let advice = advice(&report).unwrap();
+        assert!(page(&report).into_string().contains(&format!("<p class=\"lead\">{advice}</p>")), "{advice}");
+        let stopped = Report { complete: false, ..report };
+        assert!(!page(&stopped).into_string().contains("class=\"lead\""));
     }
 
     /// A software device without CUDA, as on a machine without a GPU.
     #[test]
-    fn a_machine_that_cannot_answer_says_so_and_has_no_cards() {
+    fn a_machine_that_cannot_answer_says_so_and_has_no_chart() {
         let mut report = sample::report();
         report.machine.software = true;
         report.cells.truncate(2);
@@ -257,7 +195,7 @@ mod tests {
             "{text}"
         );
         assert!(text.find("software device") < text.find("<dl>"), "at the top");
-        assert!(!text.contains("class=\"card") && !text.contains("<svg"));
+        assert!(!text.contains("class=\"lead") && !text.contains("<svg"));
         assert!(text.contains("<dt>auto, timeline, inline</dt><dd>no CUDA</dd>"), "{text}");
         let text = Table(&report).to_string();
         assert!(

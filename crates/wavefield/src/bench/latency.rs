@@ -20,29 +20,24 @@ use crate::report::Failures;
 use crate::vulkan::{Device, DeviceDesc, Queue, Timestamps, TransientPool};
 use crate::{Error, Result};
 
-/// The schema's name and version.
-pub const LATENCY_SCHEMA: &str = "wavefield-latency/1";
+const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
 /// The result. `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// [`LATENCY_SCHEMA`].
     pub schema: String,
     pub complete: bool,
     pub command: String,
     pub machine: Machine,
     pub rounds: u64,
-    /// By CUDA's clock.
     pub round_trip_us: Distribution,
     /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the clocks is at most the
     /// shortest one-way time. If not, the one-way times are absent.
     pub same_clock: bool,
-    /// The most by which a Vulkan time lay outside its CUDA times; 0 on one clock.
     pub clock_violation_us: f64,
     pub cuda_to_vulkan_us: Option<Distribution>,
     pub vulkan_to_cuda_us: Option<Distribution>,
     pub cuda_enqueue_us: Option<Distribution>,
-    /// The CPU's round trips. Absent if the run ended before them.
     pub host_vulkan_us: Option<Distribution>,
     pub host_cuda_us: Option<Distribution>,
     pub host_stream_us: Option<Distribution>,
@@ -160,19 +155,15 @@ struct Bench<'a> {
     stream: Stream,
     kernel: Kernel,
     stamps: DeviceMemory,
-    /// Signalled by CUDA.
     ping: SharedTimeline,
-    /// Signalled by Vulkan.
     pong: SharedTimeline,
     timestamps: Timestamps<1>,
-    /// See [`record`].
     commands: Vec<vk::CommandBuffer>,
     _pool: TransientPool,
     /// The last value of both timelines.
     value: u64,
 }
 
-/// The measurements so far.
 #[derive(Default)]
 struct Found {
     trips: Vec<Trip>,

@@ -13,19 +13,17 @@ mod latency;
 mod produce_only;
 pub mod record;
 mod runner;
-mod startup;
-pub mod stats;
+mod stats;
 mod strategy;
 mod table;
 mod traces;
 
 pub use compare::{Options, compare};
-pub use files::{read_json, write_csv, write_json};
+pub use files::{read_json, write_csv};
 pub use html::write_report;
-pub use latency::{LATENCY_SCHEMA, Latency, measure_latency};
+pub use latency::measure_latency;
 pub use runner::{Plan, choose, run};
-pub use startup::{STARTUP_SCHEMA, Stage, Start, Startup, measure_startup, startup_child};
-pub use strategy::{CellPlan, Strategy, plan};
+pub use strategy::{Strategy, plan};
 pub use table::Table;
 pub use traces::write_traces;
 

@@ -7,30 +7,23 @@ use serde::{Deserialize, Serialize};
 use super::strategy::Strategy;
 pub use crate::machine::Machine;
 
-/// The schema's name and version.
 pub const SCHEMA: &str = "wavefield-bench/2";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
     pub schema: String,
-    /// False if the run was stopped before its last round.
     pub complete: bool,
     pub command: String,
-    /// Seconds since 1970, UTC.
     pub started: u64,
     pub machine: Machine,
     pub settings: Settings,
-    /// In the order of the table.
     pub cells: Vec<Cell>,
     pub skipped: Vec<Skipped>,
 }
 
-/// How a run measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     pub scene: String,
-    /// The picture's width and height in pixels.
     pub size: [u32; 2],
     pub samples: u32,
     pub wait: String,
@@ -38,47 +31,30 @@ pub struct Settings {
     pub rounds: u32,
     /// Frames of each cell before the measured ones, in every round.
     pub warmup_frames: u64,
-    /// For each cell in every round.
     pub round_ms: u64,
 }
 
-/// One strategy with one ring, batch and grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// As on the command line.
     pub strategy: String,
     pub ring: u32,
     pub batch: u32,
     pub grid: [u32; 2],
-    /// Frames measured, over all rounds.
     pub frames: u64,
-    /// From the end of one frame on the GPU to the end of the next.
     pub frame_us: Distribution,
-    /// By CUDA events, or by Vulkan timestamps if it runs there; absent if nothing is produced.
     pub kernel_us: Option<f64>,
-    /// With `produce-only`, `cuMemsetD32Async` for the same bytes: as fast as memory can be written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memset_us: Option<f64>,
-    /// By Vulkan timestamps; absent if nothing is drawn.
     pub draw_us: Option<f64>,
-    /// To produce, record and submit a frame, without waits.
     pub cpu_us: Distribution,
-    /// CPU time of all threads / time; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<f64>,
-    /// How often the CPU had to wait, per frame.
     pub blocking_waits: f64,
-    /// What the producer writes, per frame.
     pub bytes: u64,
-    /// From the start of a frame's production to the end of its draw, in frames.
     pub latency_frames: f64,
-    /// The frame, less the kernel, less the frame of `render-only` with as many slots: see docs/bench-schema.md.
     pub overhead_us: Option<f64>,
-    /// The mean frame time of each round, in order.
     pub round_means_us: Vec<f64>,
-    /// (largest - smallest) / median of the rounds' means.
     pub spread: f64,
-    /// Whether the spread is too large to trust the cell.
     pub noisy: bool,
 }
 
@@ -124,7 +100,6 @@ pub struct Distribution {
     pub max: f64,
 }
 
-/// A strategy that could not run here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     pub strategy: String,

@@ -13,43 +13,21 @@ use crate::Result;
 use crate::app::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 use crate::cuda::Cuda;
 use crate::handoff::{FieldWork, TextureWork};
+use crate::progress::Progress;
 use crate::report::Failures;
 use crate::threads::cpu_time;
 use crate::wave::Grid;
 
-/// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In the order of the table.
     pub cells: Vec<CellPlan>,
     pub rounds: u32,
     /// Frames before the measured ones, in every round.
     pub warmup_frames: u64,
     /// How long each cell is measured in every round.
     pub round: Duration,
-    /// The picture's.
     pub size: vk::Extent2D,
-    /// For the report.
     pub command: String,
-}
-
-/// The time that a measurement takes in addition to its round: it makes device, memory and pipelines, warms up, and cleans up.
-/// On an H200, 260 measurements with frames of 1 to 4 ms took 128 s, 78 s of them in rounds.
-const AROUND: Duration = Duration::from_millis(200);
-
-/// What a software device needs for a million pixels: 18 measurements of 12 frames of 1280x720 took lavapipe 29 s on two cores.
-const SOFTWARE_MEGAPIXEL: Duration = Duration::from_millis(120);
-
-impl Plan {
-    /// The approximate time of a run with this many measurements, one for each cell and round. A run takes longer if a few
-    /// frames of a GPU take longer than a round.
-    pub fn estimate(&self, measurements: usize, on_software: bool) -> Duration {
-        let pixels = if on_software { f64::from(self.size.width) * f64::from(self.size.height) } else { 0.0 };
-        let frame = SOFTWARE_MEGAPIXEL.mul_f64(pixels / 1e6);
-        let frames = |count: u64| frame.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        let one = frames(self.warmup_frames) + self.round.max(frames(MIN_FRAMES as u64)) + AROUND;
-        one.saturating_mul(u32::try_from(measurements).unwrap_or(u32::MAX))
-    }
 }
 
 /// The fewest frames of a round, however long they take.
@@ -71,12 +49,11 @@ pub(super) struct Samples {
     pub(super) round_means_us: Vec<f64>,
 }
 
-/// Chooses the device to measure.
 pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
 }
 
-/// Runs the plan. Calls `progress` before each measurement with the number of finished measurements and of all.
+/// Runs the plan.
 ///
 /// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
 /// the report has what was measured before it and is marked incomplete.
@@ -85,7 +62,6 @@ pub fn run(
     base: &Config,
     choice: &Choice,
     stop: &Stop,
-    progress: &mut dyn FnMut(usize, usize),
     failures: &mut Failures,
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -113,11 +89,16 @@ pub fn run(
         cell.strategy != Strategy::RenderOnly || needed
     });
 
-    let total = cells.len() * plan.rounds as usize;
+    let total = cells.len() as u64 * u64::from(plan.rounds);
     let mut done = 0;
+    if total > 0 {
+        let (round, rounds) = (plan.round.as_millis(), plan.rounds);
+        crate::note!("note: {total} measurements of {round} ms, in rounds: {rounds}");
+    }
+    let bar = Progress::new("measuring");
     'rounds: for _ in 0..plan.rounds {
         for (cell, samples) in &mut cells {
-            progress(done, total);
+            bar.at(done, total);
             if stop.requested() {
                 break 'rounds;
             }
@@ -126,10 +107,9 @@ pub fn run(
                 break 'rounds;
             }
             // A stop within a cell leaves it incomplete.
-            done += usize::from(!stop.requested());
+            done += u64::from(!stop.requested());
         }
     }
-    progress(done, total);
     let measured = cells.into_iter().filter(|(_, samples)| !samples.frame_us.is_empty());
     let measured = measured.map(|(cell, samples)| summarise(&cell, base.scene, samples));
     Ok(Report {
@@ -175,7 +155,6 @@ pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option
         .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
 }
 
-/// What all measurements of a run share.
 pub(super) struct Session<'a> {
     pub(super) plan: &'a Plan,
     pub(super) choice: &'a Choice,
@@ -286,28 +265,5 @@ fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
         noisy: stats::is_noisy(&samples.round_means_us),
         spread,
         round_means_us: samples.round_means_us,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_takes_its_rounds_and_what_is_around_them() {
-        let round = Duration::from_millis(300);
-        let (cells, size, command) = (Vec::new(), vk::Extent2D::default(), String::new());
-        let plan = Plan { cells, rounds: 5, warmup_frames: 32, round, size, command };
-        // A run on an H200: 52 cells, 5 rounds, 128 s.
-        let seconds = plan.estimate(52 * 5, false).as_secs_f64();
-        assert!((115.0..=140.0).contains(&seconds), "{seconds}");
-        assert_eq!(plan.estimate(0, true), Duration::ZERO);
-        // `bench --quick` on lavapipe with two cores: 18 measurements, 29 s.
-        let size = vk::Extent2D { width: 1280, height: 720 };
-        let round = Duration::from_millis(80);
-        let quick = Plan { rounds: 3, warmup_frames: 8, round, size, ..plan };
-        let seconds = quick.estimate(18, true).as_secs_f64();
-        assert!((25.0..=33.0).contains(&seconds), "{seconds}");
-        assert!(Plan { round: Duration::MAX / 2, ..quick }.estimate(usize::MAX, false) > round);
     }
 }

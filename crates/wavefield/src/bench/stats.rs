@@ -61,7 +61,6 @@ pub fn is_noisy(round_means: &[f64]) -> bool {
     spread.is_nan() || spread > NOISY_SPREAD
 }
 
-/// A ratio and its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     pub value: f64,
@@ -102,7 +101,6 @@ fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
 }
 
-/// The sum of the squared distances from the mean.
 fn squared_distances(samples: &[f64]) -> f64 {
     let mean = samples.mean();
     samples.iter().map(|sample| (sample - mean).powi(2)).sum()

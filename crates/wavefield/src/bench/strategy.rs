@@ -79,7 +79,6 @@ impl Strategy {
         }
     }
 
-    /// Who fills the field.
     pub fn producer(self) -> ProducerKind {
         match self {
             Self::Compute => ProducerKind::Compute,
@@ -89,12 +88,10 @@ impl Strategy {
         }
     }
 
-    /// Whether a producer writes something in every frame.
     pub(super) fn produces(self) -> bool {
         !matches!(self, Self::RenderOnly | Self::RenderShared)
     }
 
-    /// Whether CUDA fills what it measures.
     pub fn uses_cuda(self) -> bool {
         self.producer() == ProducerKind::Cuda
     }
@@ -126,7 +123,6 @@ impl Strategy {
     }
 }
 
-/// What to measure for one cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlan {
     pub strategy: Strategy,

@@ -4,12 +4,10 @@ use std::fmt;
 
 use super::advice::advice;
 use super::figures::{
-    align, by_grid, elements, figure, grid, limits, machine, maybe, places, plain, short, skipped,
-    unless_zero, wrapped,
+    align, by_grid, elements, figure, grid, limits, machine, maybe, plain, short, skipped, wrapped,
 };
 use super::record::{Cell, Report};
 
-/// The most characters of a line.
 const WIDTH: usize = 160;
 
 /// A column: its name, its unit, and a cell's text.
@@ -30,13 +28,12 @@ pub(super) const COLUMNS: [Column; 17] = [
     ("draw", "µs", |cell| maybe(cell.draw_us)),
     ("overhead", "µs", |cell| maybe(cell.overhead_us)),
     ("CPU", "µs", |cell| figure(cell.cpu_us.mean)),
-    ("waits", "/frame", |cell| places(cell.blocking_waits)),
-    ("written", "GB/s", |cell| unless_zero(cell.gigabytes_per_second())),
-    ("latency", "frames", |cell| places(cell.latency_frames)),
+    ("waits", "/frame", |cell| figure(cell.blocking_waits)),
+    ("written", "GB/s", |cell| maybe(Some(cell.gigabytes_per_second()).filter(|rate| *rate > 0.0))),
+    ("latency", "frames", |cell| figure(cell.latency_frames)),
     ("", "", |cell| if cell.noisy { "~".into() } else { String::new() }),
 ];
 
-/// What the columns mean.
 pub(super) const MEANING: &str = "frame: mean time from the end of one frame on the GPU to the end of the next; p50 to max: of the same. \
      overhead: frame - kernel - the frame of render-only with as many slots. draw: includes the GPU's switches to CUDA \
      during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \

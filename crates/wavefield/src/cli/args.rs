@@ -48,9 +48,8 @@ pub struct KernelArgs {
     /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
     param: Vec<(String, f32)>,
-    /// Let --handoff inline run a kernel of your own, or one that a client of `serve` sends. If it faults
-    /// inside Vulkan's command buffer, no process can draw on this GPU any more. Without this option such
-    /// a kernel is refused.
+    /// Let --handoff inline run a kernel of your own. If it faults inside Vulkan's command buffer, no process
+    /// can draw on this GPU any more. Without this option such a kernel is refused.
     #[arg(long, help_heading = help::HOW)]
     risk_the_gpu: bool,
 }

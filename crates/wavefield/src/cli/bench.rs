@@ -5,16 +5,14 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::HumanDuration;
 use wavefield::app::{Config, ProducerKind, RISK, Scene, Stop};
 use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
-use wavefield::progress::Progress;
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::{AdapterInfo, Wait};
 use wavefield::wave::Grid;
-use wavefield::{Error, Result, check_outputs, note, say};
+use wavefield::{Error, Result, check_outputs, note, say, write_json};
 
 use super::args::KernelArgs;
 use super::outcome::write;
@@ -99,8 +97,6 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Measure how long a signal takes from CUDA to Vulkan and back, and to the CPU.
     Latency(LatencyArgs),
-    /// Measure the time from the start of the process to the first frame, by stages.
-    Startup(StartupArgs),
 }
 
 /// What every measurement takes.
@@ -123,36 +119,6 @@ struct LatencyArgs {
     rounds: u64,
 }
 
-#[derive(Args)]
-struct StartupArgs {
-    /// Columns and rows of vertices.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = help::WHAT)]
-    grid: Grid,
-    #[command(flatten)]
-    common: Common,
-    /// The number of starts to measure, after a first start that finds no compiled PTX.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = parse::whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
-    rounds: u64,
-    /// Run as one of the starts: see `measure_startup`.
-    #[arg(long, hide = true)]
-    child: bool,
-}
-
-fn startup(args: StartupArgs, stop: &Stop) -> Result<()> {
-    let Common { device, json } = args.common;
-    let config = Config { device, grid: args.grid, ..Config::default() };
-    if args.child {
-        say!("{}", bench::startup_child(&config)?);
-        return Ok(());
-    }
-    check_outputs(&json)?;
-    let mut failures = Failures::default();
-    let found = bench::measure_startup(args.rounds as u32, command_line(), &config, stop, &mut failures)?;
-    say!("{found}");
-    write(&mut failures, &json, |path| bench::write_json(path, &found));
-    ended(failures, found.complete, "start")
-}
-
 fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     let Common { device, json } = args.common;
     check_outputs(&json)?;
@@ -160,7 +126,7 @@ fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     let mut failures = Failures::default();
     let found = bench::measure_latency(args.rounds as usize, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    write(&mut failures, &json, |path| bench::write_json(path, &found));
+    write(&mut failures, &json, |path| write_json(path, &found));
     ended(failures, found.complete, "round trip")
 }
 
@@ -175,10 +141,8 @@ fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
 }
 
 pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
-    match args.command.take() {
-        Some(BenchCommand::Latency(args)) => return latency(args, stop),
-        Some(BenchCommand::Startup(args)) => return startup(args, stop),
-        None => {}
+    if let Some(BenchCommand::Latency(args)) = args.command.take() {
+        return latency(args, stop);
     }
     if let Some(files) = &args.compare {
         return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
@@ -216,25 +180,13 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     }
     let choice = bench::choose(&config, ProducerKind::Auto)?;
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
-    let bar = Progress::new("measuring");
     let mut failures = Failures::default();
-    let on_software = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
-    let mut said = false;
-    // Printed before the first measurement: only then is it known what this machine can run.
-    let count = &mut |done: usize, total: usize| {
-        if !std::mem::replace(&mut said, true) && total > 0 {
-            note!("{}", duration_note(&plan, total, on_software));
-        }
-        bar.at(done as u64, total as u64);
-    };
-    let report = bench::run(&plan, &config, &choice, stop, count, &mut failures);
-    drop(bar);
-    let report = report?;
+    let report = bench::run(&plan, &config, &choice, stop, &mut failures)?;
     let failed = failures.first().is_some();
     if failed && report.cells.is_empty() {
         return failures.outcome();
     }
-    write(&mut failures, json, |path| bench::write_json(path, &report));
+    write(&mut failures, json, |path| write_json(path, &report));
     show(&report, &args, &mut failures);
     // A GPU that has just failed is not traced.
     if !failed {
@@ -245,17 +197,6 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
         failures.add(Error::Unsupported(words.into()));
     }
     ended(failures, report.complete, "round")
-}
-
-/// The note on how long a run with this many measurements takes.
-fn duration_note(plan: &Plan, measurements: usize, on_software: bool) -> String {
-    // Other software devices and machines may be slower than the one that was timed.
-    let about = if on_software { "at least" } else { "about" };
-    let takes = HumanDuration(plan.estimate(measurements, on_software));
-    let (rounds, round) = (plan.rounds, plan.round.as_millis());
-    format!(
-        "note: this takes {about} {takes}: {measurements} measurements of {round} ms, in rounds: {rounds}"
-    )
 }
 
 fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use wavefield::app::{DeviceTable, ProducerKind, Stop};
-use wavefield::formats::{self, Table};
-use wavefield::progress::Progress;
+use wavefield::formats;
 use wavefield::report::{Failures, command_line};
 use wavefield::vulkan::Validation;
-use wavefield::{Error, Result, check_outputs, say};
+use wavefield::{Error, Result, check_outputs, say, write_json};
 
 use super::outcome::write;
 use super::{help, parse};
@@ -62,17 +61,15 @@ pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let report = if args.check {
-        let bar = Progress::new("checking");
-        let count = &mut |done: usize, total: usize| bar.at(done as u64, total as u64);
-        formats::check(&choice, command_line(), stop, count, &mut failures)?
+        formats::check(&choice, command_line(), stop, &mut failures)?
     } else {
         formats::list(&choice, command_line())
     };
     drop((choice, table));
-    say!("{}", Table(&report));
-    write(&mut failures, &args.json, |path| formats::write_json(path, &report));
+    say!("{report}");
+    write(&mut failures, &args.json, |path| write_json(path, &report));
     failures.catch(log.verdict());
-    let count = report.failures().len();
+    let count = report.failed.len();
     if count > 0 {
         failures.add(Error::Unsupported(format!("{count} round trips changed the data: see above")));
     }

@@ -8,7 +8,6 @@ use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield::app::{Batching, Stop};
-use wavefield::report::keep_output;
 use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield::{Error, Result, check_outputs, note, say};
 
@@ -43,16 +42,10 @@ pub struct ServeArgs {
     /// wrong, the exit code is 1.
     #[arg(long, help_heading = help::DIAGNOSIS)]
     verify: bool,
-    /// Let the GPU wait for a client's signals unchecked, to measure what the check costs. If a client stops, the
-    /// picture then stops too.
-    #[arg(long, help_heading = help::DIAGNOSIS)]
-    trust: bool,
 }
 
 /// Runs until a stop, or until `--frames` frames are drawn.
 pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
-    // A client's kernel runs in this process, and must not write into `--json -`.
-    keep_output().map_err(|source| Error::Io { action: "keep", path: "standard output".into(), source })?;
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
@@ -62,7 +55,6 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     let options = Options {
         socket: args.socket,
         remove_folder: args.until_closed.is_some(),
-        trust: args.trust,
         pace: args.pace,
         json: args.json,
     };

@@ -13,8 +13,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 /// The most parameters that a kernel can have.
 pub const MAX_PARAMETERS: usize = 16;
 /// The longest name, in bytes.
@@ -22,8 +20,8 @@ const MAX_NAME: usize = 40;
 /// The longest unit, in characters.
 const MAX_UNIT: usize = 16;
 
-/// A number that a kernel takes. Messages and files contain it with these fields.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A number that a kernel takes.
+#[derive(Clone, Debug, PartialEq)]
 pub struct KernelParameter {
     /// A C identifier.
     pub name: String,

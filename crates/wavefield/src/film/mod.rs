@@ -51,7 +51,6 @@ pub struct Recorded {
     pub frames: u64,
     /// Frames that were left out because the encoder was behind.
     pub dropped: u64,
-    /// The film's size in pixels; `None` without frames.
     pub size: Option<(u32, u32)>,
 }
 

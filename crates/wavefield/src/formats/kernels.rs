@@ -2,17 +2,14 @@
 
 use std::ffi::c_void;
 
-use vulkan_cuda::{ArrayFormat, Numeric, ViewType};
+use vulkan_cuda::{ExportedImage, Numeric, ViewType};
 
 use crate::Result;
-use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream, Surface, Texture};
+use crate::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream, Texture};
 
-use super::pattern::Dimensions;
-
-/// The three kernels and a stream for them.
 pub(super) struct ImageKernels {
     // First, so that the stream is dropped before the kernels that it runs.
-    stream: Stream,
+    pub(super) stream: Stream,
     pub(super) write: Kernel,
     pub(super) read: Kernel,
     sample: Kernel,
@@ -29,87 +26,53 @@ impl ImageKernels {
         })
     }
 
-    pub(super) fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    /// Runs `write` or `read`: copies texels from `offset` in `texels` to the surface or back, and waits.
-    pub(super) fn copy(
-        &self,
-        kernel: &Kernel,
-        surface: &Surface,
-        level: &LevelTexels,
-        texels: &DeviceMemory,
-        offset: u64,
-    ) -> Result<()> {
-        let (mut surface, mut pointer) = (surface.raw(), texels.pointer() + offset);
-        let mut view = view_code(level.view);
-        let [mut width, mut height, mut depth] = level.size;
-        let mut bytes = level.format.bytes();
-        let mut arguments: [*mut c_void; 7] = [
-            (&raw mut surface).cast(),
-            (&raw mut pointer).cast(),
-            (&raw mut view).cast(),
-            (&raw mut width).cast(),
-            (&raw mut height).cast(),
-            (&raw mut depth).cast(),
-            (&raw mut bytes).cast(),
-        ];
-        // SAFETY: the arguments have the types in `kernels/image.cu`. The callers in this module pass a surface and
-        // memory as large as the level, and both live until the wait below.
-        unsafe { kernel.launch_for(&self.stream, level.texels() as u64, &mut arguments) }?;
-        self.stream.synchronize()
-    }
-
-    /// Reads every texel of the texture, as four channels of 32 bits, and waits. It reads at the texel's middle or,
+    /// Reads every texel of a level, as four channels of 32 bits, and waits. It reads at the texel's middle or,
     /// with `between`, half-way to its neighbours. The kernel asks for level `lod`. `scratch` must have 16 bytes per texel.
     pub(super) fn sample(
         &self,
         texture: &Texture,
-        level: &LevelTexels,
+        image: &ExportedImage,
+        level: u32,
         between: bool,
-        mut lod: f32,
+        lod: f32,
         scratch: &DeviceMemory,
     ) -> Result<Vec<u32>> {
-        let (mut texture, mut pointer) = (texture.raw(), scratch.pointer());
-        let mut view = view_code(level.view);
-        let [mut width, mut height, mut depth] = level.size;
-        let mut kind: u32 = match level.format.numeric {
+        let kind = match image.format().numeric {
             Numeric::Uint => 1,
             Numeric::Sint => 2,
             Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => 0,
         };
-        let mut between = u32::from(between);
-        let mut arguments: [*mut c_void; 9] = [
-            (&raw mut texture).cast(),
-            (&raw mut pointer).cast(),
-            (&raw mut view).cast(),
-            (&raw mut width).cast(),
-            (&raw mut height).cast(),
-            (&raw mut depth).cast(),
-            (&raw mut kind).cast(),
-            (&raw mut between).cast(),
-            (&raw mut lod).cast(),
-        ];
-        // SAFETY: as in `copy`.
-        unsafe { self.sample.launch_for(&self.stream, level.texels() as u64, &mut arguments) }?;
-        let mut got = vec![0u32; level.texels() * 4];
+        let more = &mut [kind, between.into(), lod.to_bits()];
+        let texels = image.shape().level_texels(level).iter().product::<u32>();
+        let mut got = vec![0u32; texels as usize * 4];
+        // Zeros first, so that old content cannot pass for what is read.
+        scratch.write(&self.stream, bytemuck::cast_slice(&got))?;
+        self.run(&self.sample, texture.raw(), scratch, image, level, more)?;
         scratch.read(&self.stream, bytemuck::cast_slice_mut(&mut got))?;
         Ok(got)
     }
-}
 
-/// What a kernel needs to know about a level.
-#[derive(Clone, Copy)]
-pub(super) struct LevelTexels {
-    pub(super) view: ViewType,
-    pub(super) format: ArrayFormat,
-    pub(super) size: Dimensions,
-}
-
-impl LevelTexels {
-    pub(super) fn texels(&self) -> usize {
-        self.size.iter().map(|&size| size as usize).product()
+    /// Runs a kernel with the arguments that all three begin with, and `more`, and waits. `object` is a surface or texture object
+    /// of the level, and `memory` has its texels.
+    pub(super) fn run(
+        &self,
+        kernel: &Kernel,
+        mut object: u64,
+        memory: &DeviceMemory,
+        image: &ExportedImage,
+        level: u32,
+        more: &mut [u32],
+    ) -> Result<()> {
+        let mut pointer = memory.pointer();
+        let [width, height, depth] = image.shape().level_texels(level);
+        let mut words = [view_code(image.shape().view()), width, height, depth];
+        let mut arguments: Vec<*mut c_void> = vec![(&raw mut object).cast(), (&raw mut pointer).cast()];
+        arguments.extend(words.iter_mut().chain(more).map(|word| std::ptr::from_mut(word).cast::<c_void>()));
+        let texels = u64::from(width) * u64::from(height) * u64::from(depth);
+        // SAFETY: the arguments have the types in `kernels/image.cu`. The callers in this module pass a surface or texture of
+        // the level, and memory as large as its texels. Both live until the wait below.
+        unsafe { kernel.launch_for(&self.stream, texels, &mut arguments) }?;
+        self.stream.synchronize()
     }
 }
 

@@ -4,40 +4,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ash::vk;
 use vulkan_cuda::handle::ExportType;
-use vulkan_cuda::{ArrayFormat, FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
+use vulkan_cuda::{FORMATS, ImageRequest, Shape, ViewType, exportable, shape};
 
-use super::record::{Buffer, Image, Report, SCHEMA, Semaphore};
+use super::record::{Object, Report, SCHEMA};
 use crate::app::Choice;
 use crate::producer::SLOT_USAGE;
 use crate::vulkan::Adapter;
 
-/// One format with one view type. The size is odd, so that a wrong pitch shows, and the mip chain is complete.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Case {
-    pub(super) format: ArrayFormat,
-    pub(super) request: ImageRequest,
-}
+pub(super) const DEDICATED: &str = "dedicated";
+const SEVERAL: &str = "several in one allocation";
 
 /// Every format with every view type. A `2d` image is also tried as a colour attachment.
-pub(super) fn cases(adapter: &Adapter) -> Vec<Case> {
-    let mut cases = Vec::new();
-    for format in FORMATS {
+pub(super) fn requests(adapter: &Adapter) -> Vec<ImageRequest> {
+    let mut requests = Vec::new();
+    for format in FORMATS.map(|format| format.vulkan) {
         for view in ViewType::ALL {
-            cases.push(case(adapter, format, view, vk::ImageUsageFlags::empty()));
+            let usage = shared_usage(adapter, format);
+            let request = ImageRequest { format, shape: sample(view), usage, surface: true };
+            requests.push(request);
             if view == ViewType::D2 {
-                cases.push(case(adapter, format, view, vk::ImageUsageFlags::COLOR_ATTACHMENT));
+                let usage = usage | vk::ImageUsageFlags::COLOR_ATTACHMENT;
+                requests.push(ImageRequest { usage, ..request });
             }
         }
     }
-    cases
-}
-
-fn case(adapter: &Adapter, format: ArrayFormat, view: ViewType, more: vk::ImageUsageFlags) -> Case {
-    let usage = shared_usage(adapter, format.vulkan) | more;
-    Case {
-        format,
-        request: ImageRequest { format: format.vulkan, shape: sample(view), usage, surface: true },
-    }
+    requests
 }
 
 /// The usage flags to request for images of `format`: copies, sampling and, where `adapter` supports it, storage
@@ -47,15 +38,15 @@ fn shared_usage(adapter: &Adapter, format: vk::Format) -> vk::ImageUsageFlags {
     let features =
         unsafe { adapter.instance().raw().get_physical_device_format_properties(adapter.raw(), format) }
             .optimal_tiling_features;
-    let mut usage =
+    let usage =
         vk::ImageUsageFlags::TRANSFER_SRC | vk::ImageUsageFlags::TRANSFER_DST | vk::ImageUsageFlags::SAMPLED;
-    if features.contains(vk::FormatFeatureFlags::STORAGE_IMAGE) {
-        usage |= vk::ImageUsageFlags::STORAGE;
+    match features.contains(vk::FormatFeatureFlags::STORAGE_IMAGE) {
+        true => usage | vk::ImageUsageFlags::STORAGE,
+        false => usage,
     }
-    usage
 }
 
-/// A small shape of odd size, with all levels.
+/// A small shape with all levels. Its size is odd, so that a wrong pitch shows.
 fn sample(view: ViewType) -> Shape {
     let ((width, height, depth), layers) = match view {
         ViewType::D1 => ((37, 1, 1), 1),
@@ -75,28 +66,20 @@ fn sample(view: ViewType) -> Shape {
 pub fn list(choice: &Choice, command: String) -> Report {
     let adapter = &choice.adapter;
     let sharing = &adapter.info().sharing;
-    let name = |handle: Option<ExportType>| handle.map(|handle| handle.name().to_owned());
-    let semaphore =
-        |kind: &str, handle: Option<ExportType>| Semaphore { kind: kind.into(), handle: name(handle) };
-    let buffer = |kind: &str, handle: Option<ExportType>, reason: Option<String>| Buffer {
-        kind: kind.into(),
-        handle: name(handle),
-        reason,
-        check: None,
+    let semaphore = |kind: &str, handle: Option<ExportType>| {
+        let export = handle.ok_or_else(|| format!("the device exports none as {}", ExportType::names()));
+        Object::new("semaphore", kind, 1, export)
     };
-    let support = match sharing.buffer_export {
-        Some(handle) => {
-            let name = &adapter.info().name;
-            // SAFETY: a live physical device of this instance.
-            unsafe { exportable::buffer(adapter.instance().raw(), adapter.raw(), name, SLOT_USAGE, handle) }
-        }
-        None => Err(format!("the device exports no buffers as {}", ExportType::names())),
-    };
-    let none = support.as_ref().err().cloned();
-    let dedicated_only = support
-        .unwrap_or(false)
-        .then(|| "the driver exports buffers in dedicated allocations only".to_owned());
-    let several = sharing.buffer_export.filter(|_| dedicated_only.is_none());
+    let dedicated = memory_export(adapter).and_then(|handle| {
+        let (vulkan, name) = (adapter.instance().raw(), &adapter.info().name);
+        // SAFETY: a live physical device of this instance.
+        let support = unsafe { exportable::buffer(vulkan, adapter.raw(), name, SLOT_USAGE, handle) };
+        support.map(|dedicated_only| (handle, dedicated_only))
+    });
+    let several = dedicated.clone().and_then(|(handle, dedicated_only)| match dedicated_only {
+        true => Err("the driver exports buffers in dedicated allocations only".to_owned()),
+        false => Ok(handle),
+    });
     Report {
         schema: SCHEMA.into(),
         command,
@@ -108,36 +91,27 @@ pub fn list(choice: &Choice, command: String) -> Report {
             semaphore("timeline", sharing.timeline_export),
         ],
         buffers: vec![
-            buffer(super::buffers::DEDICATED, sharing.buffer_export, none.clone()),
-            buffer(super::buffers::SEVERAL, several, none.or(dedicated_only)),
+            Object::new("buffers", DEDICATED, 1, dedicated.map(|(handle, _)| handle)),
+            Object::new("buffers", SEVERAL, 1, several),
         ],
-        images: cases(adapter).into_iter().map(|case| image(adapter, case)).collect(),
+        images: requests(adapter).iter().map(|request| image(adapter, request)).collect(),
+        failed: Vec::new(),
+        refused: Vec::new(),
     }
 }
 
-pub(super) fn image(adapter: &Adapter, Case { format, request }: Case) -> Image {
-    let shape = request.shape;
-    let support = match adapter.info().sharing.buffer_export {
-        Some(_) => {
-            let vulkan = adapter.instance().raw();
-            // SAFETY: a live physical device of this instance.
-            unsafe { exportable::image(vulkan, adapter.raw(), request.format, &shape, request.usage) }
-        }
-        // The same extension exports buffers and images.
-        None => Err(format!("the device exports no memory as {}", ExportType::names())),
-    };
-    let vk::Extent3D { width, height, depth } = shape.extent();
-    Image {
-        format: format.name(),
-        view: shape.view().name().into(),
-        attachment: request.usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT),
-        handle: support.as_ref().ok().map(|(handle, _)| handle.name().to_owned()),
-        dedicated_only: support.as_ref().is_ok_and(|&(_, dedicated_only)| dedicated_only),
-        reason: support.err(),
-        extent: [width, height, depth],
-        layers: shape.layers(),
-        levels: shape.levels(),
-        map: None,
-        check: Vec::new(),
-    }
+/// The handle type as which the device exports memory. The same extension exports buffers and images.
+fn memory_export(adapter: &Adapter) -> Result<ExportType, String> {
+    let export = adapter.info().sharing.buffer_export;
+    export.ok_or_else(|| format!("the device exports no memory as {}", ExportType::names()))
+}
+
+pub(super) fn image(adapter: &Adapter, ImageRequest { format, shape, usage, .. }: &ImageRequest) -> Object {
+    let export = memory_export(adapter).and_then(|_| {
+        // SAFETY: a live physical device of this instance.
+        unsafe { exportable::image(adapter.instance().raw(), adapter.raw(), *format, shape, *usage) }
+    });
+    let drawn_on = if usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT) { ", drawn on" } else { "" };
+    let kind = format!("{}{drawn_on}", shape.view().name());
+    Object::new(&format!("{format:?}"), &kind, shape.levels(), export.map(|(handle, _)| handle))
 }

@@ -28,19 +28,10 @@ pub fn noise(format: ArrayFormat, texels: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// One channel as a texture object returns it: a 32-bit integer or a float.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Channel {
-    /// The bits that `tex.….u32` or `tex.….s32` returns.
-    Integer(u32),
-    /// The value that `tex.….f32` returns.
-    Float(f32),
-}
-
-/// Channel `channel` of texel `texel` in `bytes`, as a texture object must return it.
-pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) -> Channel {
+/// Channel `of` of texel `texel` in `bytes`, as a texture object must return it: an integer as itself.
+fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, of: usize) -> f64 {
     let size = format.bits as usize / 8;
-    let at = (texel * format.channels as usize + channel) * size;
+    let at = (texel * format.channels as usize + of) * size;
     let mut raw = [0; 4];
     raw[..size].copy_from_slice(&bytes[at..at + size]);
     let unsigned = u32::from_le_bytes(raw);
@@ -49,120 +40,91 @@ pub fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, channel: usize) 
     let signed = (unsigned << shift) as i32 >> shift;
     let largest = |bits: u32| ((1u64 << bits) - 1) as f64;
     match format.numeric {
-        Numeric::Uint => Channel::Integer(unsigned),
-        Numeric::Sint => Channel::Integer(signed as u32),
-        Numeric::Unorm => Channel::Float((f64::from(unsigned) / largest(format.bits)) as f32),
+        Numeric::Uint => unsigned.into(),
+        Numeric::Sint => signed.into(),
+        Numeric::Unorm => f64::from(unsigned) / largest(format.bits),
         // The smallest integer means -1, like the next one.
-        Numeric::Snorm => Channel::Float((f64::from(signed) / largest(format.bits - 1)).max(-1.0) as f32),
-        Numeric::Sfloat if format.bits == 16 => {
-            Channel::Float(half::f16::from_bits(unsigned as u16).to_f32())
-        }
-        Numeric::Sfloat => Channel::Float(f32::from_bits(unsigned)),
+        Numeric::Snorm => (f64::from(signed) / largest(format.bits - 1)).max(-1.0),
+        Numeric::Sfloat if format.bits == 16 => half::f16::from_bits(unsigned as u16).to_f64(),
+        Numeric::Sfloat => f32::from_bits(unsigned).into(),
     }
 }
 
-/// A level's width and height, and its depth or layers, in texels.
-pub type Dimensions = [u32; 3];
-
-fn index([width, height, _]: Dimensions, [x, y, z]: Dimensions) -> usize {
-    (z as usize * height as usize + y as usize) * width as usize + x as usize
-}
-
 /// The largest allowed error of a float that was only read. The conversion from a normalised integer may round differently.
-pub const READ_TOLERANCE: f32 = 1e-6;
+const READ_TOLERANCE: f64 = 1e-6;
 
 /// The largest allowed error of a filtered float. A texture unit weighs texels in steps of 1/256, and a normalised
 /// coordinate just below the middle may cost one step in each dimension: 3/256 at most in all. Values are in -1 to 1,
 /// and neighbours differ a lot, so taking the nearest texel instead of the mean exceeds this nearly everywhere.
-pub const FILTER_TOLERANCE: f32 = 0.02;
+const FILTER_TOLERANCE: f64 = 0.02;
 
-/// Compares what a texture object returned for every texel, four channels of 32 bits each, with what it must return.
-///
-/// # Errors
-/// Some texels differ: the error has their number and describes the first.
-pub fn compare_read(format: ArrayFormat, bytes: &[u8], size: Dimensions, got: &[u32]) -> Result<(), String> {
-    compare(format, size, got, READ_TOLERANCE, |at, of| channel(format, bytes, index(size, at), of))
-}
-
-/// Like [`compare_read`], for a linear filter half-way to the next texel in each dimension of `view`.
-pub fn compare_filtered(
+/// Compares what a texture object returned for every texel, four channels of 32 bits each, with what it must return. With
+/// `linear`, that is the mean of a texel and the next one in each dimension of `view`. `size` is the level's width and height,
+/// and its depth or layers. An error has the number of texels that differ, and describes the first.
+pub fn compare_texture(
     format: ArrayFormat,
     view: ViewType,
     bytes: &[u8],
-    size: Dimensions,
+    size: [u32; 3],
+    linear: bool,
     got: &[u32],
 ) -> Result<(), String> {
+    let [width, height, depth] = size;
     let steps = match view {
+        _ if !linear => [0, 0, 0],
         ViewType::D1 | ViewType::D1Array => [1, 0, 0],
         ViewType::D2 | ViewType::D2Array | ViewType::Cube | ViewType::CubeArray => [1, 1, 0],
         ViewType::D3 => [1, 1, 1],
     };
-    compare(format, size, got, FILTER_TOLERANCE, |at, of| {
-        let mut sum = 0.0;
-        for corner in 0..8u32 {
-            let neighbour = std::array::from_fn(|axis| {
+    let want = |at: [u32; 3], of: usize| {
+        let corners = (0..8u32).map(|corner| {
+            let [x, y, z] = std::array::from_fn(|axis| {
                 let step = steps[axis] & corner >> axis;
-                (at[axis] + step).min(size[axis] - 1)
+                (at[axis] + step).min(size[axis] - 1) as usize
             });
-            if let Channel::Float(value) = channel(format, bytes, index(size, neighbour), of) {
-                sum += value;
-            }
-        }
-        Channel::Float(sum / 8.0)
-    })
-}
-
-fn compare(
-    format: ArrayFormat,
-    size: Dimensions,
-    got: &[u32],
-    tolerance: f32,
-    want: impl Fn(Dimensions, usize) -> Channel,
-) -> Result<(), String> {
-    let (mut wrong, mut first) = (0u64, String::new());
-    let [width, height, depth] = size;
+            channel(format, bytes, (z * height as usize + y) * width as usize + x, of)
+        });
+        corners.sum::<f64>() / 8.0
+    };
+    let tolerance = match (format.filters(), linear) {
+        (false, _) => 0.0,
+        (true, false) => READ_TOLERANCE,
+        (true, true) => FILTER_TOLERANCE,
+    };
     let texels = width * height * depth;
-    for texel in 0..texels {
+    let wrong = (0..texels).filter_map(|texel| {
         let at @ [x, y, z] = [texel % width, texel / width % height, texel / width / height];
         // If the format has fewer channels, the hardware chooses the others, so they are not compared.
-        let off = (0..format.channels as usize).find_map(|of| {
-            let got = got[4 * texel as usize + of];
-            let (fine, got) = match want(at, of) {
-                Channel::Integer(want) => (got == want, got.to_string()),
-                Channel::Float(want) => {
-                    let got = f32::from_bits(got);
-                    ((got - want).abs() <= tolerance, got.to_string())
-                }
+        (0..format.channels as usize).find_map(|of| {
+            let raw = got[4 * texel as usize + of];
+            let got = match format.numeric {
+                Numeric::Uint => f64::from(raw),
+                Numeric::Sint => f64::from(raw as i32),
+                Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => f64::from(f32::from_bits(raw)),
             };
-            (!fine).then(|| format!("at ({x}, {y}, {z}) channel {of} is {got} and not {:?}", want(at, of)))
-        });
-        if let Some(off) = off {
-            wrong += 1;
-            if wrong == 1 {
-                first = off;
-            }
-        }
-    }
-    verdict(wrong, texels.into(), &first)
+            let want = want(at, of);
+            // Not a number is wrong, too.
+            let fine = (got - want).abs() <= tolerance;
+            (!fine).then(|| format!("at ({x}, {y}, {z}) channel {of} is {got} and not {want}"))
+        })
+    });
+    verdict(wrong, texels as usize)
 }
 
-/// Like [`compare_read`], byte for byte.
+/// Like [`compare_texture`], byte for byte.
 pub fn compare_bytes(want: &[u8], got: &[u8], texel: usize) -> Result<(), String> {
-    let pairs = want.chunks(texel).zip(got.chunks(texel)).enumerate();
-    let mut wrong = pairs.filter(|(_, (want, got))| want != got).peekable();
-    let first = wrong
-        .peek()
-        .map(|(index, (want, got))| format!("texel {index} is {got:02x?} and not {want:02x?}"))
-        .unwrap_or_default();
-    let missing = want.len().abs_diff(got.len());
-    let count = wrong.count() as u64 + missing.div_ceil(texel) as u64;
-    verdict(count, want.len().div_ceil(texel) as u64, &first)
+    let wrong = want.chunks(texel).enumerate().filter_map(|(index, want)| {
+        let at = index * texel;
+        let got = got.get(at..at + want.len()).unwrap_or_default();
+        (got != want).then(|| format!("texel {index} is {got:02x?} and not {want:02x?}"))
+    });
+    verdict(wrong, want.len().div_ceil(texel))
 }
 
-fn verdict(wrong: u64, of: u64, first: &str) -> Result<(), String> {
-    match wrong {
-        0 => Ok(()),
-        _ => Err(format!("{wrong} of {of} texels differ, the first {first}")),
+fn verdict(mut wrong: impl Iterator<Item = String>, of: usize) -> Result<(), String> {
+    match wrong.next() {
+        None => Ok(()),
+        Some(first) => Err(format!("{} of {of} texels differ, the first {first}", 1 + wrong.count())),
     }
 }
 
@@ -180,27 +142,27 @@ mod tests {
     #[test]
     fn channels_are_read_as_both_manuals_say() {
         let one = |vulkan, bytes: &[u8]| channel(format(vulkan), bytes, 0, 0);
-        assert_eq!(one(vk::Format::R8_UINT, &[200]), Channel::Integer(200));
-        assert_eq!(one(vk::Format::R8_SINT, &[200]), Channel::Integer(-56i32 as u32));
-        assert_eq!(one(vk::Format::R16_SINT, &[0xFE, 0xFF]), Channel::Integer(-2i32 as u32));
-        assert_eq!(one(vk::Format::R32_UINT, &[1, 2, 3, 4]), Channel::Integer(0x0403_0201));
-        assert_eq!(one(vk::Format::R8_UNORM, &[255]), Channel::Float(1.0));
-        assert_eq!(one(vk::Format::R8_UNORM, &[51]), Channel::Float(0.2));
-        assert_eq!(one(vk::Format::R16_UNORM, &[0xFF, 0xFF]), Channel::Float(1.0));
-        assert_eq!(one(vk::Format::R8_SNORM, &[127]), Channel::Float(1.0));
-        assert_eq!(one(vk::Format::R8_SNORM, &[0x81]), Channel::Float(-1.0));
-        assert_eq!(one(vk::Format::R8_SNORM, &[0x80]), Channel::Float(-1.0), "the smallest is -1 too");
-        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0x3C]), Channel::Float(1.0));
-        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0xC1]), Channel::Float(-2.5));
-        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x01, 0x00]), Channel::Float(2f32.powi(-24)));
-        assert_eq!(one(vk::Format::R32_SFLOAT, &0.1f32.to_le_bytes()), Channel::Float(0.1));
+        assert_eq!(one(vk::Format::R8_UINT, &[200]), 200.0);
+        assert_eq!(one(vk::Format::R8_SINT, &[200]), -56.0);
+        assert_eq!(one(vk::Format::R16_SINT, &[0xFE, 0xFF]), -2.0);
+        assert_eq!(one(vk::Format::R32_UINT, &[1, 2, 3, 4]), f64::from(0x0403_0201));
+        assert_eq!(one(vk::Format::R8_UNORM, &[255]), 1.0);
+        assert_eq!(one(vk::Format::R8_UNORM, &[51]), 0.2);
+        assert_eq!(one(vk::Format::R16_UNORM, &[0xFF, 0xFF]), 1.0);
+        assert_eq!(one(vk::Format::R8_SNORM, &[127]), 1.0);
+        assert_eq!(one(vk::Format::R8_SNORM, &[0x81]), -1.0);
+        assert_eq!(one(vk::Format::R8_SNORM, &[0x80]), -1.0, "the smallest is -1 too");
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0x3C]), 1.0);
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x00, 0xC1]), -2.5);
+        assert_eq!(one(vk::Format::R16_SFLOAT, &[0x01, 0x00]), 2f64.powi(-24));
+        assert_eq!(one(vk::Format::R32_SFLOAT, &0.1f32.to_le_bytes()), f64::from(0.1f32));
         let rgba = channel(
             format(vk::Format::R16G16B16A16_UINT),
             &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0],
             1,
             2,
         );
-        assert_eq!(rgba, Channel::Integer(3));
+        assert_eq!(rgba, 3.0);
     }
 
     #[test]
@@ -210,9 +172,8 @@ mod tests {
             assert_eq!(a.len(), 77 * format.bytes() as usize, "{}", format.name());
             assert_ne!(a, b, "{}", format.name());
             for texel in 0..77 {
-                if let Channel::Float(value) = channel(format, &a, texel, 0) {
-                    assert!(value.abs() <= 1.0, "{}: {value}", format.name());
-                }
+                let value = channel(format, &a, texel, 0);
+                assert!(!format.filters() || value.abs() <= 1.0, "{}: {value}", format.name());
             }
         }
     }
@@ -222,9 +183,11 @@ mod tests {
         let mut got = vec![0; texels * 4];
         for texel in 0..texels {
             for of in 0..format.channels as usize {
-                got[4 * texel + of] = match channel(format, bytes, texel, of) {
-                    Channel::Integer(value) => value,
-                    Channel::Float(value) => value.to_bits(),
+                let value = channel(format, bytes, texel, of);
+                got[4 * texel + of] = match format.numeric {
+                    Numeric::Uint => value as u32,
+                    Numeric::Sint => value as i32 as u32,
+                    _ => (value as f32).to_bits(),
                 };
             }
         }
@@ -237,10 +200,15 @@ mod tests {
             let size = [5, 3, 2];
             let bytes = noise(format, 30, 3);
             let mut got = as_read(format, &bytes, 30);
-            assert_eq!(compare_read(format, &bytes, size, &got), Ok(()), "{}", format.name());
+            assert_eq!(
+                compare_texture(format, ViewType::D3, &bytes, size, false, &got),
+                Ok(()),
+                "{}",
+                format.name()
+            );
             // (1, 2, 1) is texel 26.
             got[4 * 26 + format.channels as usize - 1] ^= 0x0080_0001;
-            let text = compare_read(format, &bytes, size, &got).unwrap_err();
+            let text = compare_texture(format, ViewType::D3, &bytes, size, false, &got).unwrap_err();
             assert!(text.contains("1 of 30") && text.contains("(1, 2, 1)"), "{}: {text}", format.name());
         }
     }
@@ -251,7 +219,7 @@ mod tests {
         for format in FORMATS.into_iter().filter(ArrayFormat::filters) {
             let bytes = noise(format, 8 * 8, 4);
             let got = as_read(format, &bytes, 64);
-            let text = compare_filtered(format, ViewType::D2, &bytes, [8, 8, 1], &got).unwrap_err();
+            let text = compare_texture(format, ViewType::D2, &bytes, [8, 8, 1], true, &got).unwrap_err();
             let wrong: u32 = text.split(' ').next().unwrap().parse().unwrap();
             assert!(wrong > 50, "{}: {text}", format.name());
         }
@@ -264,10 +232,10 @@ mod tests {
         let got = |values: [f32; 4]| values.map(|value| [value.to_bits(), 0, 0, 0]).concat();
         // Two rows of two texels: first as a 2D image, then as two layers of a line.
         let picture = got([0.4375, 0.625, 0.375, 0.25]);
-        assert_eq!(compare_filtered(format, ViewType::D2, &bytes, [2, 2, 1], &picture), Ok(()));
+        assert_eq!(compare_texture(format, ViewType::D2, &bytes, [2, 2, 1], true, &picture), Ok(()));
         let lines = got([0.5, 1.0, 0.375, 0.25]);
-        assert_eq!(compare_filtered(format, ViewType::D1Array, &bytes, [2, 1, 2], &lines), Ok(()));
-        assert!(compare_filtered(format, ViewType::D3, &bytes, [2, 1, 2], &lines).is_err());
+        assert_eq!(compare_texture(format, ViewType::D1Array, &bytes, [2, 1, 2], true, &lines), Ok(()));
+        assert!(compare_texture(format, ViewType::D3, &bytes, [2, 1, 2], true, &lines).is_err());
     }
 
     #[test]

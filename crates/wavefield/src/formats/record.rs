@@ -1,278 +1,185 @@
-//! The results as they are written to a file: the schema `wavefield-formats/1` (docs/bench-schema.md).
+//! The results: the schema `wavefield-formats/2` (docs/bench-schema.md), and the table for people.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use vulkan_cuda::handle::ExportType;
 
 use crate::machine::Machine;
-use crate::{Result, whole_file};
 
-pub const SCHEMA: &str = "wavefield-formats/1";
+pub(super) const SCHEMA: &str = "wavefield-formats/2";
 
-/// Everything that one device can share with CUDA.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// [`SCHEMA`].
     pub schema: String,
     pub command: String,
-    /// Seconds since 1970, UTC.
     pub started: u64,
     pub machine: Machine,
     /// Whether everything exportable was also taken through CUDA and back.
     pub checked: bool,
-    pub semaphores: Vec<Semaphore>,
-    pub buffers: Vec<Buffer>,
+    pub semaphores: Vec<Object>,
+    pub buffers: Vec<Object>,
     /// Every format with every view type.
-    pub images: Vec<Image>,
+    pub images: Vec<Object>,
+    /// Every try after which bytes differ from those that the other side wrote.
+    pub failed: Vec<String>,
+    /// Every try that a driver refused, although Vulkan reports the object as exportable.
+    pub refused: Vec<String>,
+}
+
+/// A semaphore, a buffer, or a format with a view type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// An image's format: Vulkan's name, without `VK_FORMAT_`. Otherwise `semaphore` or `buffers`.
+    pub name: String,
+    /// An image's view type. Otherwise what tells it from others of its name.
+    pub kind: String,
+    /// The handle type of the export; absent if Vulkan does not export it.
+    pub handle: Option<String>,
+    pub reason: Option<String>,
+    /// The levels of the image that is tried.
+    pub levels: u32,
+    /// The number of levels at which everything passed, if tried.
+    pub passed: Option<u32>,
+}
+
+impl Object {
+    pub(super) fn new(name: &str, kind: &str, levels: u32, export: Result<ExportType, String>) -> Self {
+        let handle = export.as_ref().ok().map(|handle| handle.name().to_owned());
+        let (name, kind) = (name.to_owned(), kind.to_owned());
+        Self { name, kind, handle, reason: export.err(), levels, passed: None }
+    }
+
+    pub(super) fn full_name(&self) -> String {
+        format!("{} {}", self.name, self.kind)
+    }
+
+    fn exported(&self) -> String {
+        match (&self.handle, &self.reason) {
+            (Some(handle), _) => format!("exported as {handle}"),
+            (None, reason) => format!("not exported: {}", reason.as_deref().unwrap_or("no reason given")),
+        }
+    }
+
+    fn cell(&self) -> String {
+        match (&self.handle, self.passed) {
+            (None, _) => "-".into(),
+            (Some(_), None) => format!("yes {}", self.levels),
+            (Some(_), Some(passed)) => format!("{passed}/{}", self.levels),
+        }
+    }
+}
+
+/// A line for each format, a column for each view type, and the reasons below.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = &self.machine;
+        writeln!(f, "device      {} ({}), Vulkan {}", machine.gpu, machine.driver, machine.vulkan)?;
+        for object in self.semaphores.iter().chain(&self.buffers) {
+            let verdict = match object.passed {
+                None => "",
+                Some(0) => ", but see below",
+                Some(_) => ", passed",
+            };
+            writeln!(f, "{:11} {}: {}{verdict}", object.name, object.kind, object.exported())?;
+        }
+        self.table(f)?;
+        let meaning = match self.checked {
+            true => {
+                "n/m: of m levels n passed: written by CUDA and read by Vulkan, and the other way round, by surface \
+                 and texture"
+            }
+            false => "yes N: exported, with N levels",
+        };
+        write!(f, "\n{meaning}; -: not exported")?;
+        // Each answer once, with every image that has it.
+        let mut answers = BTreeMap::<String, Vec<String>>::new();
+        for image in &self.images {
+            answers.entry(image.exported()).or_default().push(image.full_name());
+        }
+        for (answer, names) in answers {
+            match names.len() == self.images.len() {
+                true => write!(f, "\nevery image is {answer}")?,
+                false => write!(f, "\n{answer}: {}", names.join("; "))?,
+            }
+        }
+        self.refused.iter().try_for_each(|words| write!(f, "\nrefused: {words}"))?;
+        self.failed.iter().try_for_each(|words| write!(f, "\nfailed: {words}"))
+    }
 }
 
 impl Report {
-    /// Every failure: bytes that differ from those that the other side wrote. Refusals by a driver are not failures.
-    pub fn failures(&self) -> Vec<String> {
-        self.with(|outcome| matches!(outcome, Outcome::Failed(_)))
-    }
-
-    /// Everything that a driver refused although Vulkan reports it as exportable.
-    pub fn refusals(&self) -> Vec<String> {
-        self.with(|outcome| matches!(outcome, Outcome::Refused(_)))
-    }
-
-    fn with(&self, wanted: impl Fn(&Outcome) -> bool) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut add = |name: String, outcome: &Outcome| {
-            if wanted(outcome) {
-                found.push(format!("{name}: {outcome}"));
-            }
-        };
-        for buffer in &self.buffers {
-            buffer.check.iter().for_each(|outcome| add(buffer.kind.clone(), outcome));
-        }
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut kinds, mut names) = (Vec::new(), Vec::new());
         for image in &self.images {
-            let name = image.name();
-            image.map.iter().for_each(|outcome| add(name.clone(), outcome));
-            for (level, outcomes) in image.check.iter().enumerate() {
-                outcomes
-                    .all()
-                    .for_each(|(what, outcome)| add(format!("{name}, level {level}, {what}"), outcome));
+            if !kinds.contains(&&image.kind) {
+                kinds.push(&image.kind);
+            }
+            if !names.contains(&&image.name) {
+                names.push(&image.name);
             }
         }
-        found
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Semaphore {
-    /// `binary` or `timeline`.
-    pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it. So for the others below.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handle: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Buffer {
-    /// `dedicated` or `several in one allocation`.
-    pub kind: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handle: Option<String>,
-    /// Why it is not exported.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The result for both directions, if tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check: Option<Outcome>,
-}
-
-/// One format with one view type.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Image {
-    /// Vulkan's name, without `VK_FORMAT_`.
-    pub format: String,
-    /// The name from [`vulkan_cuda::ViewType::name`].
-    pub view: String,
-    /// Whether Vulkan may also draw on it (`COLOR_ATTACHMENT`).
-    pub attachment: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub handle: Option<String>,
-    /// Whether it can only be exported in a dedicated allocation.
-    pub dedicated_only: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Of the image that was tried.
-    pub extent: [u32; 3],
-    /// Including faces.
-    pub layers: u32,
-    pub levels: u32,
-    /// Whether CUDA mapped it, if tried.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub map: Option<Outcome>,
-    /// The results for each level, if tried.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub check: Vec<Level>,
-}
-
-impl Image {
-    pub fn name(&self) -> String {
-        let attachment = if self.attachment { ", drawn on" } else { "" };
-        format!("{} {}{attachment}", self.format, self.view)
-    }
-
-    /// The number of levels at which everything passed.
-    pub fn passed(&self) -> usize {
-        self.check.iter().filter(|level| level.all().all(|(_, outcome)| *outcome == Outcome::Passed)).count()
-    }
-}
-
-/// The results for one level.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Level {
-    /// CUDA writes through a surface object, Vulkan reads.
-    pub surface_write: Outcome,
-    /// Vulkan writes, CUDA reads through a surface object.
-    pub surface_read: Outcome,
-    /// Vulkan writes, CUDA reads each texel through a texture object.
-    pub texture: Outcome,
-    /// Vulkan writes, CUDA reads between the texels through a texture object with a linear filter. Only for formats
-    /// that filter.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filtered: Option<Outcome>,
-}
-
-impl Level {
-    fn all(&self) -> impl Iterator<Item = (&'static str, &Outcome)> {
-        let always = [
-            ("surface write", &self.surface_write),
-            ("surface read", &self.surface_read),
-            ("texture", &self.texture),
-        ];
-        always.into_iter().chain(self.filtered.as_ref().map(|outcome| ("filtered texture", outcome)))
-    }
-}
-
-/// The result of one try. In the file: `passed`, `failed: …` or `refused: …`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(into = "String")]
-pub enum Outcome {
-    /// Every byte is as the other side wrote it.
-    Passed,
-    /// Bytes differ; the text says where.
-    Failed(String),
-    /// A driver refused; the text is its answer.
-    Refused(String),
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Passed => f.write_str("passed"),
-            Self::Failed(words) => write!(f, "failed: {words}"),
-            Self::Refused(words) => write!(f, "refused: {words}"),
+        let first = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        let line = |name: &str, cells: Vec<String>| {
+            let widths = kinds.iter().map(|kind| kind.len().max(8));
+            let cells = cells.iter().zip(widths).map(|(cell, width)| format!("  {cell:width$}"));
+            format!("{name:first$}{}", cells.collect::<String>()).trim_end().to_owned()
+        };
+        writeln!(f, "\n{}", line("format", kinds.iter().map(|kind| kind.to_string()).collect()))?;
+        for name in names {
+            let of = |kind: &str| self.images.iter().find(|image| image.name == *name && image.kind == kind);
+            let cells = kinds.iter().map(|&kind| of(kind).map_or(String::new(), Object::cell));
+            writeln!(f, "{}", line(name, cells.collect()))?;
         }
+        Ok(())
     }
-}
-
-impl From<Outcome> for String {
-    fn from(outcome: Outcome) -> Self {
-        outcome.to_string()
-    }
-}
-
-/// Writes a report with one image per line, so that two reports can be compared by eye and by `diff`.
-pub fn write_json(path: &Path, report: &Report) -> Result<()> {
-    whole_file::write(path, |file| file.write_all(lines(report).as_bytes()))
-}
-
-fn lines(report: &Report) -> String {
-    fn json<T: Serialize>(value: &T) -> String {
-        serde_json::to_string(value).unwrap_or_else(|_| unreachable!("plain data"))
-    }
-    fn rows<T: Serialize>(items: &[T]) -> String {
-        let items: Vec<_> = items.iter().map(|item| format!("\n    {}", json(item))).collect();
-        format!("[{}\n  ]", items.join(","))
-    }
-    let fields = [
-        ("schema", json(&report.schema)),
-        ("command", json(&report.command)),
-        ("started", json(&report.started)),
-        ("machine", json(&report.machine)),
-        ("checked", json(&report.checked)),
-        ("semaphores", rows(&report.semaphores)),
-        ("buffers", rows(&report.buffers)),
-        ("images", rows(&report.images)),
-    ];
-    let fields = fields.map(|(name, value)| format!("  \"{name}\": {value}"));
-    format!("{{\n{}\n}}\n", fields.join(",\n"))
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    /// A made-up report with every kind of result.
-    pub fn sample() -> Report {
-        let level = |filtered| Level {
-            surface_write: Outcome::Passed,
-            surface_read: Outcome::Passed,
-            texture: Outcome::Passed,
-            filtered,
-        };
-        let image = |format: &str, view: &str| Image {
-            format: format.into(),
-            view: view.into(),
-            attachment: false,
-            handle: Some("OPAQUE_FD".into()),
-            dedicated_only: false,
-            reason: None,
-            extent: [37, 21, 1],
-            layers: 1,
-            levels: 2,
-            map: Some(Outcome::Passed),
-            check: vec![level(None), level(Some(Outcome::Passed))],
-        };
-        let mut broken = image("R8_UNORM", "2d");
-        broken.check[1].filtered = Some(Outcome::Failed("3 of 180 texels differ".into()));
-        let mut refused = image("R8_UNORM", "3d");
-        (refused.map, refused.check) = (Some(Outcome::Refused("invalid argument: 1".into())), Vec::new());
-        let mut absent = image("R32_UINT", "cube");
-        (absent.handle, absent.map, absent.check) = (None, None, Vec::new());
-        absent.reason = Some("the driver has no such image".into());
-        let machine = crate::bench::sample_machine();
-        Report {
+    #[test]
+    fn the_table_has_every_cell_and_every_reason() {
+        let handle = || Ok(ExportType::OpaqueFd);
+        let image =
+            |name: &str, kind: &str, passed| Object { passed, ..Object::new(name, kind, 2, handle()) };
+        let absent = Object::new("R32_UINT", "cube", 2, Err("the driver has no such image".into()));
+        let report = Report {
             schema: SCHEMA.into(),
             command: "wavefield devices --formats --check".into(),
             started: 1_767_225_599,
-            machine,
+            machine: crate::bench::sample_machine(),
             checked: true,
-            semaphores: vec![Semaphore { kind: "timeline".into(), handle: Some("OPAQUE_FD".into()) }],
-            buffers: vec![Buffer {
-                kind: "dedicated".into(),
-                handle: Some("OPAQUE_FD".into()),
-                reason: None,
-                check: Some(Outcome::Passed),
-            }],
-            images: vec![image("R32_UINT", "2d"), broken, refused, absent],
+            semaphores: vec![Object::new("semaphore", "timeline", 1, handle())],
+            buffers: vec![Object { passed: Some(1), ..Object::new("buffers", "dedicated", 1, handle()) }],
+            images: vec![
+                image("R32_UINT", "2d", Some(2)),
+                image("R8_UNORM", "2d", Some(1)),
+                image("R8_UNORM", "3d", Some(0)),
+                absent,
+            ],
+            failed: vec!["R8_UNORM 2d, level 1, filtered texture: 3 of 180 texels differ".into()],
+            refused: vec!["R8_UNORM 3d: invalid argument: 1".into()],
+        };
+        let text = report.to_string();
+        let row = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("format"), ["format", "2d", "3d", "cube"]);
+        assert_eq!(row("R8_UNORM"), ["R8_UNORM", "1/2", "0/2"]);
+        assert_eq!(row("R32_UINT"), ["R32_UINT", "2/2", "-"]);
+        for part in [
+            "semaphore   timeline: exported as OPAQUE_FD",
+            "buffers     dedicated: exported as OPAQUE_FD, passed",
+            "exported as OPAQUE_FD: R32_UINT 2d; R8_UNORM 2d; R8_UNORM 3d",
+            "not exported: the driver has no such image: R32_UINT cube",
+            "refused: R8_UNORM 3d: invalid argument: 1",
+            "failed: R8_UNORM 2d, level 1, filtered texture: 3 of 180 texels differ",
+        ] {
+            assert!(text.contains(part), "{part} is missing in:\n{text}");
         }
-    }
-
-    #[test]
-    fn a_file_is_read_as_it_was_written() {
-        let report = sample();
-        let text = lines(&report);
-        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(read, serde_json::to_value(&report).unwrap());
-        assert_eq!(read["images"][2]["map"], "refused: invalid argument: 1");
-        assert_eq!(text.lines().filter(|line| line.contains("\"view\"")).count(), 4, "one image a line");
-    }
-
-    #[test]
-    fn failures_and_refusals_are_told_apart() {
-        let report = sample();
-        assert_eq!(
-            report.failures(),
-            ["R8_UNORM 2d, level 1, filtered texture: failed: 3 of 180 texels differ"]
-        );
-        assert_eq!(report.refusals(), ["R8_UNORM 3d: refused: invalid argument: 1"]);
-        assert_eq!(report.images.iter().map(Image::passed).collect::<Vec<_>>(), [2, 1, 0, 0]);
     }
 }

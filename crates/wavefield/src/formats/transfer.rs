@@ -1,9 +1,10 @@
 //! Vulkan's half of the check: copies bytes into and out of shared buffers and images, which CUDA owns in between.
 
+use std::ops::Range;
+
 use ash::vk;
-use vulkan_cuda::layout::Range;
+use vulkan_cuda::ExportedImage;
 use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
-use vulkan_cuda::{ExportedImage, Shape};
 
 use crate::Result;
 use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, read_image_levels};
@@ -22,62 +23,49 @@ pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> 
     })
 }
 
-/// Reads all levels of an image, each into its range. CUDA owns the image before and after, and must be idle.
-pub(super) fn read_image(
-    queue: &mut Queue,
-    image: &ExportedImage,
-    ranges: &[Range],
-    size: u64,
-) -> Result<Vec<u8>> {
-    let regions = regions(image.shape(), ranges);
-    // SAFETY: an image of this shape, which lives; the ranges lie in `size` bytes.
-    unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External) }
+/// Reads every level. CUDA owns the image before and after, and must be idle.
+pub(super) fn read_levels(queue: &mut Queue, image: &ExportedImage) -> Result<Vec<Vec<u8>>> {
+    let (places, regions) = regions(image);
+    let size = places.last().map_or(0, |last| last.end) as u64;
+    // SAFETY: a live image with these levels, and the regions lie in `size` bytes.
+    let bytes =
+        unsafe { read_image_levels(queue, (image.raw(), SHARED_LAYOUT), &regions, size, Owner::External) }?;
+    Ok(places.into_iter().map(|place| bytes[place].to_vec()).collect())
 }
 
-/// Writes all levels of an image, each from its range. CUDA owns the image before and after, and must be idle.
-pub(super) fn write_image(
-    queue: &mut Queue,
-    image: &ExportedImage,
-    ranges: &[Range],
-    bytes: &[u8],
-) -> Result<()> {
-    let device = queue.device().clone();
-    let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
-    let regions = regions(image.shape(), ranges);
-    let family = queue.family();
-    let layout = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
-    one_shot(queue, |commands| {
-        // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
-        let acquire = Owner::External.acquire_image(image.raw(), family, WRITES);
-        let release = Owner::External.release_image(image.raw(), family, WRITES);
-        // SAFETY: recording. Image and buffer live until `one_shot` has waited for the queue, and every range lies
-        // inside the buffer.
-        unsafe {
-            pipeline_barrier(&device, commands, &[], &[acquire]);
-            pipeline_barrier(&device, commands, &[], &[transition(image, SHARED_LAYOUT, layout)]);
-            device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), image.raw(), layout, &regions);
-            pipeline_barrier(&device, commands, &[], &[transition(image, layout, SHARED_LAYOUT)]);
-            pipeline_barrier(&device, commands, &[], &[release]);
-        }
-    })
-}
-
-fn transition(
-    image: &ExportedImage,
-    from: vk::ImageLayout,
-    to: vk::ImageLayout,
-) -> vk::ImageMemoryBarrier2<'static> {
+/// Writes every level. CUDA owns the image before and after, and must be idle.
+pub(super) fn write_levels(queue: &mut Queue, image: &ExportedImage, levels: &[Vec<u8>]) -> Result<()> {
+    let (device, family) = (queue.device().clone(), queue.family());
+    let (places, regions) = regions(image);
+    let mut bytes = vec![0; places.last().map_or(0, |last| last.end)];
+    for (place, level) in places.into_iter().zip(levels) {
+        bytes[place].copy_from_slice(level);
+    }
+    let staging = Buffer::filled(&device, "texels on the host", &bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+    let (raw, layout) = (image.raw(), vk::ImageLayout::TRANSFER_DST_OPTIMAL);
     let scope = (WRITES.stage, WRITES.access);
-    image_barrier(image.raw(), vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
-        .subresource_range(whole_image())
+    let transition = |from, to| {
+        image_barrier(raw, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
+            .subresource_range(whole_image())
+    };
+    one_shot(queue, |commands| {
+        // SAFETY: recording; the image lives until `one_shot` has waited for the queue.
+        let barrier = |barrier| unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
+        // Acquire from CUDA, change to the layout for a copy (the validation layer warns of any other), and back.
+        barrier(Owner::External.acquire_image(raw, family, WRITES));
+        barrier(transition(SHARED_LAYOUT, layout));
+        // SAFETY: as above, and the regions lie in the buffer, which lives as long.
+        unsafe { device.raw().cmd_copy_buffer_to_image(commands, staging.raw(), raw, layout, &regions) };
+        barrier(transition(layout, SHARED_LAYOUT));
+        barrier(Owner::External.release_image(raw, family, WRITES));
+    })
 }
 
 /// Writes `bytes` to a buffer that CUDA owns before and after. CUDA must be idle.
 pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) -> Result<()> {
-    let device = queue.device().clone();
-    let staging = Buffer::filled(&device, "texels on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
+    let (device, family) = (queue.device().clone(), queue.family());
+    let staging = Buffer::filled(&device, "bytes on the host", bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
     let copy = [vk::BufferCopy::default().size(bytes.len() as u64)];
-    let family = queue.family();
     one_shot(queue, |commands| {
         let acquire = Owner::External.acquire(buffer, family, WRITES);
         let release = Owner::External.release(buffer, family, WRITES);
@@ -90,17 +78,23 @@ pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) 
     })
 }
 
-/// One copy per level, with all its layers.
-fn regions(shape: Shape, ranges: &[Range]) -> Vec<vk::BufferImageCopy> {
-    let region = |(level, range): (usize, &Range)| {
+/// For each level its place in a buffer, and the copy with all its layers. Each begins at a multiple of the largest texel.
+fn regions(image: &ExportedImage) -> (Vec<Range<usize>>, Vec<vk::BufferImageCopy>) {
+    let shape = image.shape();
+    let mut end = 0_usize;
+    let region = |level| {
+        let texels = shape.level_texels(level).iter().product::<u32>();
+        let begin = end.next_multiple_of(16);
+        end = begin + (texels * image.format().bytes()) as usize;
         let subresource = vk::ImageSubresourceLayers::default()
             .aspect_mask(vk::ImageAspectFlags::COLOR)
-            .mip_level(level as u32)
+            .mip_level(level)
             .layer_count(shape.layers());
-        vk::BufferImageCopy::default()
-            .buffer_offset(range.offset)
+        let copy = vk::BufferImageCopy::default()
+            .buffer_offset(begin as u64)
             .image_subresource(subresource)
-            .image_extent(shape.level_extent(level as u32))
+            .image_extent(shape.level_extent(level));
+        (begin..end, copy)
     };
-    ranges.iter().enumerate().map(region).collect()
+    (0..shape.levels()).map(region).unzip()
 }

@@ -1,10 +1,8 @@
 //! The client that has the seat. The render thread reads and sends its messages between two frames, and never waits for it.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -36,11 +34,8 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 /// A client, from its `welcome` to its end.
 pub(super) struct Client {
     pub(super) name: String,
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Connection,
     pub(super) shared: Rc<RefCell<Shared>>,
-    pub(super) compiling: Option<Request>,
-    /// The kernel that was put into the engine, until `running` is sent.
-    pub(super) starting: Option<Starting>,
     /// The `snapshot` whose picture is not taken yet.
     pub(super) wants_picture: Option<WantedPicture>,
     /// Whether its messages wait: after a heavy request until the next draw, and until a picture without `after` is taken.
@@ -48,11 +43,10 @@ pub(super) struct Client {
     /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
     pub(super) drawing: Drawing,
-    /// The camera for its ring or kernel that is put into the engine next: what it asked for, or where it was before a fault.
-    /// `None` means the default.
+    /// The camera that it asked for before its ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
-    /// The parameters that it was last told, and those of its kernel.
-    pub(super) told: (Parameters, BTreeMap<String, f32>),
+    /// The parameters that it was last told.
+    pub(super) told: Parameters,
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
@@ -60,14 +54,6 @@ pub(super) struct Client {
     pub(super) import: Option<Import>,
     ended: Option<Ended>,
     complaints: u32,
-}
-
-/// A kernel whose first frame is not drawn yet.
-#[derive(Clone, Copy)]
-pub(super) struct Starting {
-    /// When it was put into the engine, in frames drawn.
-    pub(super) since: u64,
-    pub(super) request: Request,
 }
 
 #[derive(Clone, Copy)]
@@ -104,19 +90,16 @@ impl Client {
         drawing: Drawing,
         parameters: Parameters,
     ) -> Self {
-        let connection = Arc::new(connection);
         Self {
             name,
-            shared: Shared::new(Session::new(terms), memory, &connection),
+            shared: Shared::new(Session::new(terms), memory),
             connection,
-            compiling: None,
-            starting: None,
             wants_picture: None,
             busy: false,
             leaving: None,
             drawing,
             camera: None,
-            told: (parameters, BTreeMap::new()),
+            told: parameters,
             last_new: Instant::now(),
             shown_at: None,
             import: None,
@@ -151,21 +134,16 @@ impl Client {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
-            // A compiler's log quotes what the client sent, so it is made safe for the terminal.
+            // A reason may quote what the client sent, so it is made safe for the terminal.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
         self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
     }
 
-    /// Sends the parameters and those of its kernel, as an answer if there is a `request_id`.
-    pub(super) fn tell(
-        &mut self,
-        request_id: Option<u64>,
-        parameters: Parameters,
-        kernel: BTreeMap<String, f32>,
-    ) {
-        self.told = (parameters, kernel.clone());
-        self.answer(request_id, &FromServer::Parameters { parameters, kernel }, &[]);
+    /// Sends the parameters, as an answer if there is a `request_id`.
+    pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
+        self.told = parameters;
+        self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
     }
 
     /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was signalled has then
@@ -255,19 +233,13 @@ impl Client {
         };
     }
 
-    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw, or (with `--trust`) a
-    /// promised frame did not come.
+    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw.
     pub(super) fn give_up(&mut self, seconds: f64) {
-        let reason = match self.shared.borrow().session.terms().trust {
-            true => {
-                format!("no frame was finished for {seconds:.0} s (--timeout): a promised one did not come")
-            }
-            false => format!(
-                "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). \
-                 Thousands of triangles that each cover much of the picture do that: vertices that are neighbours \
-                 in the grid should be neighbours in space"
-            ),
-        };
+        let reason = format!(
+            "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
+             triangles that each cover much of the picture do that: vertices that are neighbours in the grid should be \
+             neighbours in space"
+        );
         self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
     }
 
@@ -290,10 +262,6 @@ impl Client {
         why
     }
 
-    pub(super) fn into_connection(self) -> Option<Connection> {
-        Arc::into_inner(self.connection)
-    }
-
     /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
@@ -306,7 +274,7 @@ impl Client {
     /// Its connection, if its next message would be read now.
     pub(super) fn watched(&self) -> Option<PollFd<'_>> {
         let waits = self.busy || self.leaving.is_some();
-        (!waits).then(|| PollFd::new(&*self.connection, PollFlags::IN))
+        (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
     }
 
     /// How long until its counter should be read again. `draws`: whether its ring is in the engine.

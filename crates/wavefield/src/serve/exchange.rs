@@ -1,4 +1,4 @@
-//! Exchanges the producer in the engine: the renderer's own, a client's ring, or a client's kernel.
+//! Exchanges the producer in the engine: the renderer's own, or a client's ring.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,16 +6,10 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::Setup;
 use super::foreign::{ForeignProducer, Shared};
-use super::kernels::Kernels;
 use super::pace::cpu_time;
 use super::stamps::Stamps;
-use crate::app::{EarlyContext, Engine, Installed, make_producer};
-use crate::array::Array;
-use crate::cuda::KernelSource;
-use crate::gallery::Twin;
-use crate::producer::{ComputeProducer, Producer, Profile};
+use crate::app::{Engine, Installed};
 use crate::render::{Camera, Drawing};
 use crate::{Error, Result, note};
 
@@ -24,11 +18,10 @@ use crate::{Error, Result, note};
 const SLOW: Duration = Duration::from_secs(300);
 
 /// The producer in the engine, and the renderer's own that comes back later.
+#[derive(Default)]
 pub(super) struct Exchange {
-    pub(super) kernels: Kernels,
     pub(super) stamps: Stamps,
-    own: Array,
-    /// The renderer's own producer, while another one is in the engine.
+    /// The renderer's own producer, while a client's ring is in the engine.
     built_in: Option<Installed>,
     /// The name of the client whose ring is in the engine, or was last.
     pub(super) ring_of: String,
@@ -36,23 +29,8 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(setup: &Setup) -> Self {
-        Self {
-            kernels: Kernels::new(&setup.choice, &setup.config),
-            stamps: Stamps::default(),
-            own: Array::mesh(setup.config.grid),
-            built_in: None,
-            ring_of: String::new(),
-            slow: None,
-        }
-    }
-
-    pub(super) fn has_kernel(&self) -> bool {
-        self.kernels.running().is_some()
-    }
-
     pub(super) fn has_ring(&self) -> bool {
-        self.built_in.is_some() && !self.has_kernel()
+        self.built_in.is_some()
     }
 
     pub(super) fn put_ring(
@@ -68,21 +46,6 @@ impl Exchange {
         self.built_in = Some(exchange(engine, incoming)?);
         client.clone_into(&mut self.ring_of);
         self.stamps.begin(engine, client);
-        Ok(())
-    }
-
-    pub(super) fn put_kernel(
-        &mut self,
-        engine: &mut Engine,
-        producer: Box<dyn Producer>,
-        source: KernelSource,
-        camera: Camera,
-    ) -> Result<()> {
-        let old = exchange_own(engine, self.own, producer, &[], camera)?;
-        self.stamps.end(engine);
-        // If there is one already, the old producer is the client's too, and is dropped.
-        self.built_in.get_or_insert(old);
-        self.kernels.runs(source);
         Ok(())
     }
 
@@ -132,55 +95,6 @@ impl Exchange {
         }
         Ok(())
     }
-
-    /// After a kernel's fault: drops everything that holds the faulted context, which must go before there can be a new one. A
-    /// compute shader takes over, and then the renderer's own producer, if CUDA comes back. False if the GPU does not come to
-    /// rest, or has no memory for the shader's slots.
-    pub(super) fn renew(&mut self, engine: &mut Engine, setup: &Setup) -> Result<bool> {
-        let Setup { choice, config, .. } = setup;
-        let camera = self.built_in.as_ref().map_or(engine.view().camera, |own| own.view.camera);
-        let made = ComputeProducer::new(engine.device(), &config.producer_desc(), Twin::wave())
-            .and_then(|shader| Ok((shader, engine.drawing_of(self.own)?)));
-        let Ok((shader, drawing)) = made else { return Ok(false) };
-        let shader = Installed::new(Box::new(shader), &config.parameters, drawing, camera);
-        if engine.swap_failed(shader).is_none() {
-            return Ok(false);
-        }
-        self.built_in = None;
-        self.kernels.forget_context();
-        let context = EarlyContext::begin(choice, config, engine.device().is_inline()).finish();
-        match context.and_then(|context| make_producer(engine.queue(), context.as_ref(), config)) {
-            Ok(own) => exchange_own(engine, self.own, own, &config.parameters, camera).map(drop)?,
-            Err(again) => {
-                note!(
-                    "note: CUDA does not come back after that fault ({again}); a Vulkan compute shader takes over"
-                );
-                self.kernels.give_up(format!("CUDA did not come back after a kernel's fault: {again}"));
-                let Profile { slots, owner, .. } = engine.producer().profile().clone();
-                engine.blank(&slots, owner)?;
-            }
-        }
-        Ok(true)
-    }
-}
-
-/// [`exchange`] with a producer of this process. In a checked run it stamps its slots, which are blanked first.
-fn exchange_own(
-    engine: &mut Engine,
-    own: Array,
-    producer: Box<dyn Producer>,
-    parameters: &[f32],
-    camera: Camera,
-) -> Result<Installed> {
-    let drawing = engine.drawing_of(own)?;
-    let Profile { slots, owner, .. } = producer.profile();
-    if let Err(error) = engine.blank(slots, *owner) {
-        if matches!(error, Error::Stuck { .. } | Error::Stopped(_)) {
-            std::mem::forget(producer);
-        }
-        return Err(error);
-    }
-    exchange(engine, Installed::new(producer, parameters, drawing, camera))
 }
 
 /// [`Engine::swap`] with a new producer. If the GPU does not come to rest, leaks the new producer: the GPU may use it.

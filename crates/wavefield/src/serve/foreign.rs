@@ -2,14 +2,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
 
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
 use super::memory::ClientMemory;
 use super::session::Session;
-use super::socket::Connection;
 use crate::producer::{
     Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
 };
@@ -23,9 +21,6 @@ pub(super) struct Shared {
     current: Option<Current>,
     /// Memory `host`: frames that were copied and whose `free` is not sent yet.
     pub(super) copied: Vec<u64>,
-    /// `--trust`: the largest value of `ready` that a submission waits for.
-    promised: u64,
-    connection: Weak<Connection>,
 }
 
 #[derive(Clone, Copy)]
@@ -36,14 +31,8 @@ struct Current {
 }
 
 impl Shared {
-    pub(super) fn new(
-        session: Session,
-        memory: ClientMemory,
-        connection: &Arc<Connection>,
-    ) -> Rc<RefCell<Self>> {
-        let connection = Arc::downgrade(connection);
-        let (copied, promised) = (Vec::new(), 0);
-        Rc::new(RefCell::new(Self { session, memory, current: None, copied, promised, connection }))
+    pub(super) fn new(session: Session, memory: ClientMemory) -> Rc<RefCell<Self>> {
+        Rc::new(RefCell::new(Self { session, memory, current: None, copied: Vec::new() }))
     }
 
     fn choose(&mut self) -> Result<Current> {
@@ -60,9 +49,6 @@ impl Shared {
                 Vertices { buffer, offset }
             }
         };
-        if new && self.session.terms().trust {
-            self.promised = shown.frame + 1;
-        }
         let current = Current { frame: shown.frame, vertices, new };
         self.current = Some(current);
         Ok(current)
@@ -72,7 +58,8 @@ impl Shared {
         self.current.is_some_and(|current| current.new)
     }
 
-    /// What the frame's submission signals to the client and, with `--trust` only, waits for.
+    /// What the frame's submission signals to the client. It waits for nothing: the counter was read, and a client could even
+    /// set it back.
     fn sync(&self) -> FrameSync {
         let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
             return FrameSync::default();
@@ -80,18 +67,7 @@ impl Shared {
         // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
         // the timeline's start and cannot be signalled.
         let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
-        // Without `--trust` the submission waits for nothing: the counter was read, and a client could even set it back.
-        let wait = self.session.terms().trust.then(|| memory.ready.submit_info(current.frame + 1));
-        FrameSync { signal_before: free, wait, signal: None }
-    }
-
-    /// The client is gone or dropped: releases submissions that still wait for it (with `--trust`).
-    pub(super) fn let_go(&self) {
-        if let ClientMemory::Cuda(memory) = &self.memory {
-            // The error cannot be returned. Without the signal the queue only stays busy.
-            // SAFETY: nothing else in this process signals it.
-            let _ = unsafe { memory.ready.signal_from_host(self.promised) };
-        }
+        FrameSync { signal_before: free, ..FrameSync::default() }
     }
 }
 
@@ -108,10 +84,9 @@ pub(super) struct ForeignProducer {
 impl ForeignProducer {
     pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<Shared>>) -> Self {
         let inner = shared.borrow();
-        let name = match (&inner.memory, inner.session.terms().trust) {
-            (ClientMemory::Cuda(_), false) => "client, cuda",
-            (ClientMemory::Cuda(_), true) => "client, cuda, trusted",
-            (ClientMemory::Host(_), _) => "client, host",
+        let name = match &inner.memory {
+            ClientMemory::Cuda(_) => "client, cuda",
+            ClientMemory::Host(_) => "client, host",
         };
         let slots = inner.memory.slots();
         let profile = Profile {
@@ -162,28 +137,11 @@ impl Producer for ForeignProducer {
         }
     }
 
-    /// Always true: this producer runs nothing. A long wait calls this again and again, so it also checks for a client that
-    /// is gone, and releases the submissions that wait for it.
-    fn is_idle(&self) -> Result<bool> {
-        let shared = self.shared.borrow();
-        if shared.session.terms().trust
-            && shared.connection.upgrade().is_none_or(|connection| connection.is_closed())
-        {
-            shared.let_go();
-        }
-        Ok(true)
-    }
-
     fn progress(&self) -> Option<String> {
         let shared = self.shared.borrow();
         let whose = format!("it draws what {} wrote", self.client);
         let ClientMemory::Cuda(memory) = &shared.memory else { return Some(whose) };
         let (ready, free) = (memory.ready.value().ok()?, memory.free.value().ok()?);
-        let promised = shared.promised;
-        Some(format!("{whose}; the client's `ready` is at {ready} of {promised}, Vulkan's `free` at {free}"))
-    }
-
-    fn abandon(&mut self) {
-        self.shared.borrow().let_go();
+        Some(format!("{whose}; the client's `ready` is at {ready}, Vulkan's `free` at {free}"))
     }
 }

@@ -21,9 +21,8 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 /// `config.output`.
 ///
 /// # Errors
-/// Any failure of the run, including errors of the validation layer. A client can cause one only as `docs/protocol.md` says:
-/// by a kernel that never ends, by a kernel that faults while Vulkan waits for it (`--handoff inline` or `binary`), or by an
-/// array at which the GPU hangs.
+/// Any failure of the run, including errors of the validation layer. A client can cause one only by an array at which the GPU
+/// hangs.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     for path in config.output.iter().chain(&options.json) {
@@ -61,7 +60,7 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.host.close(serving.run.engine(), &reason));
-    // While a kernel runs, dropping what the host has of CUDA would wait for it.
+    // The client's memory is the host's.
     match serving.run.engine().quiesce() {
         true => drop(serving),
         false => leave_running(serving),
@@ -83,7 +82,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
             host.rescue(run.engine(), error)?;
             continue;
         }
-        host.drawn(run.engine())?;
+        host.drawn();
         let now = Instant::now();
         times.add(now - last);
         let speed = if parameters.paused { 0.0 } else { parameters.speed };

@@ -6,19 +6,17 @@ use ash::vk;
 use rustix::event::{Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::client::{Client, Starting};
+use super::client::Client;
 use super::door::{Door, refuse};
 use super::exchange::Exchange;
 use super::imports;
-use super::protocol::{self, ErrorCode, FromServer, RefusedCode, Request};
+use super::protocol::{self, ErrorCode, RefusedCode};
 use super::report::Report;
-use super::requests::{Desk, free_released, give_up_picture, kernel_parameters, send_picture, takes_picture};
+use super::requests::{Desk, free_released, send_picture, takes_picture};
 use super::socket::Connection;
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
 use crate::app::{Choice, Companion, Config, Engine, Parameters};
-use crate::array::Kind;
-use crate::cuda::KernelSource;
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
@@ -28,8 +26,6 @@ const MESSAGES_A_FRAME: usize = 64;
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// Without a client, the door is looked at this often, even if nobody comes: newcomers' patience may end.
 const NO_CLIENT: Duration = Duration::from_millis(20);
-/// Names a kernel that fails after its request was answered.
-const KERNEL: Request = Request { name: "kernel", id: None };
 
 pub(crate) struct Host {
     /// Dropped first at the end, which removes the socket.
@@ -51,7 +47,7 @@ impl Host {
         let setup = Setup { choice, config: config.clone(), options: options.clone() };
         Self {
             door: Some(door),
-            exchange: Exchange::new(&setup),
+            exchange: Exchange::default(),
             setup,
             client: None,
             ending: None,
@@ -62,7 +58,7 @@ impl Host {
 
     fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         if !self.is_ready() {
-            self.dismiss(engine)?;
+            self.dismiss(engine);
             self.turn_away();
             return self.restore(engine);
         }
@@ -79,23 +75,17 @@ impl Host {
             }
         }
         self.listen(engine, parameters)?;
-        self.take_kernel(engine)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
             imports::take(engine, client)?;
             free_released(engine, client)?;
-            let kernel = match client.starting {
-                None => kernel_parameters(engine, &self.exchange.kernels),
-                // `running` will list them.
-                Some(_) => client.told.1.clone(),
-            };
-            let now = protocol::Parameters { field: *parameters, ..client.told.0 };
-            if client.told.0 != now || client.told.1 != kernel {
-                // The user has changed them, or another kernel took over.
-                client.tell(None, now, kernel);
+            let now = protocol::Parameters { field: *parameters, ..client.told };
+            if client.told != now {
+                // The user has changed them.
+                client.tell(None, now);
             }
             if client.is_over() {
-                self.dismiss(engine)?;
+                self.dismiss(engine);
                 self.restore(engine)?;
             }
         }
@@ -131,8 +121,8 @@ impl Host {
     }
 
     fn has_new(&self) -> bool {
-        let may_advance = |client: &Client| client.shared.borrow().session.may_advance();
-        self.exchange.has_ring() && self.client.as_ref().is_some_and(may_advance)
+        let has_next = |client: &Client| client.shared.borrow().session.has_next();
+        self.exchange.has_ring() && self.client.as_ref().is_some_and(has_next)
     }
 
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -147,8 +137,8 @@ impl Host {
             return Ok(());
         }
         let draws = self.exchange.has_ring();
-        let (kernels, watch) = (&mut self.exchange.kernels, &self.report.watch);
-        let mut desk = Desk { engine, parameters, setup: &self.setup, kernels, watch, draws };
+        let watch = &self.report.watch;
+        let mut desk = Desk { engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
             let Some((request, judged, descriptors)) = client.hear(counters) else { break };
             desk.answer(client, request, judged, descriptors)?;
@@ -169,80 +159,7 @@ impl Host {
         self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone(), camera)?;
         client.camera = None;
         let view = engine.view_mut();
-        (view.limits, view.size) = (client.told.0.limits, client.told.0.size);
-        Ok(())
-    }
-
-    fn take_kernel(&mut self, engine: &mut Engine) -> Result<()> {
-        let Some(client) = &mut self.client else { return Ok(()) };
-        // The kernel before it is answered first.
-        if client.starting.is_some() {
-            return Ok(());
-        }
-        let Some(compiled) = self.exchange.kernels.compiled() else { return Ok(()) };
-        let request = client.compiling.take().unwrap_or(KERNEL);
-        match compiled {
-            Ok(source) => self.run_kernel(engine, request, source),
-            Err(error) => {
-                client.fail(request, error);
-                Ok(())
-            }
-        }
-    }
-
-    fn run_kernel(&mut self, engine: &mut Engine, request: Request, source: KernelSource) -> Result<()> {
-        let Some(client) = &mut self.client else { return Ok(()) };
-        let producer = match self.exchange.kernels.producer(engine.queue(), &source) {
-            Ok(producer) => producer,
-            Err(error) => {
-                client.fail(request, error);
-                return Ok(());
-            }
-        };
-        // The next kernel is seen from the same place.
-        let drawn_in_3d =
-            self.exchange.has_kernel() || (self.exchange.has_ring() && engine.array().kind() != Kind::Image);
-        let camera = match client.camera {
-            Some(camera) => camera,
-            None if drawn_in_3d => engine.view().camera,
-            None => self.setup.config.camera(),
-        };
-        if let Err(error) = self.exchange.put_kernel(engine, producer, source, camera) {
-            // The kernel in the engine has just faulted, and this one did not replace it.
-            client.compiling = Some(request).filter(|request| request.id.is_some());
-            return self.rescue(engine, error);
-        }
-        client.camera = None;
-        client.shared.borrow_mut().session.kernel_runs();
-        client.starting = Some(Starting { since: engine.next_frame(), request });
-        give_up_picture(client);
-        Ok(())
-    }
-
-    /// After a fault: drops everything of CUDA, makes it anew, and goes on with the last kernel that did not fault, or the
-    /// renderer's own producer.
-    fn renew(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
-        let last_good = self.exchange.kernels.take_last_good();
-        let seen_from = engine.view().camera;
-        if !self.exchange.renew(engine, &self.setup)? {
-            return Err(error);
-        }
-        if let Some(client) = &mut self.client {
-            client.camera = Some(seen_from);
-            let request = client.starting.take().map_or(KERNEL, |starting| starting.request);
-            client.fail(request, error);
-            if let Some(request) = client.compiling.take() {
-                let reason = "the kernel that ran before it faulted meanwhile, so it was not tried to the end: send it again";
-                client.fail(request, reason);
-            }
-        }
-        if let Some(source) = last_good {
-            self.run_kernel(engine, KERNEL, source)?;
-            if let Some(client) = &mut self.client {
-                // The client was told before that this kernel runs.
-                client.starting = None;
-            }
-        }
+        (view.limits, view.size) = (client.told.limits, client.told.size);
         Ok(())
     }
 
@@ -269,23 +186,13 @@ impl Host {
         Ok(())
     }
 
-    /// Ends the client's time. The renderer's own producer replaces its kernel. (To replace its ring and to end its
-    /// connection, call [`Host::restore`].)
-    fn dismiss(&mut self, engine: &mut Engine) -> Result<()> {
-        let Some(mut client) = self.client.take() else { return Ok(()) };
+    /// Ends the client's time. To replace its ring and to end its connection, call [`Host::restore`].
+    fn dismiss(&mut self, engine: &Engine) {
+        let Some(mut client) = self.client.take() else { return };
         let why = client.part();
         self.report.end(engine.producer().profile().name, Some(&client.name), &why);
-        client.shared.borrow().let_go();
-        if self.exchange.has_kernel()
-            && let Err(error) = self.exchange.take_back(engine)
-        {
-            // Its kernel faulted in its last frames. Without a client, `rescue` goes back to the renderer's own producer.
-            self.rescue(engine, error)?;
-        }
-        self.exchange.kernels.clear();
         self.report.begin(self.last_draw);
-        self.ending = client.into_connection();
-        Ok(())
+        self.ending = Some(client.connection);
     }
 }
 
@@ -315,37 +222,18 @@ impl Companion for Host {
         }
     }
 
-    fn drawn(&mut self, engine: &Engine) -> Result<()> {
+    fn drawn(&mut self) {
         self.last_draw = Instant::now();
         let Some(client) = &mut self.client else {
-            self.report.watch.drawn(true);
-            return Ok(());
+            return self.report.watch.drawn(true);
         };
         client.drawn();
-        let kernel = self.exchange.kernels.running();
-        let new_frame = self.exchange.has_ring() && client.shared.borrow().drew_new();
-        let new = kernel.is_some() || new_frame;
+        let new = self.exchange.has_ring() && client.shared.borrow().drew_new();
         self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
-        }
-        if new_frame {
             client.shown_at = Some(monotonic());
         }
-        if let Some(Starting { since, request }) = client.starting
-            && engine.frames_finished()? > since
-        {
-            client.starting = None;
-            let name = kernel.map_or("", |source| &source.name);
-            let producer = format!("{}, {name}", engine.producer().profile().name);
-            note!("note: {producer} runs");
-            let parameters = engine.producer().profile().parameters.to_vec();
-            // Until the client is told otherwise, it assumes the defaults.
-            client.told.1 =
-                parameters.iter().map(|parameter| (parameter.name.clone(), parameter.default)).collect();
-            client.answer(request.id, &FromServer::Running { producer, parameters }, &[]);
-        }
-        Ok(())
     }
 
     fn is_ready(&self) -> bool {
@@ -382,23 +270,13 @@ impl Companion for Host {
         }
     }
 
-    /// Handles a frame that could not be made. After a fault of a client's kernel, makes everything of CUDA anew. If a
-    /// client's array takes too long to draw, drops the client. Then returns `Ok`: try the frame again.
+    /// Handles a frame that could not be made. If a client's array takes too long to draw, drops the client. Then returns
+    /// `Ok`: try the frame again.
     ///
     /// # Errors
     /// Returns any other `error` unchanged.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
-            Error::Kernel { .. } if self.exchange.has_kernel() => self.renew(engine, error),
-            Error::Stuck { .. } if self.exchange.has_kernel() => {
-                if let Some(client) = &self.client {
-                    let reason = format!(
-                        "{error}; a kernel that does not end cannot be taken back, so the renderer ends"
-                    );
-                    client.send_error(ErrorCode::Stuck, reason);
-                }
-                Err(error)
-            }
             Error::Stuck { seconds, .. } if self.exchange.has_ring() && self.is_ready() => {
                 self.give_up(engine, seconds)
             }

@@ -16,19 +16,17 @@
 //! | `memory` | a client's memory, new for each client |
 //! | `welcome` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: reads its messages and sends it others |
-//! | `requests` | its requests: kernels, memory, pictures, parameters, the state |
+//! | `requests` | its requests: memory, pictures, parameters, the state |
 //! | `imports` | memory that a client allocated: tried in a child process ([`crate::trial`]), then imported |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) of a client's frames |
-//! | `kernels` | kernels that a client sends: tried in a child process ([`crate::trial`]) and compiled, on their own thread |
 //! | `parent` | ends the renderer with the program that started it |
-//! | `exchange` | which producer is in the engine: the renderer's own, a client's ring, a client's kernel |
+//! | `exchange` | which producer is in the engine: the renderer's own or a client's ring |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `pace`, `report` | frame times and CPU time: measured, printed, written |
 //! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never for a client. The
 //! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
-//! (Only `--trust` breaks this rule.)
 
 mod client;
 mod closing;
@@ -40,7 +38,6 @@ mod foreign;
 mod headless;
 mod host;
 mod imports;
-mod kernels;
 pub mod ledger;
 pub mod listener;
 mod memory;
@@ -77,8 +74,6 @@ pub struct Options {
     pub socket: Option<PathBuf>,
     /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
     pub remove_folder: bool,
-    /// Lets Vulkan wait for a client's semaphore without reading its counter first. Only to measure what reading costs.
-    pub trust: bool,
     /// Headless: draws per second while there is nothing new to draw. 0 means 60 while a client's ring is drawn, otherwise no
     /// limit.
     pub pace: f64,

@@ -52,7 +52,7 @@ pub(super) struct Stretch {
     pub(super) ended: String,
     pub(super) seconds: f64,
     pub(super) draws: u64,
-    /// Draws of something new: each frame of a client counts once. If the renderer runs the kernel itself, every draw counts.
+    /// Draws of something new: each frame of a client counts once, and each frame of the renderer's own.
     pub(super) frames: u64,
     /// From one such draw's submission to the next.
     pub(super) frame_us: Spread,

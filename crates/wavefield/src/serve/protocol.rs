@@ -1,15 +1,12 @@
 //! The messages of `docs/protocol.md`, which says what each field means: their types, and how they become bytes and back.
 //! Nothing here uses sockets.
 
-use std::collections::BTreeMap;
-
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
 
 pub use super::described::{Described, described};
 pub use super::wishes::{CameraPlace, Parameters, Wishes};
-pub use crate::cuda::KernelParameter;
 
 /// The version of the protocol. A client of another version is refused.
 pub const VERSION: u32 = 2;
@@ -19,7 +16,6 @@ pub const MAX_MESSAGE: usize = 65_536;
 pub const MAX_NAME: usize = 200;
 /// The most bytes of the parser's words about a message that it cannot read.
 const MAX_WORDS: usize = 300;
-pub use crate::cuda::MAX_PTX;
 
 /// A message of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,11 +25,6 @@ pub enum FromClient {
     /// Memory `host`: a frame is written.
     Ready {
         frame: u64,
-    },
-    /// Run this kernel instead of drawing the ring. One descriptor.
-    Kernel {
-        entry: String,
-        bytes: u64,
     },
     Allocate {
         bytes: u64,
@@ -59,8 +50,6 @@ pub enum FromClient {
     Set {
         #[serde(deserialize_with = "object")]
         parameters: Wishes,
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        kernel: BTreeMap<String, f64>,
         #[serde(default, deserialize_with = "optional_object", skip_serializing_if = "Option::is_none")]
         camera: Option<CameraPlace>,
     },
@@ -123,12 +112,6 @@ pub enum FromServer {
         id: u64,
         bytes: u64,
     },
-    /// The kernel has drawn its first frame.
-    Running {
-        producer: String,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        parameters: Vec<KernelParameter>,
-    },
     Failed {
         /// The request's `type`.
         request: String,
@@ -144,9 +127,6 @@ pub enum FromServer {
     },
     Parameters {
         parameters: Parameters,
-        /// All parameters of the client's kernel; empty if none runs or it has none.
-        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        kernel: BTreeMap<String, f32>,
     },
     State(State),
     Error {
@@ -177,7 +157,6 @@ pub struct Welcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan: Option<VulkanMemory>,
     pub frame_seconds: f64,
-    pub trust: bool,
     pub parameters: Parameters,
 }
 
@@ -315,7 +294,6 @@ impl FromClient {
         match self {
             Self::Hello(_) => "hello",
             Self::Ready { .. } => "ready",
-            Self::Kernel { .. } => "kernel",
             Self::Allocate { .. } => "allocate",
             Self::Import { .. } => "import",
             Self::Release { .. } => "release",
@@ -411,8 +389,6 @@ mod tests {
             r#"{"type": "set", "parameters": []}"#,
             r#"{"type": "set", "parameters": [0.5, "magma", true]}"#,
             r#"{"type": "set", "parameters": {"speed": "fast"}}"#,
-            r#"{"type": "set", "parameters": {}, "kernel": [1.0]}"#,
-            r#"{"type": "set", "parameters": {}, "kernel": {"height": "high"}}"#,
         ] {
             assert!(read(rubbish).is_err(), "{rubbish}");
         }
@@ -426,20 +402,10 @@ mod tests {
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };
-        let told = |kernel| text(&FromServer::Parameters { parameters: now, kernel }, None);
+        let told = |request_id| text(&FromServer::Parameters { parameters: now }, request_id);
         let start = r#"{"type":"parameters","parameters":{"speed":1.0,"colormap":"viridis","paused":false,"limits":[0.0,1.0],"size":3.0}"#;
-        assert_eq!(told(BTreeMap::new()), format!("{start}}}"));
-        let kernel = BTreeMap::from([("height".to_owned(), 0.1)]);
-        assert_eq!(told(kernel), format!(r#"{start},"kernel":{{"height":0.1}}}}"#));
-        let running = |parameters, id| text(&FromServer::Running { producer: "x".into(), parameters }, id);
-        assert_eq!(running(Vec::new(), Some(9)), r#"{"type":"running","producer":"x","request_id":9}"#);
-        let (name, unit) = ("height".to_owned(), "m".to_owned());
-        let parameter = KernelParameter { name, min: -0.5, max: 0.5, default: 0.25, unit };
-        let list = r#"[{"name":"height","min":-0.5,"max":0.5,"default":0.25,"unit":"m"}]"#;
-        assert_eq!(
-            running(vec![parameter], None),
-            format!(r#"{{"type":"running","producer":"x","parameters":{list}}}"#)
-        );
+        assert_eq!(told(None), format!("{start}}}"));
+        assert_eq!(told(Some(9)), format!(r#"{start},"request_id":9}}"#));
         let failed = FromServer::Failed { request: "set".into(), reason: "x".into() };
         assert_eq!(
             text(&failed, Some(0)),

@@ -86,7 +86,6 @@ impl Report {
             "grid": [grid.cols, grid.rows],
             "ring": ring.depth(),
             "handoff": handoff.name(),
-            "trust": setup.options.trust,
             "verify": engine.found(),
             "frame_seconds": FRAME_SECONDS,
             "totals": self.totals,

@@ -1,6 +1,5 @@
-//! A client's requests and their answers: kernels, memory, pictures, parameters, the state.
+//! A client's requests and their answers: memory, pictures, parameters, the state.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use ash::vk;
@@ -10,14 +9,12 @@ use super::client::{Client, WantedPicture};
 use super::closing::ClientFd;
 use super::foreign::Shared;
 use super::imports::Import;
-use super::kernels::Kernels;
 use super::memory::sealed_copy;
 use super::pace::Watch;
 use super::protocol::{self, FromClient, FromServer, Request, State, Wishes};
-use super::session::{Judged, NOT_WITH_A_KERNEL};
+use super::session::Judged;
 use crate::Result;
 use crate::app::{Engine, Parameters};
-use crate::cuda::KernelValues;
 use crate::render::Camera;
 
 /// A client with more unread bytes than this gets no picture yet. The kernel counts about 800 bytes a message.
@@ -27,7 +24,6 @@ pub(super) struct Desk<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
     pub(super) setup: &'a Setup,
-    pub(super) kernels: &'a mut Kernels,
     pub(super) watch: &'a Watch,
     /// Whether the client's ring is in the engine.
     pub(super) draws: bool,
@@ -39,7 +35,7 @@ impl Desk<'_> {
         client: &mut Client,
         request: Request,
         judged: Judged,
-        mut descriptors: Vec<ClientFd>,
+        descriptors: Vec<ClientFd>,
     ) -> Result<()> {
         let message = match judged {
             Ok(message) => message,
@@ -55,13 +51,6 @@ impl Desk<'_> {
             | FromClient::Show { .. }
             | FromClient::Release { .. } => {}
             FromClient::Bye => client.leaving = Some(Instant::now()),
-            FromClient::Kernel { entry, bytes } => {
-                let Some(file) = descriptors.pop() else { return Ok(()) };
-                match self.kernels.compile(&client.name, entry, file, bytes) {
-                    Ok(()) => client.compiling = Some(request),
-                    Err(error) => client.fail(request, error),
-                }
-            }
             FromClient::Allocate { bytes } => self.allocate(client, request, bytes),
             FromClient::Import { chunks } => {
                 let chunks = descriptors.into_iter().zip(chunks).collect();
@@ -77,9 +66,9 @@ impl Desk<'_> {
                 client.fail(request, "a snapshot is on its way already");
             }
             FromClient::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
-            FromClient::Set { parameters, kernel, camera } => {
+            FromClient::Set { parameters, camera } => {
                 let camera = camera.and_then(|place| place.camera().ok());
-                self.set(client, request, &parameters, &kernel, camera)?;
+                self.set(client, request, &parameters, camera)?;
             }
             FromClient::Status => {
                 let state = self.state(client);
@@ -94,49 +83,27 @@ impl Desk<'_> {
         client: &mut Client,
         request: Request,
         wishes: &Wishes,
-        kernel: &BTreeMap<String, f64>,
         camera: Option<Camera>,
     ) -> Result<()> {
-        let wanted = wishes.apply(protocol::Parameters { field: *self.parameters, ..client.told.0 });
-        match wanted.and_then(|wanted| Ok((wanted, self.kernel_values(kernel)?))) {
-            Ok((wanted, values)) => {
+        match wishes.apply(protocol::Parameters { field: *self.parameters, ..client.told }) {
+            Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
                 }
                 *self.parameters = wanted.field;
-                if !kernel.is_empty() {
-                    self.engine.set_parameters(&values);
-                }
-                let shows_client = self.shows_client();
-                let view = self.engine.view_mut();
-                if self.draws {
-                    (view.limits, view.size) = (wanted.limits, wanted.size);
-                }
                 // Until something of the client is drawn, the camera belongs to the renderer's own picture.
-                match camera {
-                    Some(camera) if shows_client => view.camera = camera,
-                    Some(camera) => client.camera = Some(camera),
-                    None => {}
+                if self.draws {
+                    let view = self.engine.view_mut();
+                    (view.limits, view.size) = (wanted.limits, wanted.size);
+                    view.camera = camera.unwrap_or(view.camera);
+                } else {
+                    client.camera = camera.or(client.camera);
                 }
-                client.tell(request.id, wanted, kernel_parameters(self.engine, self.kernels));
+                client.tell(request.id, wanted);
             }
             Err(reason) => client.fail(request, reason),
         }
         Ok(())
-    }
-
-    fn shows_client(&self) -> bool {
-        self.draws || self.kernels.running().is_some()
-    }
-
-    fn kernel_values(&self, wishes: &BTreeMap<String, f64>) -> Result<KernelValues, String> {
-        if wishes.is_empty() {
-            return Ok(KernelValues::default());
-        }
-        let kernel = self.kernels.running().ok_or("no kernel of this client runs")?;
-        let given = wishes.iter().map(|(name, value)| (name.as_str(), *value as f32));
-        let parameters = &self.engine.producer().profile().parameters;
-        parameters.choose(&kernel.name, self.engine.parameters(), given)
     }
 
     fn allocate(&self, client: &mut Client, request: Request, bytes: u64) {
@@ -167,22 +134,13 @@ impl Desk<'_> {
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
-            camera: match self.shows_client() {
+            camera: match self.draws {
                 true => self.engine.view().camera.into(),
                 false => client.first_camera(&self.setup.config).into(),
             },
             shown_at: client.shown_at,
         }
     }
-}
-
-/// The values that a client's kernel has in the engine, by name; empty if no such kernel runs.
-pub(super) fn kernel_parameters(engine: &Engine, kernels: &Kernels) -> BTreeMap<String, f32> {
-    if kernels.running().is_none() {
-        return BTreeMap::new();
-    }
-    let names = engine.producer().profile().parameters.iter().map(|parameter| parameter.name.clone());
-    names.zip(engine.parameters().iter().copied()).collect()
 }
 
 /// Frees what the client gave back, once the GPU is done with it.
@@ -209,15 +167,6 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     };
     // Each unread picture takes memory.
     drawn && client.connection.unread() <= MAX_UNREAD
-}
-
-/// A kernel of the client draws now, so no later frame of its ring does: fails a pending picture with `after`.
-pub(super) fn give_up_picture(client: &mut Client) {
-    if let Some(WantedPicture { request, .. }) =
-        client.wants_picture.take_if(|picture| picture.after.is_some())
-    {
-        client.fail(request, NOT_WITH_A_KERNEL);
-    }
 }
 
 /// Sends the picture: four bytes a pixel, sRGB. `draws`: as for [`takes_picture`].

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::ledger::{Ledger, Shown};
 use super::protocol::{
-    ErrorCode, FromClient, Hello, MAX_PTX, MemoryKind, RefusedCode, Request, VERSION, described, request_id,
-    short, spoken_version,
+    ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Request, VERSION, described, request_id, short,
+    spoken_version,
 };
 use crate::array::Array;
 
@@ -39,10 +39,7 @@ pub type Judged = Result<FromClient, String>;
 /// Whether a message takes so long that only one such is done between two frames.
 pub fn is_heavy(message: &FromClient) -> bool {
     match message {
-        FromClient::Kernel { .. }
-        | FromClient::Allocate { .. }
-        | FromClient::Import { .. }
-        | FromClient::Release { .. } => true,
+        FromClient::Allocate { .. } | FromClient::Import { .. } | FromClient::Release { .. } => true,
         // While a picture waits for a later frame, messages about that frame must still be read.
         FromClient::Snapshot { after } => after.is_none(),
         FromClient::Set { parameters, .. } => parameters.colormap.is_some(),
@@ -59,8 +56,6 @@ pub struct Terms {
     pub depth: usize,
     pub largest_allocation: u64,
     pub offset_alignment: u64,
-    /// Submissions wait for the client's signals (`--trust`).
-    pub trust: bool,
 }
 
 /// Reads the first packet: the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
@@ -97,10 +92,6 @@ struct Held {
     chunks: usize,
 }
 
-/// Why a `snapshot` with `after` fails.
-pub const NOT_WITH_A_KERNEL: &str =
-    "a kernel of this client draws now, so frames of its own are not drawn: leave `after` out";
-
 /// The conversation after `welcome`.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -112,8 +103,6 @@ pub struct Session {
     /// The import that is being tried.
     importing: Option<(u64, Held)>,
     last_id: u64,
-    /// A kernel of the client draws, and its ring is not drawn any more.
-    runs_kernel: bool,
 }
 
 impl Session {
@@ -126,7 +115,6 @@ impl Session {
             released: Vec::new(),
             importing: None,
             last_id: 0,
-            runs_kernel: false,
         }
     }
 
@@ -149,7 +137,6 @@ impl Session {
     /// Checks a message. What concerns frames and released memory is done then; the caller carries out the rest.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Judged, Fault> {
         let wanted = match &message {
-            FromClient::Kernel { .. } => 1,
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
         };
@@ -161,7 +148,6 @@ impl Session {
             FromClient::Hello(_) => return Err(Fault::new(ErrorCode::Order, "`hello` twice")),
             &FromClient::Ready { frame } => Ok(self.host_ready(frame)?),
             &FromClient::Show { frame, allocation, offset } => Ok(self.show(frame, allocation, offset)?),
-            FromClient::Kernel { entry, bytes } => may_run(entry, *bytes),
             &FromClient::Allocate { bytes } => self.may_allocate(bytes),
             FromClient::Import { chunks } => {
                 self.can_import()?;
@@ -177,7 +163,6 @@ impl Session {
                     return Err(Fault::new(ErrorCode::Value, reason));
                 }
             },
-            FromClient::Snapshot { after: Some(_) } if self.runs_kernel => Err(NOT_WITH_A_KERNEL.into()),
             FromClient::Set { camera, .. } => {
                 camera.as_ref().map_or(Ok(()), |camera| camera.camera().map(drop))
             }
@@ -238,34 +223,21 @@ impl Session {
 
     /// Whether a new frame is ready to be drawn.
     pub fn has_next(&self) -> bool {
-        !self.runs_kernel && self.ledger.has_next()
+        self.ledger.has_next()
     }
 
-    /// A kernel of the client draws now: its ring is not drawn any more.
-    pub fn kernel_runs(&mut self) {
-        self.runs_kernel = true;
-    }
-
-    /// The frame to draw now, and whether it is drawn for the first time. With `trust` it may not be written yet.
+    /// The frame to draw now, and whether it is drawn for the first time.
     pub fn choose(&mut self) -> Option<(Shown, bool)> {
-        if self.may_advance() {
+        if self.has_next() {
             return Some((self.ledger.advance(), true));
         }
         self.ledger.shown().map(|shown| (shown, false))
-    }
-
-    /// Whether the next frame may be drawn: it is ready or, once the first has come, trusted to come.
-    pub fn may_advance(&self) -> bool {
-        self.has_next() || (self.terms.trust && self.ledger.ready() > 0 && !self.runs_kernel)
     }
 
     fn host_ready(&mut self, frame: u64) -> Result<(), Fault> {
         if self.terms.memory != MemoryKind::Host {
             let reason = "with memory `cuda` frames are made ready by the semaphore, not by messages";
             return Err(Fault::new(ErrorCode::Order, reason));
-        }
-        if self.runs_kernel {
-            return Ok(()); // On its way when the kernel began, perhaps; it is not drawn, so it is not counted either.
         }
         if frame != self.ledger.ready() {
             let reason = format!("frame {frame} is ready, and frame {} should be", self.ledger.ready());
@@ -275,10 +247,6 @@ impl Session {
     }
 
     fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), Fault> {
-        if self.terms.trust {
-            let reason = "`show` does not work with --trust: the frame may be submitted already";
-            return Err(Fault::new(ErrorCode::Order, reason));
-        }
         let shown = self.is_within(id, offset).and_then(|()| self.ledger.announce(frame, id, offset));
         shown.map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
@@ -330,16 +298,14 @@ impl Session {
 
     /// Fails if this session allows no `import` at all.
     fn can_import(&self) -> Result<(), Fault> {
-        let reason = match self.terms.memory {
-            MemoryKind::Cuda if !self.terms.trust => return Ok(()),
-            MemoryKind::Cuda => {
-                "`import` does not work with --trust, where nothing is shown from an allocation"
-            }
+        match self.terms.memory {
+            MemoryKind::Cuda => Ok(()),
             MemoryKind::Host => {
-                "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`"
+                let reason =
+                    "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`";
+                Err(Fault::new(ErrorCode::Order, reason))
             }
-        };
-        Err(Fault::new(ErrorCode::Order, reason))
+        }
     }
 
     /// Takes an id for these chunks, if they may be imported now.
@@ -374,16 +340,6 @@ impl Session {
     }
 }
 
-fn may_run(entry: &str, bytes: u64) -> Result<(), String> {
-    if entry.is_empty() || entry.contains('\0') {
-        return Err("a kernel needs the name of its entry".into());
-    }
-    match bytes {
-        1..=MAX_PTX => Ok(()),
-        _ => Err(format!("a kernel of {bytes} bytes: from 1 to {MAX_PTX} are allowed")),
-    }
-}
-
 /// A client's name for people: the name that it gives itself, and its process as the kernel reports it.
 pub fn display_name(name: &str, pid: i32) -> String {
     format!("{} (process {pid})", short(name, super::protocol::MAX_NAME))
@@ -410,14 +366,12 @@ mod tests {
             depth: 3,
             largest_allocation: 4 << 30,
             offset_alignment: 16,
-            trust: false,
         };
         Session::new(terms)
     }
 
     fn say(session: &mut Session, message: FromClient) -> Result<Judged, Fault> {
         let descriptors = match &message {
-            FromClient::Kernel { .. } => 1,
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
         };
@@ -479,16 +433,6 @@ mod tests {
     }
 
     #[test]
-    fn frames_on_their_way_when_a_kernel_begins_are_no_lie() {
-        let mut session = session(MemoryKind::Host);
-        session.kernel_runs();
-        for frame in 0..3 {
-            assert!(matches!(say(&mut session, FromClient::Ready { frame }), Ok(Ok(_))));
-        }
-        assert_eq!(session.choose(), None);
-    }
-
-    #[test]
     fn what_is_released_and_still_needed_counts() {
         let mut session = session(MemoryKind::Cuda);
         let half = MAX_ALLOCATED / 2;
@@ -509,18 +453,6 @@ mod tests {
         let (shown, new) = session.choose().unwrap();
         assert!(new);
         assert_eq!(session.choose(), Some((shown, false)));
-    }
-
-    #[test]
-    fn trust_takes_the_next_frame_unseen_once_there_was_one() {
-        let terms = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
-        let mut session = Session::new(terms);
-        assert_eq!(session.choose(), None);
-        session.see_ready(1).unwrap();
-        for frame in 0..9 {
-            assert_eq!(session.choose().map(|(shown, new)| (shown.frame, new)), Some((frame, true)));
-        }
-        assert!(session.see_ready(4).is_ok(), "the counter comes after");
     }
 
     #[test]
@@ -621,12 +553,10 @@ mod tests {
     }
 
     #[test]
-    fn imports_are_for_memory_cuda_without_trust() {
-        let trusted = Terms { trust: true, ..session(MemoryKind::Cuda).terms() };
-        for mut session in [session(MemoryKind::Host), Session::new(trusted)] {
-            let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
-            assert_eq!(fault.code, ErrorCode::Order);
-        }
+    fn imports_are_for_memory_cuda() {
+        let mut session = session(MemoryKind::Host);
+        let fault = say(&mut session, FromClient::Import { chunks: vec![1024] }).unwrap_err();
+        assert_eq!(fault.code, ErrorCode::Order);
     }
 
     #[test]
@@ -643,19 +573,13 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_belong_to_kernels_alone() {
+    fn descriptors_belong_to_imports_alone() {
         let mut session = session(MemoryKind::Cuda);
-        let kernel = FromClient::Kernel { entry: "wave".into(), bytes: 10 };
-        assert!(session.receive(kernel.clone(), 0).is_err());
-        assert!(session.receive(kernel.clone(), 2).is_err());
+        let import = FromClient::Import { chunks: vec![1024] };
+        assert!(session.receive(import.clone(), 0).is_err());
+        assert!(session.receive(import.clone(), 2).is_err());
         assert!(session.receive(FromClient::Status, 1).is_err());
-        assert!(matches!(session.receive(kernel, 1), Ok(Ok(FromClient::Kernel { .. }))));
-        session.see_ready(1).unwrap();
-        assert!(session.has_next(), "the kernel does not run yet");
-        session.kernel_runs();
-        assert!(!session.has_next());
-        let huge = FromClient::Kernel { entry: "wave".into(), bytes: MAX_PTX + 1 };
-        assert!(matches!(session.receive(huge, 1), Ok(Err(_))));
+        assert!(matches!(session.receive(import, 1), Ok(Ok(FromClient::Import { .. }))));
     }
 
     #[test]
@@ -677,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_after_a_frame_keeps_nothing_waiting_and_is_none_of_a_kernels() {
+    fn a_picture_after_a_frame_keeps_nothing_waiting() {
         let mut session = session(MemoryKind::Host);
         let after = FromClient::Snapshot { after: Some(3) };
         assert_eq!(say(&mut session, after.clone()), Ok(Ok(after.clone())));
@@ -685,9 +609,6 @@ mod tests {
         let at_once = FromClient::Snapshot { after: None };
         assert_eq!(say(&mut session, at_once.clone()), Ok(Ok(at_once.clone())));
         assert!(is_heavy(&at_once));
-        session.kernel_runs();
-        assert!(matches!(say(&mut session, after), Ok(Err(_))));
-        assert!(matches!(say(&mut session, at_once), Ok(Ok(_))));
     }
 
     #[test]
@@ -727,7 +648,6 @@ mod tests {
         Packet(Vec<u8>, usize),
         Counter(u64),
         Draw,
-        Kernel,
         /// The import has succeeded, or failed.
         Imported(bool),
     }
@@ -738,7 +658,6 @@ mod tests {
                 .prop_map(|(packet, descriptors)| Event::Packet(packet, descriptors)),
             1 => number().prop_map(Event::Counter),
             3 => Just(Event::Draw),
-            1 => Just(Event::Kernel),
             2 => any::<bool>().prop_map(Event::Imported),
         ]
     }
@@ -755,10 +674,6 @@ mod tests {
             let outcome = match event {
                 Event::Counter(value) if !host => session.see_ready(*value).map(|()| None),
                 Event::Counter(_) => Ok(None),
-                Event::Kernel => {
-                    session.kernel_runs();
-                    Ok(None)
-                }
                 Event::Imported(succeeded) => {
                     let tried: Option<u64> = importing.take();
                     match (session.imported(*succeeded), tried) {
@@ -802,7 +717,6 @@ mod tests {
                     prop_assert!(!host && (1..=MAX_CHUNKS).contains(&chunks.len()));
                     importing = Some(chunks.iter().sum());
                 }
-                Ok(Some(FromClient::Kernel { bytes, .. })) => prop_assert!(bytes > 0 && bytes <= MAX_PTX),
                 Ok(Some(FromClient::Set { parameters: wishes, camera, .. })) => {
                     if let Ok(parameters) = wishes.apply(Parameters::default()) {
                         let [low, high] = parameters.limits;

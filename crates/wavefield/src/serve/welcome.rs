@@ -37,7 +37,6 @@ pub(super) fn welcome(
         depth: ring_for(&setup.config, array, hello.ring).depth(),
         largest_allocation: info.largest_buffer.0,
         offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
-        trust: setup.options.trust && hello.memory == MemoryKind::Cuda,
     };
     let View { limits, size, .. } = View::of(&array);
     let parameters = Parameters { field: parameters, limits, size };
@@ -127,7 +126,6 @@ fn prepare(
         free: semaphore(1),
         vulkan: memory.for_vulkan(),
         frame_seconds: FRAME_SECONDS,
-        trust: terms.trust,
         parameters,
     };
     Ok((welcome, memory, drawing, descriptors))

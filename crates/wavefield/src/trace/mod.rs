@@ -1,14 +1,6 @@
 //! Records the CPU's calls, CUDA's kernels and Vulkan's draws on one clock, and writes them to a file for
 //! [Perfetto](https://ui.perfetto.dev) or `chrome://tracing`.
 //!
-//! | file | what it does |
-//! |---|---|
-//! | `cpu` | collects the CPU's spans, which the code marks with the `tracing` crate |
-//! | `clock` | ties the GPU's clock to the CPU's |
-//! | `recorder` | collects the GPU's times of each frame |
-//! | `chrome` | writes all of it as Chrome's trace events |
-//! | `picture` | draws the GPU's side of a few frames as an SVG |
-//!
 //! Three clocks meet here. [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two
 //! of them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's timestamps
 //! (`wavefield bench latency` checks that). The file states the measured error of each tie.

@@ -1,5 +1,7 @@
 //! Draws the trace as an SVG, for readers without a trace viewer: a few frames of each run, one run below the other.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
 use super::chrome::Lane;
@@ -132,16 +134,11 @@ const SWITCH: f64 = 60_000.0;
 
 /// Explains the colours that these runs use.
 fn legend(lanes: &[Lane]) -> String {
-    let tracks = || lanes.iter().map(|lane| &lane.track);
-    let mut kernels: Vec<_> = tracks().filter_map(Track::kernel).collect();
-    kernels.sort_unstable();
-    kernels.dedup();
-    let mut words = String::new();
-    if !kernels.is_empty() {
-        words += &format!("Orange: the {}. ", kernels.join(" or the "));
-    }
+    let kernels: BTreeSet<_> = lanes.iter().filter_map(|lane| lane.track.kernel()).collect();
+    let kernels = kernels.into_iter().collect::<Vec<_>>().join(" or the ");
+    let mut words = if kernels.is_empty() { kernels } else { format!("Orange: the {kernels}. ") };
     words += "Blue: the draw, in parts";
-    if tracks().any(|track| track.uses_cuda) {
+    if lanes.iter().any(|lane| lane.track.uses_cuda) {
         words += "; a gap within it is where the GPU was switching to CUDA and back";
     }
     words + "."

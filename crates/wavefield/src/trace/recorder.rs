@@ -24,7 +24,6 @@ pub struct FrameSpans {
     pub batch: Batch,
     /// Frame start, draw start and draw end.
     pub vulkan: [f64; 3],
-    /// The end of each slice of the draw.
     pub slices: Option<[f64; SLICES]>,
     /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
@@ -41,7 +40,6 @@ pub struct Recorder {
     most: usize,
     /// Whether a new frame replaces the oldest. Otherwise recording ends after `most` frames.
     live: bool,
-    /// The batch of each flight's frame.
     batches: Vec<Batch>,
 }
 
@@ -66,12 +64,10 @@ impl Recorder {
         })
     }
 
-    /// The frames so far, in order.
     pub(crate) fn frames(&self) -> &VecDeque<FrameSpans> {
         &self.frames
     }
 
-    /// How the GPU's clock relates to the CPU's.
     pub(crate) fn clock(&self) -> &GpuClock {
         &self.vulkan
     }
@@ -151,16 +147,13 @@ impl Observer for Recorder {
 #[derive(Clone, Debug)]
 pub struct Track {
     pub name: String,
-    /// The device, with its driver.
     pub device: String,
     pub grid: Grid,
-    /// The producer's name, with its hand-off.
     pub producer: &'static str,
     /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
     pub uses_cuda: bool,
     /// Whether the producer's work is in Vulkan's command buffer.
     pub in_queue: bool,
-    /// In order.
     pub frames: Vec<FrameSpans>,
     pub vulkan_clock: GpuClock,
     /// The largest possible error of CUDA's tie to the GPU's clock; `None` without CUDA's stream.

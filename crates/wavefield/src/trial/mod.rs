@@ -1,5 +1,4 @@
-//! Tries dangerous work in a child process first: kernels that clients send or that are reloaded, and memory that clients
-//! allocated.
+//! Tries dangerous work in a child process first: kernels that are reloaded, and memory that clients allocated.
 //!
 //! After a fault CUDA cannot be used again in the same process, and a kernel that never ends cannot be stopped. A descriptor
 //! that Vulkan refuses may make every later import of the process fail ([`vulkan_cuda::cuda_memory`]). So the
@@ -22,7 +21,7 @@ mod child;
 mod import;
 mod kernel;
 
-/// The program that tries clients' kernels and memory: this one, even if its file was replaced or deleted.
+/// The program that tries clients' memory: this one, even if its file was replaced or deleted.
 pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub use child::end_with_parent;

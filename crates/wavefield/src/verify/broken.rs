@@ -27,19 +27,15 @@ pub enum Broken {
 
 impl Broken {
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Free => "free",
-            Self::Barrier => "barrier",
-        }
-    }
 }
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(match self {
+            Self::Ready => "ready",
+            Self::Free => "free",
+            Self::Barrier => "barrier",
+        })
     }
 }
 

@@ -95,15 +95,11 @@ impl Check {
         self.checker.blank(queue, slots, owner)
     }
 
-    /// Goes on with another producer, whose slots hold `array`. If the old one has `failed`, its frames in flight do not count: they
-    /// were never whole.
+    /// Goes on with another producer, whose slots hold `array`.
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
-    pub(crate) fn exchanged(&mut self, array: Array, failed: bool) {
+    pub(crate) fn exchanged(&mut self, array: Array) {
         self.exchanged = true;
         self.checker.set_array(array);
-        if failed {
-            self.pending.fill(None);
-        }
     }
 
     pub fn tally(&self) -> Tally {

@@ -7,7 +7,6 @@ use crate::vulkan::Device;
 /// What the process held at one moment. A value is absent if the system does not provide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
-    /// Frames submitted so far.
     pub frame: u64,
     /// Open file descriptors: `/proc/self/fd`.
     pub descriptors: Option<u64>,

@@ -1,13 +1,5 @@
 //! Checks that every frame arrives whole. `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
 //!
-//! | file | what it does |
-//! |---|---|
-//! | [`Checker`] | counts vertices or texels with a wrong frame number, in a compute pass before and after the draw |
-//! | [`tally`] | judges a frame by these counts, and sums up all frames |
-//! | [`slots`] | at the end, reads back the ring's slots and compares them with the reference |
-//! | [`Footprint`] | measures open descriptors and memory, which must not grow |
-//! | [`Broken`] | leaves out a part of the hand-off, to show that the check finds it |
-//!
 //! Every producer can stamp its frames ([`crate::producer::ProducerDesc::stamped`]). The frame loop owns a [`Check`].
 
 mod broken;

@@ -16,7 +16,7 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// The largest allowed difference from the float64 reference: for the built-in wave in the units of [`wave::worst_error`], for the
+/// The largest allowed difference from the float64 reference: for the built-in wave in units of [`Shape::unit`], for the
 /// built-in texture in the units of its channels, which are half floats.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
@@ -87,7 +87,7 @@ impl SlotsFound {
     }
 }
 
-/// [`wave::worst_error`] for stamped vertices.
+/// The largest difference between stamped vertices and the reference. NaN in any vertex makes it infinite.
 fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
     let error = |(index, got): (usize, &Vertex)| {
         let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);

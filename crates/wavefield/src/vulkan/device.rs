@@ -160,10 +160,6 @@ impl Device {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
-    pub(crate) fn is_inline(&self) -> bool {
-        self.shared.inline
-    }
-
     /// Fails if it cannot launch CUDA kernels, or was made without `inline`.
     pub(crate) fn require_inline(&self) -> Result<()> {
         match (self.shared.inline, self.info().inline) {

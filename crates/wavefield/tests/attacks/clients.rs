@@ -292,7 +292,6 @@ fn unsealed(listener: &Listener) {
         free: None,
         vulkan: None,
         frame_seconds: 1.0 / 60.0,
-        trust: false,
         parameters: Parameters::default(),
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();

@@ -81,7 +81,7 @@ fn a_kernel_with_other_parameters_is_refused() {
     }
 }
 
-/// The process that tries a client's kernel also refuses other parameters.
+/// The process that tries a kernel also refuses other parameters.
 #[test]
 fn a_trial_refuses_other_parameters() {
     let Some(stand_in) = StandIn::new() else { return };

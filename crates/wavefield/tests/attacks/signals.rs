@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -221,104 +221,6 @@ fn a_signal_ends_the_wait_for_a_silent_display() {
     }
 }
 
-/// The children of a process.
-fn children(process: u32) -> Vec<u32> {
-    let list = format!("/proc/{process}/task/{process}/children");
-    let list = std::fs::read_to_string(list).unwrap_or_default();
-    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
-/// Starts `bench startup` with a very large number of rounds.
-fn startup(json: &Path) -> Running {
-    let mut command = common::wavefield();
-    command.args(["bench", "startup", "--rounds=1000", "--grid=8x8", "--json"]).arg(json);
-    Running::start(&mut command)
-}
-
-/// Stops the next start that is not in `before`. Returns its process id, or `None` if the program ends before that.
-fn halted_start(running: &mut Running, before: &[u32]) -> Option<u32> {
-    let began = Instant::now();
-    while !running.ended() {
-        assert!(began.elapsed() < PATIENCE, "no start: {}", running.said());
-        std::thread::sleep(Duration::from_millis(1));
-        for child in children(running.child.id()) {
-            // Wait until the child runs its own program. Until then, the parent is blocked in vfork.
-            let line = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-            if before.contains(&child) || !line.contains("--child") {
-                continue;
-            }
-            send(child, libc::SIGSTOP);
-            loop {
-                let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-                if state.contains(") T ") {
-                    return Some(child);
-                }
-                // It was quicker than the signal.
-                if state.is_empty() || state.contains(") Z ") {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-    }
-    None
-}
-
-/// Sends a signal to a process that our child has started, if it still exists.
-fn send(process: u32, signal: i32) {
-    // SAFETY: the system checks both numbers.
-    unsafe { libc::kill(process as libc::pid_t, signal) };
-}
-
-/// Lets three starts run to their end, then calls `end` with the program and the fourth start. The program must show and write
-/// what it has measured so far.
-#[cfg(target_os = "linux")]
-fn ended_startup(end: impl Fn(&Running, u32)) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.json");
-    let mut running = startup(&path);
-    let mut starts = Vec::new();
-    for _ in 0..3 {
-        let start = halted_start(&mut running, &starts);
-        starts.push(start.unwrap_or_else(|| panic!("{}", running.said())));
-        send(starts[starts.len() - 1], libc::SIGCONT);
-    }
-    let start = halted_start(&mut running, &starts).unwrap_or_else(|| panic!("{}", running.said()));
-    end(&running, start);
-    let output = running.output();
-    assert_exit(&output, 1);
-    assert!(stdout(&output).contains("INCOMPLETE"), "{}", stdout(&output));
-    assert!(stderr(&output).contains("marked incomplete"), "{}", stderr(&output));
-    let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    // The test may have missed a start that was too quick.
-    let warm = record["warm"].as_array().unwrap().len();
-    assert!(record["complete"] == false && (2..1000).contains(&warm), "{record}");
-    assert!(
-        record["cold"]["total_us"].as_f64() > Some(0.0) && record["warm_us"]["p50"].is_number(),
-        "{record}"
-    );
-    stderr(&output)
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_stop_leaves_the_starts_before() {
-    ended_startup(|running, _| running.signal(libc::SIGINT));
-    // A terminal sends the signal to both processes.
-    let text = ended_startup(|running, start| {
-        running.signal(libc::SIGTERM);
-        send(start, libc::SIGKILL);
-    });
-    assert!(!text.contains("could not be measured"), "{text}");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_start_that_fails_leaves_those_before() {
-    let text = ended_startup(|_, start| send(start, libc::SIGKILL));
-    assert!(text.contains("a start could not be measured: signal: 9"), "{text}");
-}
-
 #[test]
 fn a_stop_leaves_the_round_trips_before() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -335,20 +237,4 @@ fn a_stop_leaves_the_round_trips_before() {
     let record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert!(record["complete"] == false && record["rounds"].as_u64() > Some(0), "{record}");
     assert!(record["host_vulkan_us"].is_null(), "{record}");
-}
-
-/// The child is stopped here, so it ends only if the program ends it.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_stopped_startup_takes_its_child_along() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("s.json");
-    let mut running = startup(&path);
-    let child = halted_start(&mut running, &[]).unwrap_or_else(|| panic!("{}", running.said()));
-    running.signal(libc::SIGINT);
-    let output = running.output();
-    assert_exit(&output, 1);
-    assert!(stderr(&output).contains("stopped"), "{}", stderr(&output));
-    assert!(!PathBuf::from(format!("/proc/{child}")).exists(), "the child is left");
-    assert!(!path.exists(), "nothing was measured");
 }

@@ -21,16 +21,8 @@ fn assert_usage(arguments: &[&str], words: &str) {
 }
 
 /// Every command that has options.
-const COMMANDS: [&[&str]; 8] = [
-    &[],
-    &["run"],
-    &["serve"],
-    &["verify"],
-    &["devices"],
-    &["bench"],
-    &["bench", "latency"],
-    &["bench", "startup"],
-];
+const COMMANDS: [&[&str]; 7] =
+    [&[], &["run"], &["serve"], &["verify"], &["devices"], &["bench"], &["bench", "latency"]];
 
 /// The options of a command that take a value, and the names of the values, from the program's help.
 fn options(command: &[&str]) -> Vec<(String, String)> {

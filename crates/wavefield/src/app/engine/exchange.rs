@@ -59,24 +59,11 @@ impl Engine {
         }
     }
 
-    /// Exchanges the producer as [`Engine::swap`] does, after the producer has failed. First releases every waiter.
-    /// Returns `None` if an API does not come to rest.
-    pub(crate) fn swap_failed(&mut self, incoming: Installed) -> Option<Installed> {
-        self.quiesce().then(|| {
-            // Do not keep a faulted context.
-            self.context = None;
-            if let Some(check) = &mut self.observers.check {
-                check.exchanged(*incoming.drawing.array(), true);
-            }
-            self.put(incoming)
-        })
-    }
-
     fn put(&mut self, incoming: Installed) -> Installed {
         let submitted = self.pacer.submitted();
         let next = self.next();
         if let Some(check) = &mut self.observers.check {
-            check.exchanged(*incoming.drawing.array(), false);
+            check.exchanged(*incoming.drawing.array());
         }
         self.times.forget();
         // These use the old producer's clocks and slots.
@@ -88,7 +75,7 @@ impl Engine {
         let drawing = self.drawer.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.drawer.view, incoming.view);
         self.filler.begin(&mut self.pacer);
-        // The failed work belonged to the old producer, and none of it is in flight.
+        // A wait that was given up has ended after all.
         self.health = Health::Sound;
         Installed { producer, next, parameters, drawing, view }
     }
@@ -152,19 +139,6 @@ mod tests {
 
         fn produce(&mut self, frame: &Frame) -> Result<Produced> {
             Ok(Produced { number: 0, ..self.profile.produced(frame) })
-        }
-    }
-
-    /// Fails like a producer whose kernel has faulted.
-    struct Faulting(Profile);
-
-    impl Producer for Faulting {
-        fn profile(&self) -> &Profile {
-            &self.0
-        }
-
-        fn produce(&mut self, _frame: &Frame) -> Result<Produced> {
-            Err(Error::Kernel { kernel: "faulting".into(), problem: "it faults".into() })
         }
     }
 
@@ -312,22 +286,6 @@ mod tests {
         assert!(failures.first().is_none());
         let tally = summary.checked.unwrap().tally;
         assert_eq!((tally.total().checked, tally.wrong_frames), (2 * (2 * 16 * 12 + 2 * 6), 0));
-        end(run);
-    }
-
-    #[test]
-    fn exchanging_a_failed_producer_repairs_the_run() {
-        let mut run = run();
-        let before = draw(&mut run, 3);
-        let engine = run.engine();
-        let faulting = Box::new(Faulting(Profile::of_queue("faulting", Vec::new())));
-        let (drawing, camera) = (engine.drawing_of(*engine.array()).unwrap(), engine.view().camera);
-        let own = engine.swap(&mut Some(Installed::new(faulting, &[], drawing, camera))).unwrap();
-        let failed = run.frame_at(Moment { time: 0.5, step: 0.0 });
-        assert!(matches!(failed, Err(Error::Kernel { .. })) && run.engine().has_failed());
-        assert!(run.engine().swap_failed(own).is_some());
-        assert!(!run.engine().has_failed());
-        assert!(draw(&mut run, 1) == before, "the wave is drawn as before");
         end(run);
     }
 }

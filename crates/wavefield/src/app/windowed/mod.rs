@@ -71,7 +71,7 @@ pub(crate) fn run_with(
         failures.catch(companion.close(&state.engine, &reason));
     }
     let log = state.instance.validation_log().clone();
-    // While a kernel runs, dropping what the companion has of CUDA would wait for it.
+    // A client's memory is the companion's.
     match state.engine.quiesce() {
         true => drop(state),
         false => leave_running(state),

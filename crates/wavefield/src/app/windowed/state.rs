@@ -121,7 +121,7 @@ impl State {
             self.draw(&flight, moment, &picture, present)?;
         }
         if let Some(companion) = &mut self.companion {
-            companion.drawn(&self.engine)?;
+            companion.drawn();
         }
         self.window.pre_present_notify();
         trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
@@ -243,7 +243,7 @@ impl State {
         }
     }
 
-    /// Waits until every frame is drawn. If a client's kernel faults meanwhile, the companion repairs the engine.
+    /// Waits until every frame is drawn. If that takes too long, the companion may drop a client.
     fn drain(&mut self) -> Result<()> {
         self.engine.drain().or_else(|error| self.mend(error))
     }

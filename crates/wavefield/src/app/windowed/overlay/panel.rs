@@ -276,9 +276,8 @@ fn refusal(config: &Config, view: &View<'_>) -> Option<String> {
             return Some(crate::app::RISK.to_owned());
         }
         let (_, note) = config.handoff.on(device.info(), config.scene);
-        let closed = "this window was opened without inline: start with --handoff inline";
-        if let Some(obstacle) = note.or_else(|| (!device.is_inline()).then(|| closed.to_owned())) {
-            return Some(obstacle);
+        if note.is_some() {
+            return note;
         }
     }
     config.check_on(view.choice, device).err().map(|error| error.to_string())

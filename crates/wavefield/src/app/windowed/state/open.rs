@@ -20,7 +20,6 @@ use crate::app::windowed::reload::Reloader;
 use crate::app::windowed::title::Title;
 use crate::app::windowed::visibility::Visibility;
 use crate::app::{CompanionDesc, Config, DeviceTable, EarlyContext, EarlyDriver, Engine, FrameTimes, filmed};
-use crate::handoff::Handoff;
 use crate::vulkan::{DeviceDesc, Instance, InstanceDesc, Swapchain};
 use crate::{Error, Result};
 
@@ -62,14 +61,12 @@ impl State {
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         announce(&choice);
-        // Keep clients' kernels out of command buffers, unless the user asked for them there.
-        let inline = companion.is_none() || config.handoff == Handoff::Inline;
-        let context = EarlyContext::begin(&choice, config, inline);
+        let context = EarlyContext::begin(&choice, config, true);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: true,
-            // The user may later switch to a producer that shares memory with CUDA.
+            // The user may later switch to a producer that shares memory with CUDA, or to `inline`.
             interop: choice.twin.is_some() || (companion.is_some() && choice.can_export()),
-            inline,
+            inline: true,
         })?;
         let mut swapchain = Swapchain::new(&device, &surface, config.present)?;
         if config.record.is_some() {

@@ -141,7 +141,7 @@ impl State {
         let like = (swapchain.extent(), swapchain.format());
         match snapshot.draw(engine, like, clock.moment) {
             Ok(()) => {
-                companion.drawn(engine)?;
+                companion.drawn();
                 companion.send_picture(like.0, snapshot.pixels(engine));
             }
             // There is no picture; the next frame tries again.
