@@ -204,14 +204,14 @@ pub fn worst_distance(
 /// 0.0005, and next to a contour line the error of the sine is divided by the slope.
 pub const TOLERANCE: f64 = 0.005;
 
+/// [`worst_distance`] of texels without a stamp.
+pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+    worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// [`worst_distance`] of texels that are known exactly.
-    fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
-        worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
-    }
 
     const SIZE: Grid = Grid { cols: 53, rows: 30 };
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
+use rayon::prelude::*;
 
 /// One vertex as it lies in a slot: 16 bytes, four `f32`.
 #[repr(C)]
@@ -69,7 +70,7 @@ impl Shape {
 
     /// The unit in which errors are measured: [`HEIGHT`] by default. It grows with the amplitude, because a higher wave
     /// has larger errors, and with the frequency, because more turns leave fewer bits for the fraction of a turn.
-    pub(crate) fn unit(self) -> f64 {
+    fn unit(self) -> f64 {
         HEIGHT * f64::from(self.amplitude.max(1.0)) * f64::from(self.frequency.max(1.0))
     }
 }
@@ -121,27 +122,36 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
+/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`Shape::unit`]. NaN in any
+/// vertex makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
+pub fn worst_distance(
+    grid: Grid,
+    vertices: &[Vertex],
+    (time, shape): (f64, Shape),
+    color: impl Fn(f32, f64) -> f64 + Sync,
+) -> f64 {
+    if vertices.len() as u64 != grid.count() {
+        return f64::INFINITY;
+    }
+    let error = |(index, got): (usize, &Vertex)| {
+        let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
+        let [x, y, z, w] = reference(grid, col, row, time, shape);
+        let away = |got: f32, want: f64| (f64::from(got) - want).abs();
+        // `max` alone would ignore a NaN.
+        let worse = |worst: f64, error: f64| if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+        [away(got.x, x), away(got.y, y), away(got.z, z), color(got.w, w)].into_iter().fold(0.0, worse)
+    };
+    vertices.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max) / shape.unit()
+}
+
+/// [`worst_distance`] of vertices without a stamp.
+pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
+    worst_distance(grid, vertices, (time, shape), |got, want| (f64::from(got) - want).abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The largest difference between `vertices` (row after row) and the reference at `time`. The unit is [`HEIGHT`] by
-    /// default, and more for a wave that is higher or has more waves. NaN in any vertex makes the result infinite.
-    fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
-        if vertices.len() as u64 != grid.count() {
-            return f64::INFINITY;
-        }
-        let mut worst: f64 = 0.0;
-        for (index, got) in vertices.iter().enumerate() {
-            let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-            let want = reference(grid, col, row, time, shape);
-            for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
-                let error = (f64::from(got) - want).abs() / shape.unit();
-                worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
-            }
-        }
-        worst
-    }
 
     fn field(grid: Grid, time: f64, shape: Shape) -> Vec<Vertex> {
         let phase = phase(time) as f32;

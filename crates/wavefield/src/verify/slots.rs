@@ -59,7 +59,9 @@ impl SlotsFound {
         self.wrong_stamps += wrong as u64;
         if let Some(Moment { time, shape }) = moment {
             let worst = match slot {
-                Slot::Vertices(vertices) => worst_error(grid, vertices, time, shape),
+                Slot::Vertices(vertices) => {
+                    wave::worst_distance(grid, vertices, (time, shape), stamp::distance)
+                }
                 Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
             };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
@@ -85,21 +87,6 @@ impl SlotsFound {
     pub fn right(&self, scene: Scene) -> bool {
         self.wrong_stamps == 0 && self.worst_error.is_none_or(|worst| worst <= tolerance(scene))
     }
-}
-
-/// The largest difference between stamped vertices and the reference. NaN in any vertex makes it infinite.
-fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
-    let error = |(index, got): (usize, &Vertex)| {
-        let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-        let [x, y, z, w] = wave::reference(grid, col, row, time, shape);
-        let away = |got: f32, want: f64| (f64::from(got) - want).abs();
-        let errors = [away(got.x, x), away(got.y, y), away(got.z, z), stamp::distance(got.w, w)];
-        // A NaN counts as infinitely far; `max` alone would ignore it.
-        errors
-            .into_iter()
-            .fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) })
-    };
-    vertices.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max) / shape.unit()
 }
 
 #[cfg(test)]
