@@ -10,7 +10,7 @@ use common::{assert_exit, run, stderr, stdout};
 use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind};
 use wavefield::handoff::Handoff;
 use wavefield::vulkan::Validation;
-use wavefield::wave::{Grid, Shape};
+use wavefield::wave::{self, Grid, Shape};
 
 const SMALL: [&str; 6] =
     ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off", "--producer=compute"];
@@ -105,7 +105,7 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
         run.frame(0.37).unwrap();
         let shape = Shape { amplitude: now[0], frequency: now[1] };
         let vertices = run.engine().read_slot(frame % depth).unwrap();
-        worst = worst.max(common::wave_error(config.grid, &vertices, frame as f64 * 0.37, shape));
+        worst = worst.max(wave::worst_error(config.grid, &vertices, frame as f64 * 0.37, shape));
     }
     drop((run, choice));
     log.verdict().unwrap();

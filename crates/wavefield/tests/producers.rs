@@ -8,14 +8,9 @@ use wavefield::Error;
 use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::handoff::Handoff;
-use wavefield::texture::{self, Texel};
+use wavefield::texture;
 use wavefield::vulkan::Validation;
-use wavefield::wave::{Grid, Shape};
-
-fn texture_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
-    let exactly = |texel: Texel| texel.channels().map(|value| [f64::from(value); 2]);
-    texture::worst_distance(size, chain, time, exactly)
-}
+use wavefield::wave::{self, Grid, Shape};
 
 /// Seconds between two frames.
 const STEP: f64 = 0.37;
@@ -169,9 +164,9 @@ fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Resu
     Ok(match config.scene {
         Scene::Field => {
             let shape = Shape::of(run.engine().parameters());
-            common::wave_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
+            wave::worst_error(config.grid, &run.engine().read_slot(slot)?, time, shape)
         }
-        Scene::Texture => texture_error(config.grid, &run.engine().read_texture(slot)?, time),
+        Scene::Texture => texture::worst_error(config.grid, &run.engine().read_texture(slot)?, time),
     })
 }
 

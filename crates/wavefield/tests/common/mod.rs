@@ -13,7 +13,6 @@ use std::process::{Command, Output};
 use ash::vk;
 use wavefield::app::{DeviceTable, ProducerKind, write_png};
 use wavefield::vulkan::Validation;
-use wavefield::wave::{self, Grid, Shape, Vertex};
 
 /// Prints that a test did not run, and why.
 pub fn skip(reason: &str) {
@@ -156,25 +155,6 @@ pub fn assert_same_picture(got: &Path, want: &Path, tolerance: Tolerance) {
             kept.display()
         );
     }
-}
-
-/// The largest difference between `vertices` (row after row) and the wave's reference at `time`. The unit is the wave's height by
-/// default, and more for a wave that is higher or has more waves. NaN in any vertex makes the result infinite.
-pub fn wave_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
-    if vertices.len() as u64 != grid.count() {
-        return f64::INFINITY;
-    }
-    let unit = wave::HEIGHT * f64::from(shape.amplitude.max(1.0)) * f64::from(shape.frequency.max(1.0));
-    let mut worst: f64 = 0.0;
-    for (index, got) in vertices.iter().enumerate() {
-        let (col, row) = (index as u32 % grid.cols, index as u32 / grid.cols);
-        let want = wave::reference(grid, col, row, time, shape);
-        for (got, want) in [got.x, got.y, got.z, got.w].into_iter().zip(want) {
-            let error = (f64::from(got) - want).abs() / unit;
-            worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
-        }
-    }
-    worst
 }
 
 /// The number of open descriptors of this process. Always 0 except on Linux.
