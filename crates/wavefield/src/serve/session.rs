@@ -738,19 +738,9 @@ mod tests {
         Ok(count)
     }
 
-    /// Feeds half of the events.
-    fn half_of_a_million_events() {
+    #[test]
+    fn no_input_breaks_a_session() {
         let conversation = (prop::collection::vec(event(), 1..24), any::<bool>(), 2usize..6);
-        fuzz::feed(fuzz::inputs() / 2, &conversation, |(events, host, depth)| converse(&events, host, depth));
-    }
-
-    #[test]
-    fn no_input_breaks_a_session_1_of_2() {
-        half_of_a_million_events();
-    }
-
-    #[test]
-    fn no_input_breaks_a_session_2_of_2() {
-        half_of_a_million_events();
+        fuzz::feed(fuzz::inputs(), &conversation, |(events, host, depth)| converse(&events, host, depth));
     }
 }
