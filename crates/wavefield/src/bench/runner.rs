@@ -122,7 +122,6 @@ pub fn run(
             scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
-            wait: base.wait.name().to_owned(),
             rounds: plan.rounds,
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,

@@ -10,7 +10,7 @@ use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
-use wavefield::vulkan::{AdapterInfo, Wait};
+use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say, write_json};
 
@@ -59,9 +59,6 @@ pub struct BenchArgs {
     /// Milliseconds to measure each cell in each round [default: 300; quick: 80].
     #[arg(long, value_name = "MS", value_parser = parse::whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
-    /// How the CPU waits for the GPU.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
-    wait: Wait,
     /// The picture's size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
@@ -164,13 +161,8 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.strategies.contains(&Strategy::INLINE) {
         args.kernel.check_inline()?;
     }
-    let mut config = Config {
-        device: device.clone(),
-        scene: args.scene,
-        samples: args.samples,
-        wait: args.wait,
-        ..Config::default()
-    };
+    let mut config =
+        Config { device: device.clone(), scene: args.scene, samples: args.samples, ..Config::default() };
     args.kernel.apply(&mut config)?;
     if args.strategies.is_empty() && args.kernel.check_inline().is_err() {
         note!("note: inline is left out: {RISK}");
