@@ -76,11 +76,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: show a file that --json wrote, as a table; --csv and --report work too.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
     /// contain a comma.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
     #[arg(long, value_name = "FACTOR", value_parser = parse::factor, allow_hyphen_values = true, help_heading = "A saved run")]
