@@ -172,14 +172,6 @@ fn allocation_hint(what: &str) -> &'static str {
 const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
                     this GPU";
 
-fn vulkan_hint(result: vk::Result) -> String {
-    let drivers = match result {
-        vk::Result::ERROR_INCOMPATIBLE_DRIVER | vk::Result::ERROR_INITIALIZATION_FAILED => driver_variables(),
-        _ => String::new(),
-    };
-    vulkan_advice(result).to_owned() + &drivers
-}
-
 /// The variables that tell the Vulkan loader which drivers to use. They are more often forgotten than intended.
 pub(crate) fn driver_variables() -> String {
     let names = [
@@ -189,31 +181,33 @@ pub(crate) fn driver_variables() -> String {
         "VK_LOADER_DRIVERS_SELECT",
         "VK_LOADER_DRIVERS_DISABLE",
     ];
-    let value = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let set: Vec<_> =
-        names.iter().filter_map(|name| Some(format!("{name}={}", value(name)?.display()))).collect();
-    match set.is_empty() {
-        true => String::new(),
-        false => {
-            format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
-        }
+    let set = names.iter().filter_map(|name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(format!("{name}={}", value.display()))
+    });
+    let set: Vec<_> = set.collect();
+    if set.is_empty() {
+        return String::new();
     }
+    format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
 }
 
-fn vulkan_advice(result: vk::Result) -> &'static str {
+fn vulkan_hint(result: vk::Result) -> String {
     match result {
-        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS,
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS.into(),
         vk::Result::ERROR_DEVICE_LOST => {
-            "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation"
+            "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation".into()
         }
         vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
-            "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device"
+            "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device".to_owned()
+                + &driver_variables()
         }
         vk::Result::ERROR_INITIALIZATION_FAILED => {
-            "; the driver is installed but does not start: check that this user may open the GPU's device files"
+            "; the driver is installed but does not start: check that this user may open the GPU's device files".to_owned()
+                + &driver_variables()
         }
-        vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window",
-        _ => "",
+        vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window".into(),
+        _ => String::new(),
     }
 }
 

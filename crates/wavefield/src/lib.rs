@@ -1,29 +1,7 @@
 //! **wavefield**: CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 //!
-//! The separate library [`vulkan_cuda`] shows how the two share a GPU: read that first. This crate is the program:
-//!
-//! | module | what it contains |
-//! |---|---|
-//! | [`cuda`] | CUDA streams, kernels and memory that CUDA allocates |
-//! | [`vulkan`] | instance → adapter → device and queue → surface and swapchain, as wgpu names them |
-//! | [`wave`], [`texture`] | the default field and the animated texture, with the float64 references that every producer is checked against |
-//! | [`mod@array`] | what a client's slot holds: a mesh, heights, points or an image |
-//! | [`gallery`] | the kernels that come with this program, and their counterparts: compute shaders and float64 references |
-//! | [`stamp`] | a frame's number in each of its vertices or texels |
-//! | [`producer`] | what fills a slot: a CUDA kernel, a Vulkan compute shader, CPU threads |
-//! | [`handoff`] | the ways to hand CUDA's vertices over: the good one, and those to compare it with |
-//! | [`render`] | the picture: a lit surface, points or an image, drawn straight from a slot |
-//! | [`observer`] | what watches while frames are drawn |
-//! | [`trace`] | what happened when: CPU, CUDA and Vulkan on one clock, for Perfetto |
-//! | [`verify`] | whether every frame arrives whole: stamps, a pass that reads every vertex, footprints |
-//! | [`film`] | drawn pictures as a GIF or as raw frames |
-//! | `trial` | the first launch of a new kernel, or memory from an untrusted client, in a separate process (Linux only) |
-//! | [`app`] | choosing a device, the frame loop, the window, the headless run |
-//! | [`mod@bench`] | what each hand-off costs, measured |
-//! | [`formats`] | which images, buffers and semaphores a device can share, listed and tried |
-//! | `serve` | a client in another process writes the vertices (Linux only) |
-//!
-//! The binary is a thin command line over [`app`].
+//! The separate library [`vulkan_cuda`] shows how the two share a GPU: read that first. This crate is the program, and the binary
+//! a thin command line over [`app`]. Each module's first line says what it contains.
 //!
 //! # Layers
 //!

@@ -8,15 +8,19 @@ mod signals;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use wavefield::app::Stop;
 use wavefield::note;
+
+use self::cli::Cli;
 
 fn main() -> ExitCode {
     one_cuda_connection();
     // For wrong arguments clap prints an error and exits with 2.
-    let cli = cli::Cli::parse();
-    let code = match run(cli) {
+    let matches = Cli::command().get_matches();
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
+    let code = match run(cli, &matches) {
         // Failures that did not end the run are reported already.
         Ok(()) => u8::from(wavefield::report::failed()),
         Err(error) => {
@@ -66,13 +70,13 @@ fn survive_file_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-fn run(cli: cli::Cli) -> anyhow::Result<()> {
+fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     #[cfg(unix)]
     survive_file_limits();
     let stop = Stop::default();
     if cli.handles_signals() {
         signals::listen(&stop).map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
     }
-    cli.execute(&stop)?;
+    cli.execute(matches, &stop)?;
     Ok(())
 }

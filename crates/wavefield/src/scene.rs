@@ -3,8 +3,10 @@
 use crate::texture;
 use crate::wave::Grid;
 
-/// What a run shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Scene {
     /// A field of vertices: slots are buffers.
     #[default]
@@ -14,7 +16,6 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Field => "field",

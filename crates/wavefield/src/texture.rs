@@ -32,7 +32,6 @@ pub const LINES: f32 = 7.0;
 /// The smallest slope, in lines per texel, at which a line keeps its width. Where it is flatter, the line gets wider.
 pub const FLAT: f32 = 0.004;
 
-/// The number of levels of a texture of this size.
 pub fn levels(size: Grid) -> u32 {
     size.cols.max(size.rows).ilog2() + 1
 }
@@ -43,12 +42,10 @@ pub fn level(size: Grid, level: u32) -> Grid {
     Grid { cols: half(size.cols), rows: half(size.rows) }
 }
 
-/// The number of texels in the whole mip chain.
 pub fn chain_texels(size: Grid) -> u64 {
     (0..levels(size)).map(|index| level(size, index).count()).sum()
 }
 
-/// The size of the whole mip chain in bytes.
 pub fn chain_bytes(size: Grid) -> u64 {
     chain_texels(size) * size_of::<Texel>() as u64
 }
@@ -111,7 +108,6 @@ pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
     Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
 }
 
-/// The four texels of the level above whose mean is this texel.
 fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     let at = |dx: u32, dy: u32| {
         let (x, y) = ((2 * col + dx).min(size.cols - 1), (2 * row + dy).min(size.rows - 1));
@@ -149,7 +145,6 @@ pub(crate) fn chain(size: Grid, phase: f32) -> Vec<Texel> {
 }
 
 impl Texel {
-    /// Converts the channels to single floats.
     pub fn channels(self) -> [f32; 4] {
         [self.height, self.across, self.along, self.line].map(f16::to_f32)
     }

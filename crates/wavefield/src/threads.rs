@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::Error as IoError;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::time::Duration;
 
@@ -51,33 +51,22 @@ fn try_start() -> Result<(), IoError> {
     Ok(())
 }
 
-/// Work on a separate thread. If the job is dropped early, its result is no longer [`Wanted`], and nothing waits for it.
+/// Work on a separate thread. If the job is dropped early, its result is not wanted any more, and nothing waits for it.
 pub(crate) struct Job<T> {
     thread: JoinHandle<Result<T>>,
     /// Has no content: the thread only checks whether it still exists.
     _wanted: Arc<()>,
 }
 
-/// Tells a [`Job`]'s work whether its result is still wanted.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Only a kernel's trial asks.
-pub(crate) struct Wanted(Weak<()>);
-
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
-impl Wanted {
-    pub(crate) fn is_so(&self) -> bool {
-        self.0.strong_count() > 0
-    }
-}
-
 impl<T: Send + 'static> Job<T> {
-    /// Starts `work` on a thread called `name`.
+    /// Starts `work` on a thread called `name`. The work can ask whether its result is still wanted.
     pub(crate) fn begin(
         name: &str,
-        work: impl FnOnce(&Wanted) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
     ) -> Result<Self> {
         let wanted = Arc::new(());
-        let watched = Wanted(Arc::downgrade(&wanted));
-        match Builder::new().name(name.into()).spawn(move || work(&watched)) {
+        let watched = Arc::downgrade(&wanted);
+        match Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0)) {
             Ok(thread) => Ok(Self { thread, _wanted: wanted }),
             Err(error) => Err(not_started(name, error)),
         }

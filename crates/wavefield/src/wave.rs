@@ -1,6 +1,8 @@
 //! The wave, on the CPU. The CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `shaders/gallery.wgsl`)
 //! compute the same. This file also has the float64 reference that all three are checked against.
 
+use std::fmt;
+
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
@@ -18,13 +20,18 @@ pub struct Vertex {
     pub w: f32,
 }
 
-/// The number of vertices in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Vertices across; at least 2.
     pub cols: u32,
     /// Vertices along; at least 2.
     pub rows: u32,
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.cols, self.rows)
+    }
 }
 
 impl Grid {
@@ -39,10 +46,8 @@ impl Grid {
     }
 }
 
-/// The adjustable parameters of the wave.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Scales the height.
     pub amplitude: f32,
     /// Scales the position, and so the number of waves in the field.
     pub frequency: f32,

@@ -15,9 +15,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use common::{assert_exit, process, run, stderr, stdout, wavefield};
+use common::{assert_exit, process, read_png, run, stderr, stdout, wavefield};
 use stand_in::{StandIn, with_libraries};
-use wavefield::app::read_png;
 
 /// Small enough to be quick on a software device.
 const SMALL: [&str; 4] = ["--headless", "--frames=1", "--grid=16x16", "--size=64x48"];

@@ -61,10 +61,8 @@ fn one_sample_a_pixel_draws_the_same_field() {
         ["--headless", "--size=320x180", "--frames=91", "--grid=200x150", "--samples=1", "--wait=poll"];
     assert_exit(&run(&[arguments.as_slice(), &["--output", path.to_str().unwrap()]].concat()), 0);
     // Jagged edges differ; everything else is the same.
-    let (one, four) = (
-        wavefield::app::read_png(&path).unwrap().1,
-        wavefield::app::read_png(&reference("later.png")).unwrap().1,
-    );
+    let (one, four) =
+        (common::read_png(&path).unwrap().1, common::read_png(&reference("later.png")).unwrap().1);
     let apart = one.iter().zip(&four).filter(|(a, b)| a.abs_diff(**b) > 24).count();
     assert!(one.len() == four.len() && apart > 0, "nothing differs: was it drawn with four samples?");
     assert!(apart * 20 < one.len(), "{apart} of {} bytes differ", one.len());
@@ -159,7 +157,7 @@ fn a_picture_says_how_to_draw_it_again() {
     assert_eq!(*again, wanted);
     let words: Vec<_> = again.split(' ').skip(1).collect();
     draw(&words);
-    let pixels = |path: &Path| wavefield::app::read_png(path).unwrap();
+    let pixels = |path: &Path| common::read_png(path).unwrap();
     assert!(pixels(&first) == pixels(&folder.path().join("wave.png")));
     assert_ne!(pixels(&first).1, {
         draw(&["--headless", "--output=c.png", "--size=160x90", "--frames=7", "--grid=64x64"]);
@@ -190,8 +188,8 @@ fn a_picture_of_serve_names_no_command() {
 /// The comparison must be able to fail.
 #[test]
 fn a_different_moment_is_a_different_picture() {
-    let (_, a) = wavefield::app::read_png(&reference("start.png")).unwrap();
-    let (_, b) = wavefield::app::read_png(&reference("later.png")).unwrap();
+    let (_, a) = common::read_png(&reference("start.png")).unwrap();
+    let (_, b) = common::read_png(&reference("later.png")).unwrap();
     let difference = common::difference(&a, &b);
     assert!(difference.mean > 10.0 * SAME_PICTURE.mean, "{difference:?}");
     assert!(difference.off > 10.0 * SAME_PICTURE.off, "{difference:?}");
@@ -204,7 +202,7 @@ fn every_vertex_has_its_dot() {
     let path = folder.path().join("dots.png");
     let arguments = ["--headless", "--style=points", "--frames=1", "--grid=6x5", "--size=640x480"];
     assert_exit(&run(&[&arguments[..], &["--samples=1", "--output", path.to_str().unwrap()]].concat()), 0);
-    let (extent, pixels) = wavefield::app::read_png(&path).unwrap();
+    let (extent, pixels) = common::read_png(&path).unwrap();
     let matrix = Camera::default().view_projection(extent.width, extent.height);
     let grid = Grid { cols: 6, rows: 5 };
     for (col, row) in (0..5).flat_map(|row| (0..6).map(move |col| (col, row))) {

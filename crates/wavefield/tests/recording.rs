@@ -70,7 +70,7 @@ fn raw_frames_go_to_standard_output_and_nothing_else_does() {
         "{said}"
     );
     assert!(said.contains("ffmpeg -f rawvideo -pix_fmt rgba -s 96x60 -r 30 -i -"), "{said}");
-    let (_, pixels) = wavefield::app::read_png(&path).unwrap();
+    let (_, pixels) = common::read_png(&path).unwrap();
     assert!(output.stdout[15 * frame..] == pixels, "the last frame is the picture");
 }
 

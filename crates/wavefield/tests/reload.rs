@@ -14,11 +14,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::{is_same, process, wavefield};
+use common::{is_same, process, read_png, wavefield};
 use display::{Display, PATIENCE, Picture, poll};
 use stand_in::{ALL, StandIn, first_uuid};
 use tempfile::TempDir;
-use wavefield::app::{DeviceTable, ProducerKind, read_png};
+use wavefield::app::{DeviceTable, ProducerKind};
 use wavefield::vulkan::Validation;
 
 const FLAT: &str = include_str!("../kernels/test/flat.ptx");

@@ -4,7 +4,7 @@ mod common;
 
 use ash::vk;
 use vulkan_cuda::Ring;
-use wavefield::app::{Config, ProducerKind, Scene, Stop, run_headless};
+use wavefield::app::{Config, Ended, ProducerKind, Scene, Stop, run_headless};
 use wavefield::handoff::Handoff;
 use wavefield::vulkan::Validation;
 use wavefield::wave::Grid;
@@ -30,7 +30,7 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
     }
     let mut settled = 0;
     for round in 0..count {
-        let summary = run_headless(&config, &Stop::default());
+        let summary = run_headless(&config, &Stop::default()).and_then(Ended::whole);
         let summary = summary.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(summary.frames, 5);
         assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings in round {round}");

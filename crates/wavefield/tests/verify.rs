@@ -39,7 +39,7 @@ fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config 
 /// Does a run and asserts what every run must fulfil: the validation layer does not warn, and the check reaches every vertex
 /// of every frame twice.
 fn checked(config: &Config) -> Result<Checked, Error> {
-    let summary = run_headless(config, &Stop::default())?;
+    let summary = run_headless(config, &Stop::default())?.whole()?;
     assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings");
     let checked = summary.checked.expect("the run was checked");
     let (tally, frames) = (&checked.tally, config.frames.unwrap());

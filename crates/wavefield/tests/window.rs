@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::ValueEnum;
-use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, stderr, stdout};
+use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, read_png, stderr, stdout};
 use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
-use wavefield::app::{read_png, write_png};
+use wavefield::app::write_png;
 use wavefield::render::ColorMap;
 use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
 use wavefield::serve::socket::{Connection, Received};
@@ -756,20 +756,29 @@ fn f_asks_for_the_whole_screen_and_back() {
     let listen = ChangeWindowAttributesAux::new().event_mask(EventMask::SUBSTRUCTURE_NOTIFY);
     connection.change_window_attributes(root, &listen).expect("the display exists").check().unwrap();
     let atom = connection.intern_atom(false, b"_NET_WM_STATE_FULLSCREEN").unwrap().reply().unwrap().atom;
-    // Escape leaves full screen before it leaves the program.
-    for (key, wanted) in [("f", 1), ("f", 0), ("f", 1), ("Escape", 0)] {
-        shown.key(key);
-        shown.poll("a message to the window manager", |_| {
-            match connection.poll_for_event().expect("the display exists")? {
-                Event::ClientMessage(message) => {
-                    let data = message.data.as_data32();
-                    (data[0] == wanted && data[1] == atom).then_some(())
-                }
-                _ => None,
+    // What the window asks of the window manager: 1 for full screen, 0 for its end.
+    let asked = || loop {
+        if let Event::ClientMessage(message) = connection.poll_for_event().expect("the display exists")? {
+            let data = message.data.as_data32();
+            if data[1] == atom {
+                return Some(data[0]);
             }
-        });
+        }
+    };
+    let ask = |shown: &mut Shown, key, wanted| {
+        shown.key(key);
+        shown.poll("a message to the window manager", |_| asked().filter(|asked| *asked == wanted));
         shown.assert_frames_go_on();
+    };
+    for (key, wanted) in [("f", 1), ("f", 0), ("f", 1)] {
+        ask(&mut shown, key, wanted);
     }
+    // Escape closes the list of keys first, then leaves full screen, and only then the program.
+    shown.key("F1");
+    shown.key("Escape");
+    shown.assert_frames_go_on();
+    assert_eq!(asked(), None, "the list of keys was closed");
+    ask(&mut shown, "Escape", 0);
     shown.key("Escape");
     shown.assert_ends_well();
 }

@@ -23,7 +23,7 @@ mod linux {
     use std::time::Instant;
 
     use ash::vk;
-    use wavefield::app::{Config, EventLoop, Stop, run_windowed};
+    use wavefield::app::{Config, Ended, EventLoop, Stop, run_windowed};
     use wavefield::vulkan::Validation;
     use wavefield::wave::Grid;
 
@@ -134,7 +134,9 @@ mod linux {
     /// Runs one window to its end. Returns an error if a frame is missing or the validation layer warns.
     fn run(event_loop: &mut EventLoop, config: &Config, stop: &Stop, frames: u64) -> Result<(), String> {
         // An error from the validation layer already fails the run.
-        let summary = run_windowed(event_loop, config, stop).map_err(|error| error.to_string())?;
+        let summary = run_windowed(event_loop, config, stop)
+            .and_then(Ended::whole)
+            .map_err(|error| error.to_string())?;
         if summary.frames != frames {
             return Err(format!("{} frames instead of {frames}", summary.frames));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::builder::TypedValueParser;
-use clap::{Args, Command, FromArgMatches, ValueEnum};
+use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
 use super::{Batching, OverlayMode, ProducerKind, Reload, Scene, parse};
@@ -29,7 +29,7 @@ pub const RISK: &str = "a kernel that faults inside Vulkan's command buffer stop
      (docs/reliability.md); use another --handoff, or accept that with --risk-the-gpu";
 
 // The settings of a run. The comment on an option is its help text; this one would be that of every command.
-#[derive(Args, Clone, Debug, PartialEq)]
+#[derive(Parser, Clone, Debug, PartialEq)]
 pub struct Config {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
@@ -81,7 +81,7 @@ pub struct Config {
     pub batch: Batching,
     /// Stop after N frames [default: in a window, never; headless, 120; verify, 1000; on a software
     /// device, 20].
-    #[arg(long, value_name = "N", value_parser = parse::Whole(1, u64::MAX), allow_hyphen_values = true, help_heading = HOW)]
+    #[arg(long, value_name = "N", value_parser = parse::whole(1, u64::MAX), allow_hyphen_values = true, help_heading = HOW)]
     pub frames: Option<u64>,
     /// How a window's frames reach the screen; fifo if the window does not support the choice [default:
     /// fifo].
@@ -109,7 +109,7 @@ pub struct Config {
     pub record: Option<PathBuf>,
     /// With --record FILE.gif: the longest allowed side of the picture. Larger pictures are scaled down by a whole
     /// number.
-    #[arg(long, value_name = "PIXELS", default_value = "640", value_parser = parse::Whole(16, 4096).map(|side| side as u32), allow_hyphen_values = true, help_heading = OUTPUT)]
+    #[arg(long, value_name = "PIXELS", default_value = "640", value_parser = parse::whole(16, 4096).map(|side| side as u32), allow_hyphen_values = true, help_heading = OUTPUT)]
     pub record_side: u32,
     /// Write a trace of the first frames for Perfetto: CPU, CUDA, Vulkan and presents on one clock. With a file name that
     /// ends in .svg, write a picture of a few frames instead.
@@ -132,13 +132,7 @@ pub struct Config {
 impl Default for Config {
     /// What clap makes of an empty command line.
     fn default() -> Self {
-        static USUAL: LazyLock<Config> = LazyLock::new(|| {
-            let matches = Config::augment_args(Command::new("wavefield")).try_get_matches_from(["wavefield"]);
-            // Cannot fail: no option is required.
-            matches
-                .and_then(|matches| Config::from_arg_matches(&matches))
-                .unwrap_or_else(|error| error.exit())
-        });
+        static USUAL: LazyLock<Config> = LazyLock::new(|| Config::parse_from(["wavefield"]));
         USUAL.clone()
     }
 }
@@ -147,9 +141,8 @@ impl Config {
     /// `wavefield …` with the options for these settings, quoted for a shell. It contains only options that have an effect and
     /// differ from their defaults, and omits settings that only the library offers.
     pub fn command_line(&self, headless: bool) -> String {
-        // A debug build looks for the layer by itself.
-        let validation = if cfg!(debug_assertions) { Validation::IfInstalled } else { Validation::Off };
-        let usual = Self { validation, style: self.usual_style(), ..Self::default() }.options(headless);
+        let usual = Self { validation: Validation::usual(), style: self.usual_style(), ..Self::default() }
+            .options(headless);
         let mut line = String::from(if headless { "wavefield --headless" } else { "wavefield" });
         for option in self.options(headless).into_iter().filter(|option| !usual.contains(option)) {
             line += " --";
@@ -178,14 +171,9 @@ impl Config {
         let file = |path: &Path| path.display().to_string();
         let has_side = self.record.as_ref().is_some_and(|path| path.as_os_str() != "-")
             && self.record_side != Self::default().record_side;
-        let validation = match self.validation {
-            Validation::Required => Some("on"),
-            Validation::Off => Some("off"),
-            Validation::IfInstalled => None,
-        };
         let mut all = vec![
             ("scene", word(self.scene)),
-            ("grid", Some(format!("{}x{}", self.grid.cols, self.grid.rows))),
+            ("grid", Some(self.grid.to_string())),
             ("speed", Some(self.speed.to_string())),
             ("style", word(self.style).filter(|_| self.scene == Scene::Field)),
             ("colormap", word(self.color_map)),
@@ -210,7 +198,7 @@ impl Config {
             ("overlay", word(self.overlay).filter(|_| !headless)),
             ("wait", word(self.wait)),
             ("timeout", Some(self.timeout.as_secs_f64().to_string())),
-            ("validation", validation.map(str::to_owned)),
+            ("validation", word(self.validation)),
             ("size", Some(format!("{}x{}", self.size.width, self.size.height))),
             ("samples", word(self.samples)),
             ("output", self.output.as_deref().filter(|_| headless).map(file)),

@@ -20,30 +20,14 @@ use crate::report::Failures;
 use crate::vulkan::{DeviceDesc, read_image};
 use crate::{Error, Result, whole_file};
 
-/// The number of frames if the user gives none: fewer on a software device, where each takes long.
-fn default_frames(run: &Headless, verify: bool) -> u64 {
-    match run.engine.device().info().kind {
-        vk::PhysicalDeviceType::CPU => 20,
-        // More than a run needs to settle: see `Footprint::SETTLED`.
-        _ if verify => 1000,
-        _ => 120,
-    }
-}
-
 /// Seconds of the field between two frames. It does not follow the clock, so frame N is the same picture in every run.
 pub(super) const STEP: f64 = 1.0 / 60.0;
 
-/// Draws `config.frames` frames and writes the last to `config.output`.
+/// Draws `config.frames` frames and writes the last to `config.output`. Once frames are drawn, a failure comes with a summary.
 ///
 /// # Errors
-/// Any failure of the run, an error of the validation layer included; and a stop before the last frame if
-/// `config.output` asks for a picture.
-pub fn run_headless(config: &Config, stop: &Stop) -> Result<Summary> {
-    attempt_headless(config, stop)?.whole()
-}
-
-/// Like [`run_headless`], but also returns the summary of a run that failed after it began to draw.
-pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
+/// The run failed before its first frame.
+pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     if let Some(path) = &config.output {
         whole_file::check_writable(path)?;
     }
@@ -52,44 +36,30 @@ pub fn attempt_headless(config: &Config, stop: &Stop) -> Result<Ended> {
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
-    let summary = draw(choice, config, traced, stop, &mut failures)?;
-    Ok(Ended::new(summary, failures, &log))
-}
-
-fn draw(
-    choice: Choice,
-    config: &Config,
-    traced: Option<Traced>,
-    stop: &Stop,
-    failures: &mut Failures,
-) -> Result<Summary> {
     let mut run = Headless::new(&choice, config)?;
     run.engine.heed(stop);
-    draw_traced(&mut run, config, traced, stop, failures)
-}
-
-fn draw_traced(
-    run: &mut Headless,
-    config: &Config,
-    traced: Option<Traced>,
-    stop: &Stop,
-    failures: &mut Failures,
-) -> Result<Summary> {
     if let Some(traced) = &traced {
         traced.follow(&mut run.engine)?;
     }
     let mut times = FrameTimes::default();
-    let drawn = failures.catch(draw_frames(run, config, stop, &mut times));
-    let recorded = filmed::end(&mut run.film, drawn.is_some(), failures);
+    let drawn = failures.catch(draw_frames(&mut run, config, stop, &mut times));
+    let recorded = filmed::end(&mut run.film, drawn.is_some(), &mut failures);
     if let Some(traced) = traced {
-        traced.end(&mut run.engine, failures);
+        traced.end(&mut run.engine, &mut failures);
     }
-    let summary = run.engine.summary(times, 0, failures);
-    Ok(Summary { recorded, ..summary })
+    let summary = run.engine.summary(times, 0, &mut failures);
+    drop((run, choice));
+    Ok(Ended::new(Summary { recorded, ..summary }, failures, &log))
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
-    let frames = config.frames.unwrap_or(default_frames(run, config.verify));
+    let frames = config.frames.unwrap_or(match run.engine.device().info().kind {
+        // Here each takes long.
+        vk::PhysicalDeviceType::CPU => 20,
+        // More than a run needs to settle: see `Footprint::SETTLED`.
+        _ if config.verify => 1000,
+        _ => 120,
+    });
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
     // An f32 has so few bits that its product with a frame's number is exact in an f64. So frame N is bit-identical whether it is
     // filled alone or in a batch.
@@ -150,12 +120,12 @@ impl Headless {
     /// [`Headless::new`] without notes about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
-        Self::make(choice, config, &desc(interop, config.handoff == Handoff::Inline), 1)
+        Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
     /// [`Headless::quietly`] on a device that every producer and hand-off can use: see [`Headless::switch`].
     pub fn switchable(choice: &Choice, config: &Config) -> Result<Self> {
-        Self::make(choice, config, &desc(choice.twin.is_some(), true), 1)
+        Self::make(choice, config, choice.twin.is_some(), true, 1)
     }
 
     /// For clients in other processes. Shares memory if the device can, whatever fills the field here. Has resources for at least
@@ -163,13 +133,14 @@ impl Headless {
     #[cfg(target_os = "linux")]
     pub(crate) fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice);
-        let desc = desc(choice.can_export(), config.handoff == Handoff::Inline);
-        Ok(Self { serves: true, ..Self::make(choice, config, &desc, flights)? })
+        let inline = config.handoff == Handoff::Inline;
+        Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
     }
 
-    fn make(choice: &Choice, config: &Config, desc: &DeviceDesc, flights: usize) -> Result<Self> {
-        let context = EarlyContext::begin(choice, config, desc.inline);
-        let (device, queue) = choice.adapter.request_device(desc)?;
+    fn make(choice: &Choice, config: &Config, interop: bool, inline: bool, flights: usize) -> Result<Self> {
+        let context = EarlyContext::begin(choice, config, inline);
+        let desc = DeviceDesc { interop, inline, ..DeviceDesc::default() };
+        let (device, queue) = choice.adapter.request_device(&desc)?;
         let limit = device.info().largest_picture;
         if config.size.width.max(config.size.height) > limit {
             return Err(Error::Unsupported(format!(
@@ -239,10 +210,6 @@ impl Headless {
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
         write_png(path, self.target.image().extent(), &pixels, &texts)
     }
-}
-
-fn desc(interop: bool, inline: bool) -> DeviceDesc {
-    DeviceDesc { interop, inline, ..DeviceDesc::default() }
 }
 
 /// Prints a note if `auto` does without CUDA, and one if the device is a software device.

@@ -30,15 +30,15 @@ pub use early::EarlyDriver;
 pub(crate) use engine::Installed;
 pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub(crate) use engine::{Found, SlotNow};
-pub use headless::{Headless, attempt_headless, run_headless};
-pub use picture_file::{read_png, write_png};
+pub use headless::{Headless, run_headless};
+pub use picture_file::write_png;
 #[cfg(target_os = "linux")]
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};
 #[cfg(target_os = "linux")]
 pub(crate) use windowed::run_with;
-pub use windowed::{EventLoop, attempt_windowed, run_windowed};
+pub use windowed::{EventLoop, run_windowed};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProducerKind {
@@ -60,7 +60,7 @@ pub enum ProducerKind {
 }
 
 impl ProducerKind {
-    pub(crate) fn may_use_cuda(self) -> bool {
+    pub fn may_use_cuda(self) -> bool {
         matches!(self, Self::Auto | Self::Cuda)
     }
 }

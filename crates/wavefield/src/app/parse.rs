@@ -1,17 +1,16 @@
 //! Parses and checks the values of options.
 
-use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ash::vk;
-use clap::Arg;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 #[cfg(target_os = "linux")]
 use vulkan_cuda::DeviceUuid;
 use vulkan_cuda::Ring;
 
+use super::Batching;
 use crate::render::Camera;
 use crate::wave::Grid;
 
@@ -38,44 +37,28 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// A device's UUID.
 #[cfg(target_os = "linux")]
 pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
     DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is not a UUID: 32 hexadecimal digits"))
 }
 
 /// A number of digits only. A number beyond 64 bits becomes the largest one, which is too large for every option.
-fn whole(text: &str) -> Option<u64> {
+fn digits(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Accepts whole numbers from the first to the second, both included.
-#[derive(Clone)]
-pub struct Whole(pub u64, pub u64);
-
-impl TypedValueParser for Whole {
-    type Value = u64;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        option: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<u64, clap::Error> {
-        let Self(least, most) = *self;
-        let parse = move |text: &str| -> Result<u64, String> {
-            let number = whole(text).filter(|number| (least..=most).contains(number));
-            number.ok_or_else(|| match most {
-                u64::MAX => format!("`{text}` is not a whole number from {least} on"),
-                most => format!("`{text}` is not a whole number from {least} to {most}"),
-            })
-        };
-        parse.parse_ref(command, option, value)
+/// Accepts whole numbers from `least` to `most`, both included.
+pub fn whole(least: u64, most: u64) -> impl TypedValueParser<Value = u64> {
+    move |text: &str| {
+        let number = digits(text).filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| match most {
+            u64::MAX => format!("`{text}` is not a whole number from {least} on"),
+            most => format!("`{text}` is not a whole number from {least} to {most}"),
+        })
     }
 }
 
-/// A name and a number with a `=` in between.
 pub fn parameter(text: &str) -> Result<(String, f32), String> {
     let (name, value) = text.split_once('=').unwrap_or_default();
     match value.parse::<f32>() {
@@ -84,7 +67,6 @@ pub fn parameter(text: &str) -> Result<(String, f32), String> {
     }
 }
 
-/// A name; not empty.
 pub fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the name is empty: give one, or leave the option out".into()),
@@ -92,9 +74,8 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Two numbers with an `x` between them.
 fn pair(text: &str) -> Result<(u64, u64), String> {
-    let pair = text.split_once(['x', 'X']).and_then(|(a, b)| Some((whole(a)?, whole(b)?)));
+    let pair = text.split_once(['x', 'X']).and_then(|(a, b)| Some((digits(a)?, digits(b)?)));
     pair.ok_or_else(|| format!("`{text}` is not two whole numbers with an x between, like 1280x720"))
 }
 
@@ -124,21 +105,14 @@ pub fn size(text: &str) -> Result<vk::Extent2D, String> {
 }
 
 pub fn ring(text: &str) -> Result<Ring, String> {
-    let depth = whole(text).and_then(|depth| Ring::new(u32::try_from(depth).ok()?));
+    let depth = digits(text).and_then(|depth| Ring::new(u32::try_from(depth).ok()?));
     depth.ok_or_else(|| format!("`{text}` is not a whole number from 1 to {}", vulkan_cuda::ring::MAX_DEPTH))
 }
 
-/// The value of `--batch`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Frames {
-    Auto,
-    Fixed(u32),
-}
-
-pub fn frames(text: &str) -> Result<Frames, String> {
+pub fn batching(text: &str) -> Result<Batching, String> {
     match text {
-        "auto" => Ok(Frames::Auto),
-        text => batch(text).map(Frames::Fixed).map_err(|error| format!("{error}, nor `auto`")),
+        "auto" => Ok(Batching::default()),
+        text => batch(text).map(Batching::Fixed).map_err(|error| format!("{error}, nor `auto`")),
     }
 }
 
@@ -154,6 +128,17 @@ pub fn milliseconds(text: &str) -> Result<Duration, String> {
 
 pub fn batch(text: &str) -> Result<u32, String> {
     ring(text).map(|ring| ring.depth() as u32)
+}
+
+/// Draws per second; 0 is no limit.
+#[cfg(target_os = "linux")]
+pub fn pace(text: &str) -> Result<f64, String> {
+    let pace = text.parse().ok().filter(|pace| *pace == 0.0 || (1.0..=10_000.0).contains(pace));
+    pace.ok_or_else(|| format!("`{text}` is neither 0 nor a number from 1 to 10000"))
+}
+
+pub fn factor(text: &str) -> Result<f64, String> {
+    number(text, f64::MIN_POSITIVE..=f64::MAX, "above 0")
 }
 
 pub fn speed(text: &str) -> Result<f64, String> {

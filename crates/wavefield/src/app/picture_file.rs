@@ -1,14 +1,13 @@
 //! PNG files, written whole or not at all.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::path::Path;
 
 use ash::vk;
 
 use super::{Config, Engine, Scene};
 use crate::array::Array;
-use crate::{Error, Result, whole_file};
+use crate::{Result, whole_file};
 
 /// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are keywords of the PNG specification with their
 /// texts, which viewers show beside the picture.
@@ -41,21 +40,6 @@ fn encode(
     writer.finish()
 }
 
-/// Reads the size and the pixels of an 8-bit RGBA PNG.
-pub fn read_png(path: &Path) -> Result<(vk::Extent2D, Vec<u8>)> {
-    let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
-    let file = File::open(path).map_err(failed)?;
-    let decode = |error: png::DecodingError| failed(std::io::Error::other(error));
-    let mut reader = png::Decoder::new(BufReader::new(file)).read_info().map_err(decode)?;
-    let size = reader.output_buffer_size().unwrap_or(0);
-    let mut pixels = vec![0; size];
-    let info = reader.next_frame(&mut pixels).map_err(decode)?;
-    if (info.color_type, info.bit_depth) != (png::ColorType::Rgba, png::BitDepth::Eight) {
-        return Err(failed(std::io::Error::other("not 8-bit RGBA")));
-    }
-    Ok((vk::Extent2D { width: info.width, height: info.height }, pixels))
-}
-
 /// The texts for a picture's file: program, device, settings, and the command that draws it again. They omit the file's path: it is
 /// private, and two pictures of the same frame stay bit-identical. The picture is the last of `frames`. If the run `serves`, clients
 /// may have drawn, so there is no command.
@@ -71,7 +55,7 @@ pub(super) fn picture_texts(
         Scene::Texture => "plane",
     };
     let what = match *engine.array() == Array::mesh(config.grid) {
-        true => format!("{}x{} {}, {how}", config.grid.cols, config.grid.rows, config.scene.elements()),
+        true => format!("{} {}, {how}", config.grid, config.scene.elements()),
         false => engine.array().to_string(),
     };
     let settings = format!(
@@ -96,6 +80,9 @@ pub(super) fn picture_texts(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::BufReader;
+
     use super::*;
 
     const SIZE: vk::Extent2D = vk::Extent2D { width: 3, height: 2 };
@@ -107,8 +94,11 @@ mod tests {
         let pixels: Vec<u8> = (0..24).collect();
         let texts = [("Command", "wavefield --device='Größe 1'".to_owned())];
         write_png(&path, SIZE, &pixels, &texts).unwrap();
-        assert_eq!(read_png(&path).unwrap(), (SIZE, pixels));
-        let reader = png::Decoder::new(BufReader::new(File::open(&path).unwrap())).read_info().unwrap();
+        let file = BufReader::new(File::open(&path).unwrap());
+        let mut reader = png::Decoder::new(file).read_info().unwrap();
+        let mut read = [0; 24];
+        let info = reader.next_frame(&mut read).unwrap();
+        assert_eq!((info.width, info.height, &read[..]), (SIZE.width, SIZE.height, &pixels[..]));
         let [chunk] = &reader.info().utf8_text[..] else { panic!("no text, or two") };
         assert_eq!((chunk.keyword.as_str(), chunk.get_text().unwrap()), ("Command", texts[0].1.clone()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);

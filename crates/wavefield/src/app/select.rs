@@ -1,7 +1,5 @@
 //! Choosing a device, and the table that explains the choice.
 
-use std::fmt;
-
 use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
@@ -14,13 +12,14 @@ use crate::{Error, Result};
 /// Every device of both APIs: first Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
     rows: Vec<Row>,
+    /// One for each row.
+    facts: Vec<Facts>,
     driver: Result<Driver>,
 }
 
 struct Row {
     adapter: Option<Adapter>,
     cuda: Option<CudaInfo>,
-    facts: Facts,
 }
 
 /// What the choice depends on. It is apart from the handles, so that tests need no GPU.
@@ -45,7 +44,6 @@ pub struct Choice {
     pub cuda: Option<(Driver, CudaInfo)>,
     /// The device in CUDA if both APIs can share it, even if the run does not use CUDA.
     pub twin: Option<(Driver, CudaInfo)>,
-    /// Why `auto` does not use CUDA.
     pub fallback: Option<String>,
 }
 
@@ -80,51 +78,56 @@ impl DeviceTable {
             Ok((driver, devices)) => (Ok(driver), devices),
             Err(error) => (Err(error), Vec::new()),
         };
-        let mut rows = Vec::new();
+        let (mut rows, mut facts) = (Vec::new(), Vec::new());
         for adapter in adapters {
             let info = adapter.info();
             let twin = match &driver {
                 Ok(_) => find_twin(&info.sharing, &cuda).map_err(|mismatch| mismatch.to_string()),
                 Err(error) => Err(error.to_string()),
             };
-            let facts = Facts {
+            facts.push(Facts {
                 name: info.name.clone(),
                 uuid: info.sharing.uuid,
                 kind: info.kind,
                 last_resort: info.driver_id == ash::vk::DriverId::GOOGLE_SWIFTSHADER,
                 draws: adapter.can_draw(surface),
-                shares: twin.as_ref().map(|_| ()).map_err(Clone::clone),
-            };
+                shares: twin.map(|_| ()),
+            });
             let cuda = cuda.iter().find(|device| same_device(&info.sharing, device)).cloned();
-            rows.push(Row { adapter: Some(adapter), cuda, facts });
+            rows.push(Row { adapter: Some(adapter), cuda });
         }
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
         for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
             let unknown = || Err("no Vulkan device has its UUID".to_owned());
-            let facts = Facts {
+            facts.push(Facts {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
                 last_resort: false,
                 draws: unknown(),
                 shares: unknown(),
-            };
-            rows.push(Row { adapter: None, cuda: Some(device), facts });
+            });
+            rows.push(Row { adapter: None, cuda: Some(device) });
         }
-        Ok(Self { rows, driver })
+        Ok(Self { rows, facts, driver })
     }
 
-    /// Chooses by `--device` and `--producer`.
+    /// The row to use, and the reason if `auto` does not use CUDA. An error names the variables that can make the loader leave a
+    /// driver out.
+    fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
+        choose(&self.facts, wish, producer)
+            .map_err(|reason| Error::Unsupported(reason + &crate::error::driver_variables()))
+    }
+
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {
-        let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
-        let (index, fallback) = choose(&facts, wish, producer).map_err(with_variables)?;
-        let row = &self.rows[index];
+        let (index, fallback) = self.row(wish, producer)?;
+        let (row, facts) = (&self.rows[index], &self.facts[index]);
         let adapter = row.adapter.clone();
-        let adapter = adapter
-            .ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", row.facts.name)))?;
+        let adapter =
+            adapter.ok_or_else(|| Error::Unsupported(format!("{} is not a Vulkan device", facts.name)))?;
         let twin = match (&self.driver, &row.cuda) {
-            (Ok(driver), Some(device)) if row.facts.shares.is_ok() => Some((*driver, device.clone())),
+            (Ok(driver), Some(device)) if facts.shares.is_ok() => Some((*driver, device.clone())),
             _ => None,
         };
         let cuda = twin.clone().filter(|_| producer.may_use_cuda());
@@ -134,11 +137,11 @@ impl DeviceTable {
     /// The table as text, with a mark at the device that `choose` would take. If it is wider than `width`, each device gets a
     /// block of lines instead.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
-        let facts: Vec<_> = self.rows.iter().map(|row| row.facts.clone()).collect();
-        let chosen = choose(&facts, wish, producer).map_err(with_variables).map(|(index, _)| index);
+        let chosen = self.row(wish, producer).map(|(index, _)| index);
         let mut table = vec![HEADINGS.map(String::from)];
         for (index, row) in self.rows.iter().enumerate() {
-            table.push(row.cells(index, chosen.as_ref().is_ok_and(|&chosen| chosen == index)));
+            let chosen = chosen.as_ref().is_ok_and(|&chosen| chosen == index);
+            table.push(row.cells(index, &self.facts[index], chosen));
         }
         let mut text = columns(&table);
         if let Some(width) = width.filter(|&width| text.lines().any(|line| line.chars().count() > width)) {
@@ -163,7 +166,7 @@ impl DeviceTable {
 }
 
 impl Row {
-    fn cells(&self, index: usize, chosen: bool) -> [String; 8] {
+    fn cells(&self, index: usize, facts: &Facts, chosen: bool) -> [String; 8] {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
         let apis = match (info, &self.cuda) {
             (Some(info), Some(cuda)) => {
@@ -185,24 +188,17 @@ impl Row {
             }
             None => "-".to_owned(),
         };
-        let verdict = match (&self.facts.draws, &self.facts.shares) {
+        let verdict = match (&facts.draws, &facts.shares) {
             (Err(reason), _) => reason.clone(),
             (Ok(()), Ok(())) => "shares with CUDA".into(),
             (Ok(()), Err(reason)) => format!("draws, no CUDA: {reason}"),
         };
-        let kind = info.map_or("", |info| info.kind_name());
         [
             if chosen { ">" } else { "" }.into(),
             index.to_string(),
-            format!(
-                "{} {}",
-                self.facts.name,
-                if kind.is_empty() { String::new() } else { format!("({kind})") }
-            )
-            .trim_end()
-            .to_owned(),
+            facts.name.clone() + &info.map_or(String::new(), |info| format!(" ({})", info.kind_name())),
             apis,
-            self.facts.uuid.to_string(),
+            facts.uuid.to_string(),
             info.map_or("-".into(), |info| info.driver.clone()),
             exports,
             verdict,
@@ -250,27 +246,20 @@ fn wrap(line: &str, width: usize, indent: usize) -> String {
 /// Left-aligned columns, two spaces apart. The last column has no fixed width.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..7).map(width).collect();
-    table
-        .iter()
-        .map(|row| {
-            let mut line = String::new();
-            for (cell, &width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:width$}  "));
-            }
-            line + &row[7]
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
-/// Adds the environment variables that can make the loader leave a driver out.
-fn with_variables(error: Error) -> Error {
-    Error::Unsupported(error.to_string() + &crate::error::driver_variables())
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}  "));
+        cells.collect::<String>() + &row[7]
+    };
+    table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The row to use, and the reason if `auto` does not use CUDA.
-fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
+fn choose(
+    rows: &[Facts],
+    wish: Option<&str>,
+    producer: ProducerKind,
+) -> Result<(usize, Option<String>), String> {
     let candidates = match wish {
         Some(wish) => vec![named(rows, wish)?],
         None => (0..rows.len()).collect(),
@@ -288,20 +277,20 @@ fn choose(rows: &[Facts], wish: Option<&str>, producer: ProducerKind) -> Result<
     };
     let sharing = candidates.iter().filter(shares).min_by_key(rank);
     let drawing = candidates.iter().filter(draws).min_by_key(rank);
-    let reasons = || Reasons(candidates.iter().map(|&index| &rows[index]).collect());
+    let reasons = || reasons(candidates.iter().map(|&index| &rows[index]));
     match (producer, sharing, drawing) {
         (ProducerKind::Auto | ProducerKind::Cuda, Some(&index), _) => Ok((index, None)),
-        (ProducerKind::Cuda, None, _) => Err(Error::Unsupported(format!(
+        (ProducerKind::Cuda, None, _) => Err(format!(
             "--producer cuda needs a device that CUDA and Vulkan share, and there is none: {}",
             reasons()
-        ))),
+        )),
         (ProducerKind::Auto, None, Some(&index)) => Ok((index, rows[index].shares.clone().err())),
         (_, _, Some(&index)) => Ok((index, None)),
-        (_, _, None) => Err(Error::Unsupported(format!("no Vulkan device here can draw: {}", reasons()))),
+        (_, _, None) => Err(format!("no Vulkan device here can draw: {}", reasons())),
     }
 }
 
-fn named(rows: &[Facts], wish: &str) -> Result<usize> {
+fn named(rows: &[Facts], wish: &str) -> Result<usize, String> {
     let known = || {
         let names: Vec<_> = rows.iter().enumerate().map(|(i, row)| format!("{i}: {}", row.name)).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -309,44 +298,31 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize> {
     if let Ok(index) = wish.parse::<usize>()
         && wish.len() < 4
     {
-        return match index < rows.len() {
-            true => Ok(index),
-            false => Err(Error::Unsupported(format!("there is no device {index}; there is {}", known()))),
-        };
+        let known = || format!("there is no device {index}; there is {}", known());
+        return (index < rows.len()).then_some(index).ok_or_else(known);
     }
     if let Some(uuid) = DeviceUuid::parse(wish) {
         let found = rows.iter().position(|row| row.uuid == uuid);
-        return found.ok_or_else(|| {
-            Error::Unsupported(format!("no device has the UUID {uuid}; there is {}", known()))
-        });
+        return found.ok_or_else(|| format!("no device has the UUID {uuid}; there is {}", known()));
     }
     let lower = wish.to_lowercase();
     let found: Vec<_> =
         (0..rows.len()).filter(|&index| rows[index].name.to_lowercase().contains(&lower)).collect();
     match found.as_slice() {
         [index] => Ok(*index),
-        [] => Err(Error::Unsupported(format!("no device is called `{wish}`; there is {}", known()))),
-        _ => Err(Error::Unsupported(format!(
-            "several devices match `{wish}`, choose one by number: {}",
-            known()
-        ))),
+        [] => Err(format!("no device is called `{wish}`; there is {}", known())),
+        _ => Err(format!("several devices match `{wish}`, choose one by number: {}", known())),
     }
 }
 
-struct Reasons<'a>(Vec<&'a Facts>);
-
-impl fmt::Display for Reasons<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("there is no device at all");
-        }
-        for (index, row) in self.0.iter().enumerate() {
-            let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
-            let separator = if index > 0 { "; " } else { "" };
-            write!(f, "{separator}{}: {}", row.name, reason.map_or("fine", |reason| reason))?;
-        }
-        Ok(())
-    }
+/// Why each of these devices is no choice.
+fn reasons<'a>(rows: impl Iterator<Item = &'a Facts>) -> String {
+    let reason = |row: &Facts| {
+        let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
+        format!("{}: {}", row.name, reason.map_or("fine", String::as_str))
+    };
+    let all: Vec<_> = rows.map(reason).collect();
+    if all.is_empty() { "there is no device at all".into() } else { all.join("; ") }
 }
 
 #[cfg(test)]

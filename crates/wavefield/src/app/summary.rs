@@ -74,7 +74,6 @@ pub struct Summary {
     pub grid: crate::wave::Grid,
     pub producer: &'static str,
     pub device: String,
-    /// How the time of the last frames divides into parts, if a window showed that.
     pub parts: Option<String>,
     pub recorded: Option<Recorded>,
     pub checked: Option<Checked>,
@@ -124,10 +123,9 @@ impl fmt::Display for Summary {
         }
         writeln!(
             f,
-            "producer      {}, {}x{} {}, ring of {}{}",
+            "producer      {}, {} {}, ring of {}{}",
             self.producer,
-            self.grid.cols,
-            self.grid.rows,
+            self.grid,
             self.scene.elements(),
             self.ring,
             match (self.batch, self.batch_changes) {

@@ -48,6 +48,6 @@ impl Traced {
 }
 
 /// A name for what ran. The producer or hand-off may differ from the one that was asked for.
-pub(super) fn track_name(Grid { cols, rows }: Grid, producer: &Profile) -> String {
-    format!("{cols}x{rows}, {}, ring {}", producer.name, producer.slots.len())
+pub(super) fn track_name(grid: Grid, producer: &Profile) -> String {
+    format!("{grid}, {}, ring {}", producer.name, producer.slots.len())
 }

@@ -29,15 +29,13 @@ pub struct Verification {
     pub machine: Machine,
     pub producer: String,
     pub broken: Option<String>,
-    /// `field` or `texture`. Older files omit it; the default is `field`.
-    #[serde(default = "field")]
-    pub scene: String,
+    pub scene: Scene,
     pub grid: [u32; 2],
     pub ring: u32,
     /// Frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
     /// How often the batch changed, if the run chose it (`--batch auto`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
     pub window: bool,
     pub frames: u64,
@@ -49,10 +47,6 @@ pub struct Verification {
     pub end: Footprint,
     pub findings: Vec<String>,
     pub verdict: Verdict,
-}
-
-fn field() -> String {
-    Scene::Field.name().to_owned()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +86,7 @@ impl Verification {
             machine: checked.machine.clone(),
             producer: summary.producer.to_owned(),
             broken: checked.broken.map(|broken| broken.to_string()),
-            scene: summary.scene.name().to_owned(),
+            scene: summary.scene,
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
             batch: summary.batch as u32,
@@ -109,7 +103,6 @@ impl Verification {
         })
     }
 
-    /// Whether the run is a success.
     pub fn outcome(&self) -> Result<()> {
         let broken = self.broken.as_deref().unwrap_or_default();
         match self.verdict {
@@ -134,7 +127,6 @@ impl Verification {
     }
 }
 
-/// Writes the record as JSON, whole or not at all.
 pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
     crate::whole_file::write_json(path, verification)
 }
@@ -196,10 +188,7 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (tally, total) = (&self.tally, self.tally.total());
-        let scene = match self.scene.as_str() {
-            "texture" => Scene::Texture,
-            _ => Scene::Field,
-        };
+        let scene = self.scene;
         let every = match scene {
             Scene::Field => "every vertex",
             Scene::Texture => "every texel of every level",
@@ -233,18 +222,15 @@ impl fmt::Display for Verification {
         let mebibytes = |value: Option<u64>| {
             value.map_or("unknown".into(), |bytes| format!("{:.1} MiB", bytes as f64 / 1048576.0))
         };
-        let settled = |show: &dyn Fn(&Footprint) -> String| match &self.settled {
-            Some(settled) => format!("{} after frame {}, ", show(settled), settled.frame),
-            None => String::new(),
+        let mut row = |name, show: &dyn Fn(&Footprint) -> String| {
+            let settled = |settled: &Footprint| format!("{} after frame {}, ", show(settled), settled.frame);
+            let settled = self.settled.as_ref().map_or(String::new(), settled);
+            writeln!(f, "{name:13} {settled}{} at the end", show(&self.end))
         };
-        let end = &self.end;
-        let descriptors = settled(&|footprint| number(footprint.descriptors));
-        writeln!(f, "descriptors   {descriptors}{} at the end", number(end.descriptors))?;
-        let resident = settled(&|footprint| mebibytes(footprint.resident_bytes));
-        writeln!(f, "resident      {resident}{} at the end", mebibytes(end.resident_bytes))?;
-        let device = settled(&|footprint| mebibytes(footprint.device_bytes));
-        if end.device_bytes.is_some() {
-            writeln!(f, "device memory {device}{} at the end", mebibytes(end.device_bytes))?;
+        row("descriptors", &|footprint| number(footprint.descriptors))?;
+        row("resident", &|footprint| mebibytes(footprint.resident_bytes))?;
+        if self.end.device_bytes.is_some() {
+            row("device memory", &|footprint| mebibytes(footprint.device_bytes))?;
         }
         if let Some(broken) = &self.broken {
             writeln!(f, "broken        {broken}")?;
@@ -328,7 +314,7 @@ mod tests {
             },
             producer: text(),
             broken: broken.map(|broken| broken.to_string()),
-            scene: field(),
+            scene: Scene::Field,
             grid: [10, 10],
             ring: 1,
             batch: 1,

@@ -37,46 +37,32 @@ impl Patience {
             (true, Some(slowest)) => self.timeout.max(slowest.saturating_mul(10)),
         }
     }
-}
-
-/// Ends a wait that might never end.
-pub(super) struct Watchdog<'a> {
-    producer: &'a dyn Producer,
-    device: &'a Device,
-    limit: Duration,
-    stop: &'a Stop,
-}
-
-impl<'a> Watchdog<'a> {
-    pub(super) fn new(
-        producer: &'a dyn Producer,
-        device: &'a Device,
-        patience: &'a Patience,
-        slowest: Option<Duration>,
-    ) -> Self {
-        Self { producer, device, limit: patience.limit(slowest), stop: &patience.stop }
-    }
 
     /// To be called during a wait, with its duration so far.
     ///
     /// # Errors
     /// The producer failed, the wait exceeds the limit, or it exceeds [`STOPPING`] after a stop was requested.
-    pub(super) fn look(&self, waited: Duration) -> Result<()> {
-        self.producer.is_idle()?;
+    pub(super) fn look(
+        &self,
+        producer: &dyn Producer,
+        device: &Device,
+        slowest: Option<Duration>,
+        waited: Duration,
+    ) -> Result<()> {
+        producer.is_idle()?;
         if self.stop.requested() && waited >= STOPPING {
-            let progress =
-                self.producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
+            let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
             return Err(Error::Stopped(format!(
                 "stopped before the current frame was done: {} has worked on it for more than {:.0} s{progress}",
-                self.device.info().name,
+                device.info().name,
                 waited.as_secs_f64()
             )));
         }
-        if waited < self.limit {
+        if waited < self.limit(slowest) {
             return Ok(());
         }
-        let progress = self.producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
-        let device = self.device.info().name.clone();
+        let progress = producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
+        let device = device.info().name.clone();
         Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
     }
 }

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches, Id, ValueEnum};
-use wavefield::app::parse::Frames;
+use clap::{ArgMatches, Args, ValueEnum};
 use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield::cuda::KernelSource;
 use wavefield::gallery;
@@ -17,27 +16,15 @@ use super::{help, parse};
 // The settings of a run, and the options that other commands take in another way or that need a look at several of them.
 #[derive(Args)]
 pub struct RunArgs {
-    // The first: the others take their values out of clap's matches.
-    #[command(flatten)]
-    given: Given,
     #[command(flatten)]
     pub config: Config,
-    /// Run a kernel other than the wave: ripples, ocean, pond or swarm, or a file of your own (its signature is in
-    /// crates/wavefield/kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
-    /// entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
-    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
-    pub kernel: Option<String>,
-    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
-    /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
-    param: Vec<(String, f32)>,
     #[command(flatten)]
-    consent: Consent,
+    pub kernel: KernelArgs,
     /// Slots that CUDA fills for each wait, with --handoff timeline. A larger batch makes the hand-off
     /// cheaper and adds latency. auto chooses the smallest batch whose hand-off takes at most a twentieth
     /// of a frame, and adapts it during the run [default: auto; serve: 1].
-    #[arg(long, value_name = "auto|1..=RING", value_parser = parse::frames, allow_hyphen_values = true, help_heading = help::HOW)]
-    batch: Option<Frames>,
+    #[arg(long, value_name = "auto|1..=RING", value_parser = parse::batching, allow_hyphen_values = true, help_heading = help::HOW)]
+    batch: Option<Batching>,
     /// With --batch auto: the longest time in milliseconds that the batch may delay a frame [default: 33].
     #[arg(long, value_name = "MS", value_parser = parse::milliseconds, allow_hyphen_values = true, help_heading = help::HOW)]
     batch_latency: Option<Duration>,
@@ -47,105 +34,79 @@ pub struct RunArgs {
     /// Use the Khronos validation layer with synchronization validation: any error ends the run with exit
     /// code 1 [default: on in debug builds if it is installed, otherwise off].
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "on", help_heading = help::DIAGNOSIS)]
-    validation: Option<OnOff>,
-}
-
-/// The options that the command line names, whatever their values.
-#[derive(Default)]
-struct Given(Vec<String>);
-
-impl Given {
-    fn has(&self, option: &str) -> bool {
-        self.0.iter().any(|given| given == option)
-    }
-}
-
-impl Args for Given {
-    fn augment_args(command: Command) -> Command {
-        command
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        command
-    }
-}
-
-impl FromArgMatches for Given {
-    fn from_arg_matches(matches: &ArgMatches) -> std::result::Result<Self, clap::Error> {
-        let mut given = Self::default();
-        given.update_from_arg_matches(matches).map(|()| given)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> std::result::Result<(), clap::Error> {
-        let names = matches.ids().map(Id::as_str);
-        let given = names.filter(|name| matches.value_source(name) == Some(ValueSource::CommandLine));
-        self.0 = given.map(str::to_owned).collect();
-        Ok(())
-    }
+    validation: Option<Validation>,
 }
 
 #[derive(Args)]
-pub struct Consent {
-    /// Let --handoff inline run a kernel of your own, or one that a client of `serve` sends. If it faults
-    /// inside Vulkan's command buffer, no process can draw on this GPU any more. Without this option such
-    /// a kernel is refused.
+pub struct KernelArgs {
+    /// Run a kernel other than the wave: ripples, ocean, pond or swarm, or a file of your own (its signature is in
+    /// crates/wavefield/kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
+    /// entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
+    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
+    pub kernel: Option<String>,
+    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
+    /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
+    param: Vec<(String, f32)>,
+    /// Let --handoff inline run a kernel of your own. If it faults inside Vulkan's command buffer, no process
+    /// can draw on this GPU any more. Without this option such a kernel is refused.
     #[arg(long, help_heading = help::HOW)]
-    pub risk_the_gpu: bool,
+    risk_the_gpu: bool,
 }
 
-impl Consent {
+impl KernelArgs {
     /// Refuses to put a kernel of the user's own into Vulkan's command buffer without consent.
-    pub fn check(&self, kernel: Option<&str>, inline: bool) -> Result<()> {
-        match kernel {
-            Some(kernel) if inline && !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
+    pub fn check_inline(&self) -> Result<()> {
+        match &self.kernel {
+            Some(kernel) if !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
                 Err(Error::Usage(format!("--kernel {kernel} does not run inline: {RISK}")))
             }
             _ => Ok(()),
         }
     }
-}
 
-/// Reads the kernel of `--kernel`. Fails if it cannot fill the scene.
-pub fn read_kernel(argument: Option<&str>, scene: Scene) -> Result<Option<KernelSource>> {
-    let Some(argument) = argument else { return Ok(None) };
-    if let Some(entry) = gallery::named(argument)? {
-        return match scene {
-            Scene::Field => Ok(Some(entry.source())),
-            Scene::Texture => Err(Error::Usage(format!(
-                "--kernel {argument} fills a field, and --scene texture has none: leave one of them out"
-            ))),
-        };
+    /// Reads the kernel, which must fit the scene, and sets its parameters, all of which it must have.
+    pub fn apply(&self, config: &mut Config) -> Result<()> {
+        config.risk_the_gpu = self.risk_the_gpu;
+        config.kernel =
+            self.kernel.as_deref().map(|argument| read_kernel(argument, config.scene)).transpose()?;
+        let kernel = config.kernel();
+        let given = self.param.iter().map(|(name, value)| (name.as_str(), *value));
+        let chosen = kernel.parameters()?.choose(&kernel.name, &[], given);
+        config.parameters = chosen.map_err(|problem| Error::Usage(format!("--param: {problem}")))?;
+        Ok(())
     }
-    let kernel = KernelSource::from_argument(argument)?;
-    kernel.check_signature(scene.signature())?;
-    Ok(Some(kernel))
 }
 
-/// Sets the parameters of `--param`. It is wrong usage if the kernel does not have one of them.
-pub fn set_parameters(config: &mut Config, given: &[(String, f32)]) -> Result<()> {
-    let kernel = config.kernel();
-    let given = given.iter().map(|(name, value)| (name.as_str(), *value));
-    let chosen = kernel.parameters()?.choose(&kernel.name, &[], given);
-    config.parameters = chosen.map_err(|problem| Error::Usage(format!("--param: {problem}")))?;
-    Ok(())
+fn read_kernel(argument: &str, scene: Scene) -> Result<KernelSource> {
+    match (gallery::named(argument)?, scene) {
+        (Some(entry), Scene::Field) => Ok(entry.source()),
+        (Some(_), Scene::Texture) => Err(Error::Usage(format!(
+            "--kernel {argument} fills a field, and --scene texture has none: leave one of them out"
+        ))),
+        (None, _) => {
+            let kernel = KernelSource::from_argument(argument)?;
+            kernel.check_signature(scene.signature())?;
+            Ok(kernel)
+        }
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnOff {
-    On,
-    Off,
+/// Whether the command line names this option, whatever its value.
+fn is_given(matches: &ArgMatches, option: &str) -> bool {
+    matches.value_source(option) == Some(ValueSource::CommandLine)
 }
 
 impl RunArgs {
     /// Refuses options that would have no effect together with another option, without a window, or with one.
-    fn check(&self, headless: bool) -> Result<()> {
-        let Self { given, config, .. } = self;
-        for option in ["present", "overlay"] {
-            if headless && given.has(option) {
-                return Err(Error::Usage(format!(
-                    "--{option} is for a window, and this run has none: leave it out"
-                )));
-            }
+    fn check(&self, headless: bool, matches: &ArgMatches) -> Result<()> {
+        let config = &self.config;
+        if let Some(option) =
+            ["present", "overlay"].iter().find(|option| headless && is_given(matches, option))
+        {
+            return Err(Error::Usage(format!(
+                "--{option} is for a window, and this run has none: leave it out"
+            )));
         }
         if !headless && config.output.is_some() {
             return Err(Error::Usage(
@@ -153,38 +114,37 @@ impl RunArgs {
             ));
         }
         let gif = config.record.as_ref().is_some_and(|path| path.as_os_str() != "-");
-        if given.has("record_side") && !gif {
+        if is_given(matches, "record_side") && !gif {
             return Err(Error::Usage("--record-side is for --record FILE.gif".into()));
         }
-        if config.scene == Scene::Texture && given.has("style") {
+        if config.scene == Scene::Texture && is_given(matches, "style") {
             return Err(Error::Usage(format!(
                 "--style {} is for the field: the plane of --scene texture is always drawn in the same way",
                 config.style.name()
             )));
         }
-        let producer = match config.producer {
-            ProducerKind::Auto | ProducerKind::Cuda => None,
-            other => other.to_possible_value(),
-        };
-        if let Some(producer) = producer {
-            let entry = self.kernel.as_deref().map(gallery::named).transpose()?.flatten();
+        if let Some(producer) =
+            config.producer.to_possible_value().filter(|_| !config.producer.may_use_cuda())
+        {
+            let kernel = &self.kernel.kernel;
+            let entry = kernel.as_deref().map(gallery::named).transpose()?.flatten();
             let has_shader =
                 config.producer == ProducerKind::Compute && entry.is_some_and(|entry| entry.twin.is_some());
             let for_cuda = [
-                (self.kernel.is_some() && !has_shader, "--kernel"),
-                (given.has("handoff"), "--handoff"),
+                (kernel.is_some() && !has_shader, "--kernel"),
+                (is_given(matches, "handoff"), "--handoff"),
                 (self.batch.is_some(), "--batch"),
                 (self.batch_latency.is_some(), "--batch-latency"),
             ];
             if let Some((_, option)) = for_cuda.iter().find(|(given, _)| *given) {
-                let producer = producer.get_name();
                 return Err(Error::Usage(format!(
-                    "{option} is for the CUDA producer, and --producer {producer} asks for another: leave one of them out"
+                    "{option} is for the CUDA producer, and --producer {} asks for another: leave one of them out",
+                    producer.get_name()
                 )));
             }
         }
         match (self.batch, self.batch_latency) {
-            (Some(Frames::Fixed(batch)), Some(_)) => Err(Error::Usage(format!(
+            (Some(Batching::Fixed(batch)), Some(_)) => Err(Error::Usage(format!(
                 "--batch-latency is for --batch auto, and --batch {batch} is fixed"
             ))),
             _ if config.handoff != Handoff::Timeline && self.has_batch() => Err(Error::Usage(format!(
@@ -213,17 +173,17 @@ impl RunArgs {
         }
     }
 
-    /// The settings that the options ask for.
-    pub fn config(self, headless: bool) -> Result<Config> {
-        self.check(headless)?;
-        let Self { given, mut config, consent, .. } = self;
-        consent.check(self.kernel.as_deref(), config.handoff == Handoff::Inline)?;
-        config.risk_the_gpu = consent.risk_the_gpu;
-        config.batch = match self.batch {
-            Some(Frames::Fixed(frames)) => Batching::Fixed(frames),
-            Some(Frames::Auto) | None => {
-                Batching::Auto { latency: self.batch_latency.unwrap_or(Batching::LATENCY) }
-            }
+    /// The settings that the options ask for. `matches` are those of the command.
+    pub fn config(self, headless: bool, matches: &ArgMatches) -> Result<Config> {
+        self.check(headless, matches)?;
+        if self.config.handoff == Handoff::Inline {
+            self.kernel.check_inline()?;
+        }
+        let mut config = self.config;
+        config.batch = match (self.batch, self.batch_latency) {
+            (Some(fixed @ Batching::Fixed(_)), _) => fixed,
+            (_, Some(latency)) => Batching::Auto { latency },
+            _ => Batching::default(),
         };
         if let (Batching::Fixed(frames), Some(ring)) = (config.batch, config.ring)
             && frames as usize > ring.depth()
@@ -233,17 +193,11 @@ impl RunArgs {
                 ring.depth()
             )));
         }
-        config.validation = match self.validation {
-            Some(OnOff::On) => Validation::Required,
-            Some(OnOff::Off) => Validation::Off,
-            None if cfg!(debug_assertions) => Validation::IfInstalled,
-            None => Validation::Off,
-        };
-        config.kernel = read_kernel(self.kernel.as_deref(), config.scene)?;
-        if !given.has("style") {
+        config.validation = self.validation.unwrap_or(Validation::usual());
+        self.kernel.apply(&mut config)?;
+        if !is_given(matches, "style") {
             config.style = config.usual_style();
         }
-        set_parameters(&mut config, &self.param)?;
         Ok(config)
     }
 }

@@ -14,7 +14,7 @@ use wavefield::vulkan::{AdapterInfo, Wait};
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say, write_json};
 
-use super::args::{Consent, read_kernel, set_parameters};
+use super::args::KernelArgs;
 use super::outcome::write;
 use super::{help, parse};
 
@@ -33,22 +33,13 @@ pub struct BenchArgs {
     /// What to show: vertices are handed over in buffers, textures in images.
     #[arg(long, value_enum, default_value_t, help_heading = help::WHAT)]
     scene: Scene,
-    /// Run this kernel instead of the wave, in the strategies that use CUDA; its signature is in
-    /// crates/wavefield/kernels/README.md.
-    #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
-    kernel: Option<String>,
-    /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
-    /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
-    param: Vec<(String, f32)>,
-    /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
-    #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
-    device: Option<String>,
+    #[command(flatten)]
+    kernel: KernelArgs,
+    #[command(flatten)]
+    common: Common,
     /// Fewer cells and shorter rounds: under 30 seconds.
     #[arg(long, help_heading = help::HOW)]
     quick: bool,
-    #[command(flatten)]
-    consent: Consent,
     /// Strategies to measure [default: all; with --kernel, inline only with --risk-the-gpu].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = help::HOW)]
     strategies: Vec<Strategy>,
@@ -63,10 +54,10 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', value_name = "B,…", value_parser = parse::batch, allow_hyphen_values = true, help_heading = help::HOW)]
     batches: Vec<u32>,
     /// How often to measure each cell [default: 7; quick: 3].
-    #[arg(long, value_name = "N", value_parser = parse::Whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
+    #[arg(long, value_name = "N", value_parser = parse::whole(1, 1000), allow_hyphen_values = true, help_heading = help::HOW)]
     rounds: Option<u64>,
     /// Milliseconds to measure each cell in each round [default: 300; quick: 80].
-    #[arg(long, value_name = "MS", value_parser = parse::Whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
+    #[arg(long, value_name = "MS", value_parser = parse::whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
     /// How the CPU waits for the GPU.
     #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
@@ -77,9 +68,6 @@ pub struct BenchArgs {
     /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
-    /// Write all results as JSON (docs/bench-schema.md).
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
-    json: Option<PathBuf>,
     /// Write one line per cell as CSV.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     csv: Option<PathBuf>,
@@ -98,7 +86,7 @@ pub struct BenchArgs {
     #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
-    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, allow_hyphen_values = true, help_heading = "A saved run")]
+    #[arg(long, value_name = "FACTOR", value_parser = parse::factor, allow_hyphen_values = true, help_heading = "A saved run")]
     fail_above: Option<f64>,
     /// With --compare: compare even if the hardware differs.
     #[arg(long, help_heading = "A saved run")]
@@ -111,26 +99,34 @@ enum BenchCommand {
     Latency(LatencyArgs),
 }
 
+/// What every measurement takes.
 #[derive(Args)]
-struct LatencyArgs {
+struct Common {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
-    /// The number of ping-pongs.
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::Whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
-    rounds: u64,
-    /// Write the results as JSON.
+    /// Write the results as JSON (docs/bench-schema.md).
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
     json: Option<PathBuf>,
 }
 
-fn latency(args: &LatencyArgs, stop: &Stop) -> Result<()> {
-    check_outputs(&args.json)?;
-    let config = Config { device: args.device.clone(), ..Config::default() };
-    let (rounds, mut failures) = (args.rounds as usize, Failures::default());
-    let found = bench::measure_latency(rounds, command_line(), &config, stop, &mut failures)?;
+#[derive(Args)]
+struct LatencyArgs {
+    #[command(flatten)]
+    common: Common,
+    /// The number of ping-pongs.
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = parse::whole(1, 10_000_000), allow_hyphen_values = true, help_heading = help::HOW)]
+    rounds: u64,
+}
+
+fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
+    let Common { device, json } = args.common;
+    check_outputs(&json)?;
+    let config = Config { device, ..Config::default() };
+    let mut failures = Failures::default();
+    let found = bench::measure_latency(args.rounds as usize, command_line(), &config, stop, &mut failures)?;
     say!("{found}");
-    write(&mut failures, &args.json, |path| write_json(path, &found));
+    write(&mut failures, &json, |path| write_json(path, &found));
     ended(failures, found.complete, "round trip")
 }
 
@@ -144,8 +140,8 @@ fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     failures.outcome()
 }
 
-pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
-    if let Some(BenchCommand::Latency(args)) = &args.command {
+pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
+    if let Some(BenchCommand::Latency(args)) = args.command.take() {
         return latency(args, stop);
     }
     if let Some(files) = &args.compare {
@@ -163,22 +159,22 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
         show(&report, &args, &mut failures);
         return failures.outcome();
     }
-    let outputs = [&args.json, &args.csv, &args.report, &args.trace];
-    check_outputs(outputs.into_iter().flatten())?;
-    args.consent.check(args.kernel.as_deref(), args.strategies.contains(&Strategy::INLINE))?;
-    let kernel = read_kernel(args.kernel.as_deref(), args.scene)?;
-    if args.strategies.is_empty() && args.leaves_inline_out() {
-        note!("note: inline is left out: {RISK}");
+    let Common { device, json } = &args.common;
+    check_outputs([json, &args.csv, &args.report, &args.trace].into_iter().flatten())?;
+    if args.strategies.contains(&Strategy::INLINE) {
+        args.kernel.check_inline()?;
     }
     let mut config = Config {
-        device: args.device.clone(),
+        device: device.clone(),
         scene: args.scene,
-        kernel,
         samples: args.samples,
         wait: args.wait,
         ..Config::default()
     };
-    set_parameters(&mut config, &args.param)?;
+    args.kernel.apply(&mut config)?;
+    if args.strategies.is_empty() && args.kernel.check_inline().is_err() {
+        note!("note: inline is left out: {RISK}");
+    }
     if args.plan(&[config.grid]).cells.is_empty() {
         return Err(Error::Usage("no ring of --rings holds a batch of --batches: nothing to measure".into()));
     }
@@ -190,7 +186,7 @@ pub fn execute(args: BenchArgs, stop: &Stop) -> Result<()> {
     if failed && report.cells.is_empty() {
         return failures.outcome();
     }
-    write(&mut failures, &args.json, |path| write_json(path, &report));
+    write(&mut failures, json, |path| write_json(path, &report));
     show(&report, &args, &mut failures);
     // A GPU that has just failed is not traced.
     if !failed {
@@ -228,7 +224,10 @@ impl BenchArgs {
         let strategies = self.strategies();
         let none = |of: fn(Strategy) -> bool| !strategies.iter().copied().any(of);
         let ignored = [
-            (self.kernel.is_some() && none(Strategy::uses_cuda), "--kernel: none of --strategies uses CUDA"),
+            (
+                self.kernel.kernel.is_some() && none(Strategy::uses_cuda),
+                "--kernel: none of --strategies uses CUDA",
+            ),
             (
                 !self.rings.is_empty() && none(Strategy::has_ring),
                 "--rings: none of --strategies has a ring to choose",
@@ -267,11 +266,6 @@ impl BenchArgs {
         sides[..count].iter().map(|&side| Grid { cols: side, rows: side }).collect()
     }
 
-    /// Whether to leave out `inline`: a kernel that is not built in needs consent.
-    fn leaves_inline_out(&self) -> bool {
-        self.consent.check(self.kernel.as_deref(), true).is_err()
-    }
-
     fn plan(&self, grids: &[Grid]) -> Plan {
         let or = |given: &[u32], full: &[u32], quick: &[u32]| match (given, self.quick) {
             ([], true) => quick.to_vec(),
@@ -280,7 +274,7 @@ impl BenchArgs {
         };
         let mut strategies = self.strategies();
         // If it was asked for by name, it has already been refused.
-        strategies.retain(|&strategy| strategy != Strategy::INLINE || !self.leaves_inline_out());
+        strategies.retain(|&strategy| strategy != Strategy::INLINE || self.kernel.check_inline().is_ok());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);
         let batches = or(&self.batches, &[1, 3, 8], &[1, 8]);
         Plan {
@@ -291,12 +285,5 @@ impl BenchArgs {
             size: self.size,
             command: command_line(),
         }
-    }
-}
-
-fn parse_factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
-        _ => Err(format!("`{text}` is not a number above 0")),
     }
 }

@@ -43,7 +43,7 @@ pub struct DevicesArgs {
 pub fn execute(args: DevicesArgs, stop: &Stop) -> Result<()> {
     check_outputs(&args.json)?;
     let producer = args.producer;
-    if args.check && !matches!(producer, ProducerKind::Auto | ProducerKind::Cuda) {
+    if args.check && !producer.may_use_cuda() {
         return Err(Error::Usage(
             "--check uses CUDA, and --producer asks for something else: leave one of them out".into(),
         ));

@@ -6,11 +6,11 @@ mod connect;
 mod devices;
 mod help;
 mod outcome;
-#[cfg(test)]
-mod round_trip;
 mod run;
 #[cfg(target_os = "linux")]
 mod serve;
+#[cfg(test)]
+mod tests;
 #[cfg(target_os = "linux")]
 mod try_import;
 #[cfg(target_os = "linux")]
@@ -19,7 +19,7 @@ mod verify;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, Parser, Subcommand};
 use wavefield::Result;
 use wavefield::app::{Stop, parse};
 
@@ -74,31 +74,21 @@ impl Cli {
         true
     }
 
-    /// Runs the command.
-    pub fn execute(self, stop: &Stop) -> Result<()> {
+    /// Runs the command. `matches` are clap's, of the whole command line.
+    pub fn execute(self, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+        let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
         match self.command {
-            None => run::execute(self.run, stop),
-            Some(Command::Run(args)) => run::execute(args, stop),
+            None => run::execute(self.run, matches, stop),
+            Some(Command::Run(args)) => run::execute(args, matches, stop),
             Some(Command::Devices(args)) => devices::execute(args, stop),
             #[cfg(target_os = "linux")]
-            Some(Command::Serve(args)) => serve::execute(args, stop),
+            Some(Command::Serve(args)) => serve::execute(args, matches, stop),
             #[cfg(target_os = "linux")]
             Some(Command::TryKernel(args)) => try_kernel::execute(args),
             #[cfg(target_os = "linux")]
             Some(Command::TryImport(args)) => try_import::execute(args),
             Some(Command::Bench(args)) => bench::execute(*args, stop),
-            Some(Command::Verify(args)) => verify::execute(args, stop),
+            Some(Command::Verify(args)) => verify::execute(args, matches, stop),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
-        Cli::command().debug_assert();
     }
 }

@@ -1,6 +1,7 @@
 //! `wavefield run`, and `wavefield` without a command.
 
-use wavefield::app::{Config, Reload, Stop, attempt_headless, attempt_windowed};
+use clap::ArgMatches;
+use wavefield::app::{Config, Reload, Stop, run_headless, run_windowed};
 use wavefield::gallery;
 use wavefield::{Result, check_outputs, note, say};
 
@@ -16,23 +17,23 @@ pub const EXAMPLES: &str =
   wavefield --headless --frames 300 --record wave.gif    five seconds as a film
   wavefield --headless --frames 60 --trace frames.svg    what ran when, as a picture";
 
-pub fn execute(args: RunArgs, stop: &Stop) -> Result<()> {
+pub fn execute(args: RunArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     let headless = args.headless;
     args.check_ring()?;
-    let file = args.kernel.clone().filter(|argument| matches!(gallery::named(argument), Ok(None)));
+    let file = args.kernel.kernel.clone().filter(|argument| matches!(gallery::named(argument), Ok(None)));
     let reload = file.map(|argument| Reload { argument, try_with: super::try_with() });
-    let mut config = Config { reload, ..args.config(headless)? };
+    let mut config = Config { reload, ..args.config(headless, matches)? };
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {
-            Ok(mut event_loop) => return show(attempt_windowed(&mut event_loop, &config, stop)?),
+            Ok(mut event_loop) => return show(run_windowed(&mut event_loop, &config, stop)?),
             Err(error) => {
                 note!("note: {error}; running headless, the last frame goes to wavefield.png");
                 config.output = Some("wavefield.png".into());
             }
         }
     }
-    show(attempt_headless(&config, stop)?)?;
+    show(run_headless(&config, stop)?)?;
     match &config.output {
         Some(path) => say!("picture       {}", path.display()),
         None if config.record.is_some() => {}

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield::app::{Batching, Stop};
@@ -30,10 +30,10 @@ pub struct ServeArgs {
     socket: Option<PathBuf>,
     /// End when the other end of this inherited pipe or socket closes, that is, when the program that
     /// started this one ends. Then the socket's folder is removed if it is empty.
-    #[arg(long, value_name = "FD", value_parser = parse::Whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
+    #[arg(long, value_name = "FD", value_parser = parse::whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
     until_closed: Option<u64>,
     /// Headless: draws per second while there is nothing new; 0 draws without a pause.
-    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse_pace, allow_hyphen_values = true, help_heading = help::HOW)]
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse::pace, allow_hyphen_values = true, help_heading = help::HOW)]
     pace: f64,
     /// Write the measurements of each client as JSON.
     #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
@@ -45,7 +45,7 @@ pub struct ServeArgs {
 }
 
 /// Runs until a stop, or until `--frames` frames are drawn.
-pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
+pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
@@ -60,7 +60,7 @@ pub fn execute(args: ServeArgs, stop: &Stop) -> Result<()> {
     };
     let headless = args.run.headless;
     let has_batch = args.run.has_batch();
-    let mut config = args.run.config(headless)?;
+    let mut config = args.run.config(headless, matches)?;
     config.verify = args.verify;
     if !has_batch {
         // A client may change parameters at any time. Frames filled ahead of time would show the change late.
@@ -112,11 +112,4 @@ fn inherited(number: RawFd) -> Result<OwnedFd, String> {
         .map_err(|error| format!("descriptor {number}: {error}"))?;
     // SAFETY: it is open, and nothing else in this process owns it: see above.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
-}
-
-fn parse_pace(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(pace) if pace == 0.0 || (1.0..=10_000.0).contains(&pace) => Ok(pace),
-        _ => Err(format!("`{text}` is neither 0 nor a number from 1 to 10000")),
-    }
 }

@@ -24,7 +24,7 @@ pub struct TryImportArgs {
     #[arg(long, value_name = "BYTES", value_delimiter = ',', required = true)]
     chunks: Vec<u64>,
     /// End when this process ends; it must be the parent.
-    #[arg(long, value_name = "PID", value_parser = parse::Whole(1, i32::MAX as u64))]
+    #[arg(long, value_name = "PID", value_parser = parse::whole(1, i32::MAX as u64))]
     parent: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ pub struct TryKernelArgs {
     #[arg(long, value_name = "NAME", value_parser = parse::name)]
     entry: String,
     /// End when this process ends; it must be the parent.
-    #[arg(long, value_name = "PID", value_parser = parse::Whole(1, i32::MAX as u64))]
+    #[arg(long, value_name = "PID", value_parser = parse::whole(1, i32::MAX as u64))]
     parent: Option<u64>,
 }
 

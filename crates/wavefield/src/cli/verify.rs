@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{ArgMatches, Args};
 use wavefield::app::{
-    Ended, ProducerKind, Stop, Verification, attempt_headless, attempt_windowed, write_verification,
+    Ended, ProducerKind, Stop, Verification, run_headless, run_windowed, write_verification,
 };
 use wavefield::handoff::Handoff;
 use wavefield::report::{Failures, command_line};
@@ -39,15 +39,13 @@ pub struct VerifyArgs {
     broken: Option<Broken>,
 }
 
-pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
+pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     args.run.check_ring()?;
-    let mut config = args.run.config(!args.window)?;
+    let mut config = args.run.config(!args.window, matches)?;
     config.verify = true;
     config.broken = args.broken;
     if let Some(broken) = args.broken {
-        let breakable = matches!(config.producer, ProducerKind::Auto | ProducerKind::Cuda)
-            && config.handoff == Handoff::Timeline;
-        if !breakable {
+        if !config.producer.may_use_cuda() || config.handoff != Handoff::Timeline {
             return Err(Error::Usage(format!("--break {broken} {}", Broken::NEEDS)));
         }
         // Only CUDA has a hand-off to break, so this must not fall back to another producer.
@@ -56,8 +54,8 @@ pub fn execute(args: VerifyArgs, stop: &Stop) -> Result<()> {
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Ended { summary, failure } = match args.window {
-        true => attempt_windowed(&mut connect(&config, stop)?, &config, stop)?,
-        false => attempt_headless(&config, stop)?,
+        true => run_windowed(&mut connect(&config, stop)?, &config, stop)?,
+        false => run_headless(&config, stop)?,
     };
     // Without --frames, a window is complete when it is closed.
     let complete = match config.frames {

@@ -12,7 +12,7 @@ use super::closing::ClientFd;
 use super::protocol::{FromServer, Request};
 use crate::app::Engine;
 use crate::producer::SLOT_USAGE;
-use crate::threads::{Job, Wanted};
+use crate::threads::Job;
 use crate::trial::ImportTrial;
 use crate::{Error, Result, note};
 
@@ -34,9 +34,9 @@ impl Import {
         let sharing = &engine.device().info().sharing;
         let (device, driver) = (sharing.uuid, DeviceUuid(sharing.driver_uuid));
         let patience = setup.config.timeout / 2;
-        let job = move |wanted: &Wanted| {
+        let job = move |wanted: &dyn Fn() -> bool| {
             let trial = ImportTrial { device, driver, usage: SLOT_USAGE, patience };
-            let took = trial.run(&chunks, || wanted.is_so())?;
+            let took = trial.run(&chunks, wanted)?;
             note!(
                 "note: memory of {} chunks passed its trial, which took {:.2} s",
                 chunks.len(),

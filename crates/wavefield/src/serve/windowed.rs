@@ -6,7 +6,7 @@ use super::{Options, check_scene, listen};
 use crate::app::{CompanionDesc, Config, Ended, EventLoop, Stop, run_with};
 use crate::{Result, whole_file};
 
-/// The window of [`crate::app::attempt_windowed`], in which a client may draw.
+/// The window of [`crate::app::run_windowed`], in which a client may draw.
 pub fn serve_windowed(
     event_loop: &mut EventLoop,
     config: &Config,

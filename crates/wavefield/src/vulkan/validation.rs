@@ -10,13 +10,22 @@ use crate::{Error, Result};
 
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Validation {
+    #[value(name = "on")]
+    Required,
     #[default]
     Off,
     /// Only if it is installed; a note mentions a missing layer.
+    #[value(skip)]
     IfInstalled,
-    Required,
+}
+
+impl Validation {
+    /// What a run without `--validation` does.
+    pub fn usual() -> Self {
+        if cfg!(debug_assertions) { Self::IfInstalled } else { Self::Off }
+    }
 }
 
 /// Counts the layer's messages for one instance. It outlives the instance, so that messages during the destruction of the

@@ -11,9 +11,8 @@ use std::process::{Command, Output, Stdio};
 use rustix::fs::XattrFlags;
 use serde_json::Value;
 use tempfile::TempDir;
-use wavefield::app::read_png;
 
-use crate::common::{self, assert_exit, process, stderr, stdout, wavefield};
+use crate::common::{self, assert_exit, process, read_png, stderr, stdout, wavefield};
 use crate::stand_in::{ALL, StandIn, finish};
 
 const SMALL: [&str; 5] =

@@ -5,11 +5,13 @@
 #[cfg(unix)]
 pub mod process;
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use wavefield::app::{DeviceTable, ProducerKind, read_png, write_png};
+use ash::vk;
+use wavefield::app::{DeviceTable, ProducerKind, write_png};
 use wavefield::vulkan::Validation;
 
 /// Prints that a test did not run, and why.
@@ -125,6 +127,15 @@ pub fn difference(a: &[u8], b: &[u8]) -> Tolerance {
         off += u64::from(differences.max() > Some(16));
     }
     Tolerance { mean: sum as f64 / a.len() as f64, off: off as f64 / (a.len() / 4) as f64 }
+}
+
+/// The size and the pixels of an 8-bit RGBA PNG.
+pub fn read_png(path: &Path) -> io::Result<(vk::Extent2D, Vec<u8>)> {
+    let mut reader = png::Decoder::new(BufReader::new(File::open(path)?)).read_info()?;
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap_or(0)];
+    let info = reader.next_frame(&mut pixels)?;
+    assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgba, png::BitDepth::Eight));
+    Ok((vk::Extent2D { width: info.width, height: info.height }, pixels))
 }
 
 /// Asserts that two PNG files show the same picture. On failure, it keeps `got` in the temporary folder.

@@ -7,7 +7,7 @@ use super::probe::{Aim, Found, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
 use crate::app::traced::track_name;
-use crate::app::watchdog::{Patience, Watchdog};
+use crate::app::watchdog::Patience;
 use crate::app::{Choice, Config, FrameTimes, RISK, Summary};
 use crate::cuda::Cuda;
 use crate::handoff::Handoff;
@@ -31,9 +31,9 @@ impl Engine {
     }
 
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let watchdog =
-            Watchdog::new(&**self.filler.producer, self.queue.device(), &self.patience, self.pacer.slowest());
-        let drawn = self.pacer.wait_for(frames, |since| watchdog.look(since));
+        let slowest = self.pacer.slowest();
+        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
+        let drawn = self.pacer.wait_for(frames, look);
         self.noting(drawn)
     }
 
@@ -56,11 +56,11 @@ impl Engine {
 
     /// Waits for everything that the producer has enqueued, frames filled ahead included.
     fn producer_idle(&self) -> Result<()> {
-        let watchdog =
-            Watchdog::new(&**self.filler.producer, self.queue.device(), &self.patience, self.pacer.slowest());
+        let slowest = self.pacer.slowest();
+        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
         let began = Instant::now();
         while !self.filler.producer.is_idle()? {
-            watchdog.look(began.elapsed())?;
+            look(began.elapsed())?;
             std::thread::sleep(Duration::from_micros(100));
         }
         Ok(())

@@ -17,7 +17,7 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::watchdog::{Patience, Watchdog};
+use super::watchdog::Patience;
 use super::{Choice, Config, EarlyContext, Scene, Stop};
 use crate::array::{Array, Kind};
 use crate::cuda::Cuda;
@@ -153,9 +153,9 @@ impl Engine {
 
     /// Waits until a frame may begin, and returns its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
-        let watchdog =
-            Watchdog::new(&**self.filler.producer, self.queue.device(), &self.patience, self.pacer.slowest());
-        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(|since| watchdog.look(since)));
+        let slowest = self.pacer.slowest();
+        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
+        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
         let flight = self.noting(flight)?;
         let looked = self.look_until(self.pacer.awaited());
         self.times.last = self.noting(looked)?;

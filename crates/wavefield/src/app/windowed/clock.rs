@@ -7,14 +7,14 @@ use crate::app::{Moment, Parameters};
 
 /// The field's clock, which advances with each frame.
 pub(super) struct Clock {
-    moment: Moment,
+    /// The current frame's. Its step assumes that the next frame takes the usual time.
+    pub(super) moment: Moment,
     last_frame: Option<Instant>,
     /// The last frame times. The next one replaces the oldest.
     elapsed: [Duration; RECENT],
     frames: usize,
 }
 
-/// The number of frames from which the next frame's time is estimated.
 const RECENT: usize = 8;
 
 impl Clock {
@@ -57,11 +57,6 @@ impl Clock {
     pub(super) fn rest(&mut self) {
         self.last_frame = None;
     }
-
-    /// The current frame's moment. Its step assumes that the next frame takes the usual time.
-    pub(super) fn moment(&self) -> Moment {
-        self.moment
-    }
 }
 
 #[cfg(test)]
@@ -77,7 +72,7 @@ mod tests {
                 clock.rest();
             }
             let elapsed = clock.frame(start + Duration::from_secs(seconds), parameters);
-            (elapsed.map(|elapsed| elapsed.as_secs()), clock.moment().time)
+            (elapsed.map(|elapsed| elapsed.as_secs()), clock.moment.time)
         };
         assert_eq!(frame(1, &parameters, false), (None, 0.0));
         assert_eq!(frame(4, &parameters, false), (Some(3), 6.0));
@@ -97,9 +92,9 @@ mod tests {
         for frame in 0..40 {
             at += if frame == 20 { 200 } else { 10 };
             clock.frame(start + Duration::from_millis(at), &parameters);
-            assert!(frame == 0 || (clock.moment().step - 0.01).abs() < 1e-9, "{frame}: {:?}", clock.moment());
+            assert!(frame == 0 || (clock.moment.step - 0.01).abs() < 1e-9, "{frame}: {:?}", clock.moment);
         }
-        assert!((clock.moment().time - (at as f64 - 10.0) * 1e-3).abs() < 1e-9, "the time is the clock's");
+        assert!((clock.moment.time - (at as f64 - 10.0) * 1e-3).abs() < 1e-9, "the time is the clock's");
     }
 
     #[test]
@@ -107,9 +102,9 @@ mod tests {
         let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
         let mut clock = Clock::new();
         clock.step(&parameters);
-        assert_eq!(clock.moment().time, 0.0);
+        assert_eq!(clock.moment.time, 0.0);
         parameters.paused = true;
         clock.step(&parameters);
-        assert_eq!((clock.moment().time, clock.moment().step), (2.0 * STEP, 0.0));
+        assert_eq!((clock.moment.time, clock.moment.step), (2.0 * STEP, 0.0));
     }
 }

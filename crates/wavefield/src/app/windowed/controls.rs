@@ -1,17 +1,15 @@
 //! What the user changes with the mouse and the keys.
 
-use std::time::Duration;
-
 use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
 
-use super::keys::Action;
 use crate::app::{Config, Parameters};
 use crate::render::{Camera, Placement};
 
 pub(super) struct Controls {
     pub(super) parameters: Parameters,
-    first: Camera,
-    rotating: bool,
+    /// Where a reset puts the camera. A client's array has a camera of its own.
+    pub(super) first: Camera,
+    pub(super) rotating: bool,
     dragging: Option<MouseButton>,
     pointer: Option<(f64, f64)>,
 }
@@ -35,8 +33,7 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles a mouse event. `image` is where the array lies in the picture, if the array is an image. `height` is the picture's
-    /// height in pixels.
+    /// Handles a mouse event. `image` is where an image lies in the picture, `height` the picture's height in pixels.
     pub(super) fn handle(
         &mut self,
         event: WindowEvent,
@@ -74,29 +71,6 @@ impl Controls {
             _ => {}
         }
     }
-
-    /// Handles a key that changes the parameters or the rotation. Ignores the others.
-    pub(super) fn press(&mut self, action: Action) {
-        match action {
-            Action::Pause => self.parameters.paused = !self.parameters.paused,
-            Action::Colors => self.parameters.colormap = self.parameters.colormap.next(),
-            Action::Reset => self.rotating = false,
-            Action::Rotate => self.rotating = !self.rotating,
-            _ => {}
-        }
-    }
-
-    /// Rotates the camera by the time since the last frame, if rotation is on.
-    pub(super) fn pass(&mut self, elapsed: Duration, camera: &mut Camera) {
-        if self.rotating {
-            camera.rotate(elapsed.as_secs_f32());
-        }
-    }
-
-    /// Where a reset puts the camera. This does not apply to a client's array.
-    pub(super) fn first(&self) -> Camera {
-        self.first
-    }
 }
 
 #[cfg(test)]
@@ -111,14 +85,14 @@ mod tests {
     fn another_scene_is_seen_from_its_own_place() {
         let mut controls = Controls::new(&Config::default());
         let (field, texture) = (Scene::Field.camera(), Scene::Texture.camera());
-        let mut camera = controls.first();
+        let mut camera = controls.first;
         assert_eq!((camera, field != texture), (field, true));
         controls.start_at(texture, &mut camera);
-        assert_eq!((camera, controls.first()), (texture, texture));
+        assert_eq!((camera, controls.first), (texture, texture));
         camera.rotate(1.0);
         let moved = camera;
         controls.start_at(field, &mut camera);
-        assert_eq!((camera, controls.first()), (moved, field), "the user has put it there");
+        assert_eq!((camera, controls.first), (moved, field), "the user has put it there");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The connection to the window system.
 
+#[cfg(target_os = "linux")]
+use std::os::unix::net::UnixStream;
 use std::panic::catch_unwind;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
 
 use winit::application::ApplicationHandler;
 use winit::error::EventLoopError;
@@ -12,7 +16,6 @@ use crate::{Error, Result};
 pub struct EventLoop(winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
-    /// Connects to the display.
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
         // winit panics if one of the X11 libraries that it opens at run time is missing. Turn that into an error.
@@ -40,7 +43,7 @@ fn make() -> std::result::Result<winit::event_loop::EventLoop<()>, EventLoopErro
     #[allow(unused_mut)]
     let mut builder = winit::event_loop::EventLoop::builder();
     #[cfg(target_os = "linux")]
-    if let Some(reason) = wayland::refusal().filter(|_| is_set("DISPLAY")) {
+    if let Some(reason) = no_wayland().filter(|_| is_set("DISPLAY")) {
         use winit::platform::x11::EventLoopBuilderExtX11;
         crate::note!("note: no Wayland: {reason}; trying X11");
         builder.with_x11();
@@ -53,29 +56,23 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// winit uses Wayland whenever the environment names a compositor, and makes an event loop only once per process. So this first
-/// checks whether the compositor answers.
+/// Why the compositor that the environment names cannot be reached; `None` if it can, or if none is named. winit uses Wayland
+/// whenever one is named, and makes an event loop only once per process.
 #[cfg(target_os = "linux")]
-mod wayland {
-    use std::os::unix::net::UnixStream;
-    use std::path::PathBuf;
-
-    /// Why the compositor that the environment names cannot be reached; `None` if it can, or if none is named.
-    pub(super) fn refusal() -> Option<String> {
-        // `WAYLAND_SOCKET` is an inherited connection, which cannot be tested without using it up.
-        if super::is_set("WAYLAND_SOCKET") || !super::is_set("WAYLAND_DISPLAY") {
-            return None;
-        }
-        let name = PathBuf::from(std::env::var_os("WAYLAND_DISPLAY")?);
-        let folder = std::env::var_os("XDG_RUNTIME_DIR").unwrap_or_default();
-        if name.is_relative() && folder.is_empty() {
-            return Some("XDG_RUNTIME_DIR is not set".into());
-        }
-        // If the name is absolute, `join` drops the folder.
-        let path = PathBuf::from(folder).join(name);
-        let error = UnixStream::connect(&path).err()?;
-        Some(format!("{}: {error}", path.display()))
+fn no_wayland() -> Option<String> {
+    // `WAYLAND_SOCKET` is an inherited connection, which cannot be tested without using it up.
+    if is_set("WAYLAND_SOCKET") || !is_set("WAYLAND_DISPLAY") {
+        return None;
     }
+    let name = PathBuf::from(std::env::var_os("WAYLAND_DISPLAY")?);
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").unwrap_or_default();
+    if name.is_relative() && folder.is_empty() {
+        return Some("XDG_RUNTIME_DIR is not set".into());
+    }
+    // If the name is absolute, `join` drops the folder.
+    let path = PathBuf::from(folder).join(name);
+    let error = UnixStream::connect(&path).err()?;
+    Some(format!("{}: {error}", path.display()))
 }
 
 pub(super) fn ended(reason: String) -> Error {

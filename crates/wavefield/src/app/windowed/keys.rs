@@ -76,21 +76,6 @@ pub(super) fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
     mouse.into_iter().chain(KEYS.map(|(key, _, _, does)| (key, does)))
 }
 
-/// What is open, the innermost first. Escape closes the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Open {
-    List,
-    Keys,
-    FullScreen,
-}
-
-impl Open {
-    pub(super) fn innermost(list: bool, keys: bool, full_screen: bool) -> Option<Self> {
-        let all = [(list, Self::List), (keys, Self::Keys), (full_screen, Self::FullScreen)];
-        all.into_iter().find_map(|(is_open, open)| is_open.then_some(open))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,14 +89,6 @@ mod tests {
         );
         assert_eq!(Action::of(&Key::Named(NamedKey::Escape)), Some(Action::Close));
         assert_eq!((key("x"), Action::of(&Key::Named(NamedKey::Enter))), (None, None));
-    }
-
-    #[test]
-    fn escape_closes_the_innermost_first() {
-        use Open::*;
-        let order = [[true; 3], [false, true, true], [false, false, true], [false; 3]];
-        let closes = order.map(|[list, keys, full]| Open::innermost(list, keys, full));
-        assert_eq!(closes, [Some(List), Some(Keys), Some(FullScreen), None]);
     }
 
     #[test]

@@ -31,19 +31,15 @@ use crate::{Error, Result};
 pub use self::event_loop::EventLoop;
 
 /// Opens a window and draws in it until the user closes or leaves it, `stop` is requested, or `config.frames` are drawn.
+/// Once there is a window, a failure comes with a summary.
 ///
 /// # Errors
-/// Any failure of the run, an error of the validation layer included.
-pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Summary> {
-    attempt_windowed(event_loop, config, stop)?.whole()
-}
-
-/// Like [`run_windowed`], but also returns the summary of a run that failed after it began to draw.
-pub fn attempt_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
+/// The run failed before it had a window.
+pub fn run_windowed(event_loop: &mut EventLoop, config: &Config, stop: &Stop) -> Result<Ended> {
     run_with(event_loop, config, stop, None)
 }
 
-/// [`attempt_windowed`] with an optional companion.
+/// [`run_windowed`] with an optional companion.
 pub(crate) fn run_with(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -69,7 +65,7 @@ pub(crate) fn run_with(
     }
     let times = std::mem::take(&mut state.times);
     let summary = state.engine.summary(times, state.skipped, &mut failures);
-    let summary = Summary { recorded, parts: state.parts(), ..summary };
+    let summary = Summary { recorded, parts: state.overlay.parts(), ..summary };
     if let Some(companion) = &mut state.companion {
         let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
         failures.catch(companion.close(&state.engine, &reason));

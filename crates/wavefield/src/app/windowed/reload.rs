@@ -11,7 +11,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use crate::app::{self, Config};
 use crate::cuda::{CudaInfo, KernelSource};
-use crate::threads::{Job, Wanted};
+use crate::threads::Job;
 use crate::{Error, Result, note};
 
 /// How long a file must be unchanged before it is read. Programs may write it in several parts.
@@ -19,7 +19,7 @@ const QUIET: Duration = Duration::from_millis(80);
 
 pub(super) struct Reloader {
     desc: app::Reload,
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// Whether the watcher has seen a write, or may have missed one.
     saved: Arc<AtomicBool>,
     /// When to read the file, unless it is written again before.
@@ -45,11 +45,6 @@ impl Reloader {
                 None
             }
         }
-    }
-
-    /// The file's path, to show to people.
-    pub(super) fn name(&self) -> String {
-        self.file.display().to_string()
     }
 
     pub(super) fn read_again(&mut self) {
@@ -114,7 +109,7 @@ fn broken(error: Error) -> Error {
 }
 
 /// Tries a kernel. The thread that loads it calls this.
-type Try = Box<dyn FnOnce(&KernelSource, &Wanted) -> Result<()> + Send>;
+type Try = Box<dyn FnOnce(&KernelSource, &dyn Fn() -> bool) -> Result<()> + Send>;
 
 /// How to try a kernel; `None` if it cannot be tried.
 #[cfg(target_os = "linux")]
@@ -128,7 +123,7 @@ fn trial(desc: &app::Reload, config: &Config, device: Option<&CudaInfo>) -> Opti
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
             let trial = Trial { program: &program, device: &device, grid, patience };
-            trial.run(source, || wanted.is_so()).map(drop)
+            trial.run(source, wanted).map(drop)
         })
     })
 }

@@ -15,7 +15,7 @@ use winit::window::{Fullscreen, Window};
 use self::pictures::Snapshot;
 use super::clock::Clock;
 use super::controls::Controls;
-use super::keys::{Action, Open};
+use super::keys::Action;
 use super::overlay::{Overlay, View};
 use super::reload::Reloader;
 use super::title::{self, Title};
@@ -37,7 +37,6 @@ const STILL: Duration = Duration::from_secs(1);
 /// How often such a window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
-/// The engine, the window that it draws in, and what changes from frame to frame.
 pub(super) struct State {
     // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
     pub(super) engine: Engine,
@@ -46,7 +45,7 @@ pub(super) struct State {
     swapchain: Swapchain,
     pub(super) window: Arc<Window>,
     pub(super) instance: Instance,
-    overlay: Overlay,
+    pub(super) overlay: Overlay,
     film: Option<Film>,
     config: Config,
     choice: Choice,
@@ -102,7 +101,9 @@ impl State {
         let now = Instant::now();
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
-            self.controls.pass(elapsed, &mut self.engine.view_mut().camera);
+            if self.controls.rotating {
+                self.engine.view_mut().camera.rotate(elapsed.as_secs_f32());
+            }
         }
         let picture = Picture {
             image: image.image,
@@ -111,7 +112,7 @@ impl State {
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
         let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
-        let moment = self.clock.moment();
+        let moment = self.clock.moment;
         let drawn = self.draw(&flight, moment, &picture, present);
         if let Err(error) = drawn {
             // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
@@ -159,11 +160,6 @@ impl State {
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
         engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
-    }
-
-    /// How the time of the last frames divides into parts, if the overlay showed that.
-    pub(super) fn parts(&self) -> Option<String> {
-        self.overlay.parts()
     }
 
     fn title_words(&self) -> (String, Vec<&'static str>) {
@@ -277,12 +273,6 @@ impl State {
         self.overlay.rest();
     }
 
-    fn show(&mut self, change: impl FnOnce(&mut Visibility)) {
-        change(&mut self.visibility);
-        // Try to draw at once.
-        self.retry = None;
-    }
-
     pub(super) fn look(&mut self, now: Instant) {
         self.visibility.look(&self.window, now);
         if self.visibility.is_hidden() {
@@ -339,11 +329,16 @@ impl State {
     pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
         match event {
             WindowEvent::Resized(size) => {
-                self.show(|visibility| visibility.resized(size.width == 0 || size.height == 0));
+                self.visibility.resized(size.width == 0 || size.height == 0);
                 self.swapchain.invalidate();
+                // Try to draw at once.
+                self.retry = None;
             }
             WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => self.show(|visibility| visibility.occluded(occluded)),
+            WindowEvent::Occluded(occluded) => {
+                self.visibility.occluded(occluded);
+                self.retry = None;
+            }
             event => {
                 let extent = self.swapchain.extent();
                 let image = self.engine.image_in(extent);
@@ -356,16 +351,20 @@ impl State {
     /// Where a reset puts the camera. A client's array has its own initial camera.
     fn home(&self) -> Camera {
         match *self.engine.array() == Array::mesh(self.config.grid) {
-            true => self.controls.first(),
+            true => self.controls.first,
             false => self.config.camera_for(self.engine.array()),
         }
     }
 
     pub(super) fn press(&mut self, action: Action) -> Result<()> {
-        self.controls.press(action);
+        let parameters = &mut self.controls.parameters;
         match action {
-            Action::Step => self.clock.step(&self.controls.parameters),
-            Action::Colors => self.recolor()?,
+            Action::Pause => parameters.paused = !parameters.paused,
+            Action::Step => self.clock.step(parameters),
+            Action::Colors => {
+                parameters.colormap = parameters.colormap.next();
+                self.recolor()?;
+            }
             Action::Picture => self.save_picture()?,
             Action::Record => self.record()?,
             Action::FullScreen => {
@@ -377,23 +376,26 @@ impl State {
                 toggled.or_else(|error| self.mend(error))?;
             }
             Action::Help => self.overlay.toggle_help(),
-            Action::Reset => self.engine.view_mut().camera = self.home(),
-            Action::Pause | Action::Rotate | Action::Close | Action::Leave => {}
+            Action::Reset => {
+                self.controls.rotating = false;
+                self.engine.view_mut().camera = self.home();
+            }
+            Action::Rotate => self.controls.rotating = !self.controls.rotating,
+            Action::Close | Action::Leave => {}
         }
         Ok(())
     }
 
     /// Closes the innermost thing that is open. False if nothing is.
     pub(super) fn close_innermost(&mut self) -> bool {
-        let full_screen = self.window.fullscreen().is_some();
-        let open = Open::innermost(self.overlay.has_list(), self.overlay.has_keys(), full_screen);
-        match open {
-            Some(Open::List) => self.overlay.close_list(),
-            Some(Open::Keys) => self.overlay.toggle_help(),
-            Some(Open::FullScreen) => self.window.set_fullscreen(None),
-            None => {}
+        if self.overlay.close_innermost() {
+            return true;
         }
-        open.is_some()
+        let is_full = self.window.fullscreen().is_some();
+        if is_full {
+            self.window.set_fullscreen(None);
+        }
+        is_full
     }
 }
 

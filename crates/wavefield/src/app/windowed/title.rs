@@ -49,9 +49,8 @@ pub(super) fn text(engine: &Engine, config: &Config, client: Option<&str>) -> St
     if let Some(client) = client {
         return format!("wavefield: {client}, {}", engine.array());
     }
-    let (cols, rows) = (config.grid.cols, config.grid.rows);
     let (producer, device) = (engine.producer().profile().name, &engine.device().info().name);
-    format!("wavefield: {producer} on {device}, {cols}x{rows}")
+    format!("wavefield: {producer} on {device}, {}", config.grid)
 }
 
 fn words(text: &str, states: &[&str], rate: Option<&str>) -> String {

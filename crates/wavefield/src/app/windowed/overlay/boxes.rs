@@ -19,7 +19,6 @@ pub(super) fn notice(egui: &Context, words: &str) {
     });
 }
 
-/// Shows what the mouse and the keys do.
 pub(super) fn keys(egui: &Context) {
     let room = egui.content_rect().size() - vec2(40.0, 70.0);
     let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);

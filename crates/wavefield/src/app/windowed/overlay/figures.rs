@@ -90,21 +90,9 @@ impl Figures {
         }
     }
 
-    /// Adds the frames that were not added before. `in_queue` says that their kernels are in Vulkan's queue. `behind` is the GPU's
-    /// time for the work after the draw.
-    pub(super) fn add<'a>(
-        &mut self,
-        frames: impl IntoIterator<Item = &'a FrameSpans>,
-        in_queue: bool,
-        clock: &GpuClock,
-        behind: f64,
-    ) {
-        for spans in frames {
-            self.add_frame(spans, in_queue, clock, behind);
-        }
-    }
-
-    fn add_frame(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
+    /// Adds a frame, unless it was added before. `in_queue` says that its kernel is in Vulkan's queue. `behind` is the GPU's time
+    /// for the work after the draw.
+    pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
             return;
@@ -238,6 +226,12 @@ mod tests {
     use super::*;
     use crate::producer::Batch;
 
+    fn add_all(figures: &mut Figures, frames: &[FrameSpans], clock: &GpuClock) {
+        for frame in frames {
+            figures.add(frame, false, clock, 0.0);
+        }
+    }
+
     /// Frames with a kernel of 100 µs and a draw of 1 ms, one every `every` µs. The CPU submits each frame `ahead` µs before the
     /// end of the last.
     fn frames(count: u64, every: f64, ahead: f64, clock: &GpuClock, base: Instant) -> Vec<FrameSpans> {
@@ -265,8 +259,8 @@ mod tests {
         figures.filled(true, 1);
         let frames = frames(count, every, ahead, &clock, base);
         // Add some frames twice.
-        figures.add(&frames[..frames.len() / 2], false, &clock, 0.0);
-        figures.add(&frames, false, &clock, 0.0);
+        add_all(&mut figures, &frames[..frames.len() / 2], &clock);
+        add_all(&mut figures, &frames, &clock);
         figures
     }
 
@@ -343,13 +337,13 @@ mod tests {
         let base = Instant::now();
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let frames = frames(10, 1350.0, 500.0, &clock, base);
-        figures.add(&frames[..5], false, &clock, 0.0);
+        add_all(&mut figures, &frames[..5], &clock);
         figures.rest();
         // The list still contains the old frames, which are not added twice.
-        figures.add(&frames, false, &clock, 0.0);
+        add_all(&mut figures, &frames, &clock);
         assert_eq!(figures.frame_times().len(), 8);
         figures.switched(Vec::new());
-        figures.add(&frames, false, &clock, 0.0);
+        add_all(&mut figures, &frames, &clock);
         assert_eq!(figures.frame_times().len(), 0);
     }
 
@@ -363,7 +357,7 @@ mod tests {
             let first = pair[0].cuda.unwrap().1;
             pair[1].cuda = Some((first, first + 100e3));
         }
-        figures.add(&frames, false, &clock, 0.0);
+        add_all(&mut figures, &frames, &clock);
         let mean = figures.mean().unwrap();
         assert!(mean.other() < 300e-6 && mean.idle > 14e-3, "{mean:?}");
     }

@@ -8,12 +8,10 @@ use super::{DRAW, KERNEL, NEITHER};
 use crate::app::SlotNow;
 use crate::trace::{FrameSpans, GpuClock, Recorder, neither};
 
-/// The number of frames to show.
 const SHOWN: usize = 8;
 /// The number of frames to record, enough that none is missed between two layouts.
 pub(super) const WATCHED: usize = 256;
 
-/// The colours of even and odd frames.
 const DRAWS: [Color32; 2] = [DRAW, Color32::from_rgb(123, 163, 207)];
 const CPU: Color32 = Color32::from_rgb(112, 173, 94);
 const ROW: Color32 = Color32::from_rgb(35, 38, 45);

@@ -2,7 +2,6 @@
 
 use egui::{Color32, Context, RichText};
 
-/// The colours of a frame's parts.
 pub(super) const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 pub(super) const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
 pub(super) const NEITHER: Color32 = Color32::from_rgb(196, 160, 60);
@@ -26,7 +25,6 @@ pub(super) fn fonts() -> egui::FontDefinitions {
     fonts
 }
 
-/// Shows every glyph that the overlay uses, in every size.
 pub(super) fn every_glyph(egui: &Context) {
     let text: String = (' '..='~').chain("×µ→…’°²·–—".chars()).collect();
     egui::Area::new("glyphs".into()).show(egui, |ui| {

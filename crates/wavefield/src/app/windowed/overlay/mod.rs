@@ -33,9 +33,7 @@ use crate::vulkan::{PresentMode, Queue, Timestamps};
 
 /// The most frames in flight: those of the deepest ring, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
-/// How often to lay out without input.
 const EVERY: Duration = Duration::from_millis(50);
-/// How long a notice stays.
 const NOTICE: Duration = Duration::from_secs(12);
 
 pub(super) struct View<'a> {
@@ -49,7 +47,6 @@ pub(super) struct View<'a> {
     pub(super) no_cuda: Option<&'a str>,
     pub(super) command: &'a dyn Fn() -> String,
     pub(super) extent: vk::Extent2D,
-    /// Whether clients decide what is drawn.
     pub(super) serves: bool,
     /// Whether that is a client's frames which do not move by themselves.
     pub(super) still: bool,
@@ -78,9 +75,7 @@ pub(super) struct Overlay {
     /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
-    /// What the lanes show while they are frozen.
     frozen: Option<lanes::Moment>,
-    /// Whether the field was paused at the last layout.
     paused: bool,
     /// When the clocks of the lanes were last tied.
     tied: Instant,
@@ -175,7 +170,7 @@ impl Overlay {
     pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.mode = if self.is_on() { self.hidden } else { OverlayMode::On };
         self.next = Instant::now();
-        self.close_list();
+        Popup::close_all(&self.egui);
         if !self.is_on() {
             engine.unwatch();
             engine.unpoint()?;
@@ -188,26 +183,23 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    pub(super) fn has_keys(&self) -> bool {
-        self.help
-    }
-
-    pub(super) fn has_list(&self) -> bool {
-        self.is_on() && Popup::is_any_open(&self.egui)
-    }
-
-    pub(super) fn close_list(&mut self) {
-        Popup::close_all(&self.egui);
+    /// Closes an open list, or else the list of keys. False if neither is open.
+    pub(super) fn close_innermost(&mut self) -> bool {
+        let has_list = self.is_on() && Popup::is_any_open(&self.egui);
+        let is_open = has_list || self.help;
+        match has_list {
+            true => Popup::close_all(&self.egui),
+            false => self.help = false,
+        }
         self.next = Instant::now();
+        is_open
     }
 
-    /// Shows that a key has started a recording, or not any more.
     pub(super) fn show_recording(&mut self, records: bool) {
         self.records = records;
         self.next = Instant::now();
     }
 
-    /// Whether a message is shown that will disappear.
     pub(super) fn has_notice(&self) -> bool {
         self.mode != OverlayMode::Off && self.notice.is_some()
     }
@@ -233,13 +225,11 @@ impl Overlay {
         self.figures.rest();
     }
 
-    /// To be called after a switch from these settings.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         self.figures.switched(settings);
         self.frozen = None;
     }
 
-    /// How the time of the last frames divides into parts, if the overlay showed that.
     pub(super) fn parts(&self) -> Option<String> {
         self.figures.mean().map(|mean| mean.text())
     }
@@ -465,8 +455,6 @@ impl Overlay {
     }
 }
 
-/// The smallest window with panels, in points.
 const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
 
-/// The weight of a frame's cost in the running average.
 const SMOOTH: f64 = 0.02;

@@ -47,58 +47,44 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-/// What is drawn, and how it is filled and handed off.
 fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
+    let now = config.clone();
     let refusal = |config: Config| refusal(&config, view);
-    let own = config.has_own_kernel().then(|| "your own kernel fits only this scene".to_owned());
-    row(ui, "scene", own, |ui| {
-        let egui = ui.ctx().clone();
-        let describe = |&scene: &Scene| (scene.name().to_owned(), refusal(in_scene(&egui, config, scene)));
-        if let Some(scene) = choose(ui, "scene", &config.scene, &[Scene::Field, Scene::Texture], describe) {
-            leave_scene(&egui, config);
-            *config = in_scene(&egui, config, scene);
-        }
-    });
-    if config.scene == Scene::Field {
-        row(ui, "kernel", None, |ui| {
-            let (names, abouts): (Vec<_>, Vec<_>) = kernels(view.own).into_iter().unzip();
-            let with = |kernel: &Option<KernelSource>| Config {
-                kernel: kernel.clone(),
-                parameters: Default::default(),
-                ..config.clone()
-            };
-            let describe = |kernel: &Option<KernelSource>| {
-                (kernel_name(kernel.as_ref()).to_owned(), refusal(with(kernel)))
-            };
-            if let Some(kernel) = choose_about(ui, "kernel", &config.kernel, &names, &abouts, describe) {
-                *config = with(&kernel);
-                config.style = config.usual_style();
-            }
-        });
+    let own = now.has_own_kernel().then(|| "your own kernel fits only this scene".to_owned());
+    let egui = ui.ctx().clone();
+    let name = |&scene: &Scene| (scene.name().to_owned(), refusal(in_scene(&egui, &now, scene)));
+    if list(ui, "scene", own, &mut config.scene, &[Scene::Field, Scene::Texture], &[], name) {
+        leave_scene(&egui, &now);
+        *config = in_scene(&egui, &now, config.scene);
     }
-    row(ui, "producer", None, |ui| {
-        let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
-        let describe = |&producer: &ProducerKind| {
-            let no_cuda = view.no_cuda.filter(|_| producer == ProducerKind::Cuda).map(str::to_owned);
-            let refusal = || refusal(Config { producer, ..config.clone() });
-            (producer_name(producer).to_owned(), no_cuda.or_else(refusal))
+    if config.scene == Scene::Field {
+        let (all, abouts): (Vec<_>, Vec<_>) = kernels(view.own).into_iter().unzip();
+        let with = |kernel: &Option<KernelSource>| Config {
+            kernel: kernel.clone(),
+            parameters: Default::default(),
+            ..now.clone()
         };
-        if let Some(producer) = choose(ui, "producer", &config.producer, &all, describe) {
-            config.producer = producer;
+        let name =
+            |kernel: &Option<KernelSource>| (kernel_name(kernel.as_ref()).to_owned(), refusal(with(kernel)));
+        if list(ui, "kernel", None, &mut config.kernel, &all, &abouts, name) {
+            *config = with(&config.kernel);
+            config.style = config.usual_style();
         }
-    });
+    }
+    let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
+    let name = |&producer: &ProducerKind| {
+        let no_cuda = view.no_cuda.filter(|_| producer == ProducerKind::Cuda).map(str::to_owned);
+        let refusal = || refusal(Config { producer, ..now.clone() });
+        (producer_name(producer).to_owned(), no_cuda.or_else(refusal))
+    };
+    list(ui, "producer", None, &mut config.producer, &all, &[], name);
     let no_cuda = match config.producer.may_use_cuda() {
         true => view.no_cuda.map(str::to_owned),
         false => Some(format!("no hand-off: {} fills the field", producer_name(config.producer))),
     };
-    row(ui, "hand-off", no_cuda.clone(), |ui| {
-        let describe =
-            |&handoff: &Handoff| (handoff.name().to_owned(), refusal(Config { handoff, ..config.clone() }));
-        if let Some(handoff) = choose(ui, "handoff", &config.handoff, &Handoff::ALL, describe) {
-            config.handoff = handoff;
-        }
-    });
+    let name = |&handoff: &Handoff| (handoff.name().to_owned(), refusal(Config { handoff, ..now.clone() }));
+    list(ui, "hand-off", no_cuda.clone(), &mut config.handoff, &Handoff::ALL, &[], name);
     let fixed = no_cuda.is_none() && config.handoff.has_one_slot();
     row(ui, "ring", fixed.then(|| format!("{} has one slot", config.handoff.name())), |ui| {
         let used = view.engine.producer().profile().slots.len() as u32;
@@ -130,21 +116,11 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
             config.batch = if auto { Batching::default() } else { Batching::Fixed(frames) };
         }
     });
-    row(ui, "grid", None, |ui| {
-        let all = SIDES.map(|side| Grid { cols: side, rows: side });
-        let describe = |&grid: &Grid| {
-            (format!("{}x{}", grid.cols, grid.rows), refusal(Config { grid, ..config.clone() }))
-        };
-        if let Some(grid) = choose(ui, "grid", &config.grid, &all, describe) {
-            config.grid = grid;
-        }
-    });
-    row(ui, "samples", None, |ui| {
-        let name = |samples: &Samples| (samples.count().to_string(), None);
-        if let Some(samples) = choose(ui, "samples", &config.samples, &[Samples::One, Samples::Four], name) {
-            config.samples = samples;
-        }
-    });
+    let all = SIDES.map(|side| Grid { cols: side, rows: side });
+    let name = |&grid: &Grid| (grid.to_string(), refusal(Config { grid, ..now.clone() }));
+    list(ui, "grid", None, &mut config.grid, &all, &[], name);
+    let name = |samples: &Samples| (samples.count().to_string(), None);
+    list(ui, "samples", None, &mut config.samples, &[Samples::One, Samples::Four], &[], name);
 }
 
 type Kept = (Option<KernelSource>, KernelValues);
@@ -165,7 +141,6 @@ fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
     Config { scene, kernel, parameters, ..config.clone() }
 }
 
-/// The kernels to choose from, each with a description.
 fn kernels(own: Option<&KernelSource>) -> Vec<(Option<KernelSource>, &'static str)> {
     let gallery = gallery::gallery().iter();
     // `None` stands for the wave.
@@ -194,28 +169,16 @@ fn unit(unit: &str) -> String {
 
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
-    row(ui, "present", None, |ui| {
-        let name = |mode: &PresentMode| (mode.name().to_owned(), None);
-        if let Some(mode) = choose(ui, "present", &config.present, view.modes, name) {
-            config.present = mode;
-        }
-    });
+    let name = |mode: &PresentMode| (mode.name().to_owned(), None);
+    list(ui, "present", None, &mut config.present, view.modes, &[], name);
     if config.scene == Scene::Field && !view.serves {
-        row(ui, "style", None, |ui| {
-            let all = [Style::Surface, Style::Wireframe, Style::Points];
-            let name = |style: &Style| (style.name().to_owned(), None);
-            if let Some(style) = choose(ui, "style", &config.style, &all, name) {
-                config.style = style;
-            }
-        });
+        let all = [Style::Surface, Style::Wireframe, Style::Points];
+        list(ui, "style", None, &mut config.style, &all, &[], |style| (style.name().to_owned(), None));
     }
     let has_colors = !view.serves || view.engine.legend().is_some();
-    row(ui, "colours", (!has_colors).then(|| "the image has colours of its own".to_owned()), |ui| {
-        let name = |map: &ColorMap| (map.name().to_owned(), None);
-        if let Some(map) = choose(ui, "colours", &parameters.colormap, &ColorMap::ALL, name) {
-            parameters.colormap = map;
-        }
-    });
+    let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
+    let name = |map: &ColorMap| (map.name().to_owned(), None);
+    list(ui, "colours", obstacle, &mut parameters.colormap, &ColorMap::ALL, &[], name);
     values(ui, view, &mut draft.values);
     if view.still {
         return;
@@ -242,7 +205,7 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
 }
 
 /// A row of the panel. With an `obstacle`, it is grey, and a tooltip has the reason.
-fn row(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui)) {
+fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui) -> R) -> R {
     let meaning = MEANINGS.iter().find(|(one, _)| *one == name);
     let meaning =
         meaning.map_or("A parameter of the kernel: its source says what it does.", |(_, meaning)| meaning);
@@ -250,10 +213,10 @@ fn row(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&
     if !name.is_empty() {
         label.on_hover_text(meaning);
     }
-    let content = |ui: &mut Ui| ui.horizontal(content);
-    let content = ui.add_enabled_ui(obstacle.is_none(), content).response;
-    content.on_disabled_hover_text(obstacle.unwrap_or_default());
+    let shown = ui.add_enabled_ui(obstacle.is_none(), |ui| ui.horizontal(content));
+    shown.response.on_disabled_hover_text(obstacle.unwrap_or_default());
     ui.end_row();
+    shown.inner.inner
 }
 
 /// A slider from 1 to `most`. Returns a changed value only when the slider is released: a drag passes many values, and each switch
@@ -270,28 +233,19 @@ fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     (wanted != value).then_some(wanted)
 }
 
-/// A list to choose from. `describe` returns a name, and the reason if the entry cannot be chosen. Returns another choice.
-fn choose<T: Clone + PartialEq>(
+/// A row with a list to choose from. `describe` returns an entry's name, and the reason if it cannot be chosen. `abouts` has
+/// the entries' descriptions, if they have any. True if the user chose another entry.
+fn list<T: Clone + PartialEq>(
     ui: &mut Ui,
-    id: &str,
-    chosen: &T,
-    all: &[T],
-    describe: impl Fn(&T) -> (String, Option<String>),
-) -> Option<T> {
-    choose_about(ui, id, chosen, all, &[], describe)
-}
-
-/// [`choose`] with descriptions.
-fn choose_about<T: Clone + PartialEq>(
-    ui: &mut Ui,
-    id: &str,
-    chosen: &T,
+    name: &str,
+    obstacle: Option<String>,
+    chosen: &mut T,
     all: &[T],
     abouts: &[&str],
     describe: impl Fn(&T) -> (String, Option<String>),
-) -> Option<T> {
-    let list = ComboBox::from_id_salt(id).selected_text(describe(chosen).0).width(150.0).height(400.0);
-    let clicked = list.show_ui(ui, |ui| {
+) -> bool {
+    let list = ComboBox::from_id_salt(name).selected_text(describe(chosen).0).width(150.0).height(400.0);
+    let entries = |ui: &mut Ui| {
         let mut clicked = None;
         for (index, one) in all.iter().enumerate() {
             let (name, obstacle) = describe(one);
@@ -306,8 +260,12 @@ fn choose_about<T: Clone + PartialEq>(
             }
         }
         clicked
-    });
-    clicked.inner.flatten().filter(|one| *one != chosen).cloned()
+    };
+    let clicked = row(ui, name, obstacle, |ui| list.show_ui(ui, entries)).inner.flatten();
+    let other = clicked.filter(|one| *one != chosen).cloned();
+    let is_other = other.is_some();
+    other.into_iter().for_each(|other| *chosen = other);
+    is_other
 }
 
 /// Why these settings cannot be chosen; `None` if they can.
@@ -352,9 +310,8 @@ pub(in crate::app::windowed) fn settings(config: &Config, engine: &Engine) -> Ve
         (None, Scene::Field) => "wave",
         (Some(kernel), _) => kernel.gallery.unwrap_or(&kernel.name),
     };
-    let Grid { cols, rows } = config.grid;
     let samples = format!("{} samples", config.samples.count());
-    let shown = [format!("{cols}x{rows}"), samples, config.style.name().into(), config.present.name().into()];
+    let shown = [config.grid.to_string(), samples, config.style.name().into(), config.present.name().into()];
     [name, kernel.to_owned()].into_iter().chain(shown).collect()
 }
 

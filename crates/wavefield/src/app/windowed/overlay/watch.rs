@@ -6,7 +6,6 @@ use super::{Overlay, View, lanes};
 use crate::Result;
 use crate::app::Engine;
 
-/// How often to tie the clocks of the lanes again.
 const TIE_EVERY: Duration = Duration::from_secs(1);
 
 impl Overlay {
@@ -19,21 +18,18 @@ impl Overlay {
             }
             self.tied = now;
         }
-        self.collect(engine);
+        if let Some(watched) = engine.watched() {
+            let profile = engine.producer().profile();
+            self.figures.filled(profile.uses_cuda, engine.batch());
+            for frame in watched.frames() {
+                self.figures.add(frame, profile.in_queue, watched.clock(), self.gpu_cost);
+            }
+        }
         if now - self.tied > TIE_EVERY {
             engine.tie_again()?;
             self.tied = now;
         }
         Ok(())
-    }
-
-    fn collect(&mut self, engine: &Engine) {
-        if let Some(watched) = engine.watched() {
-            let profile = engine.producer().profile();
-            let in_queue = profile.in_queue;
-            self.figures.filled(profile.uses_cuda, engine.batch());
-            self.figures.add(watched.frames(), in_queue, watched.clock(), self.gpu_cost);
-        }
     }
 
     /// Finds what is under the pointer, if the pointer is on the picture.

@@ -9,7 +9,7 @@ use super::{State, shown};
 use crate::app::engine::Behind;
 use crate::app::headless::STEP;
 use crate::app::picture_file::picture_texts;
-use crate::app::{Companion, Config, Engine, Moment, filmed, write_png};
+use crate::app::{Config, Engine, Moment, filmed, write_png};
 use crate::film::Recorded;
 use crate::render::OffscreenTarget;
 use crate::report::Failures;
@@ -21,28 +21,7 @@ use crate::{Error, Result};
 pub(super) struct Snapshot(Option<OffscreenTarget>);
 
 impl Snapshot {
-    /// Draws a picture with the window's size and format (`like`), and sends it to the companion.
-    fn send_picture(
-        &mut self,
-        engine: &mut Engine,
-        companion: &mut dyn Companion,
-        like: (vk::Extent2D, vk::Format),
-        moment: Moment,
-    ) -> Result<()> {
-        match self.draw(engine, like, moment) {
-            Ok(()) => {
-                companion.drawn();
-                companion.send_picture(like.0, self.pixels(engine));
-            }
-            // There is no picture; the next frame tries again.
-            Err(error) if engine.has_failed() => companion.rescue(engine, error)?,
-            // For example, there is no memory for the image. Only the client needs to know.
-            Err(error) => companion.send_picture(like.0, Err(error)),
-        }
-        Ok(())
-    }
-
-    /// Draws a picture, and waits until it is done.
+    /// Draws a picture of this size and format, and waits until it is done.
     fn draw(
         &mut self,
         engine: &mut Engine,
@@ -134,7 +113,6 @@ impl State {
         filmed::end(&mut self.film, at_rest, failures)
     }
 
-    /// Saves the picture without the panel, under an unused name.
     pub(super) fn save_picture(&mut self) -> Result<()> {
         let path = unused("png");
         // The file has a command that draws it again.
@@ -142,7 +120,7 @@ impl State {
         view.camera = view.camera.rounded();
         self.settle_film()?;
         let like = (self.swapchain.extent(), self.swapchain.format());
-        let moment = self.clock.moment();
+        let moment = self.clock.moment;
         let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
             let pixels = self.snapshot.pixels(&mut self.engine)?;
             let shown = shown(&self.config, &self.controls, self.engine.view().camera);
@@ -156,11 +134,21 @@ impl State {
     }
 
     pub(super) fn hand_out_picture(&mut self) -> Result<()> {
-        let Some(companion) = self.companion.as_mut().filter(|companion| companion.wants_picture()) else {
+        let Self { companion, snapshot, engine, swapchain, clock, .. } = self;
+        let Some(companion) = companion.as_mut().filter(|companion| companion.wants_picture()) else {
             return Ok(());
         };
-        let like = (self.swapchain.extent(), self.swapchain.format());
-        let moment = self.clock.moment();
-        self.snapshot.send_picture(&mut self.engine, &mut **companion, like, moment)
+        let like = (swapchain.extent(), swapchain.format());
+        match snapshot.draw(engine, like, clock.moment) {
+            Ok(()) => {
+                companion.drawn();
+                companion.send_picture(like.0, snapshot.pixels(engine));
+            }
+            // There is no picture; the next frame tries again.
+            Err(error) if engine.has_failed() => companion.rescue(engine, error)?,
+            // For example, there is no memory for the image. Only the client needs to know.
+            Err(error) => companion.send_picture(like.0, Err(error)),
+        }
+        Ok(())
     }
 }

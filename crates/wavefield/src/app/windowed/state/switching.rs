@@ -28,18 +28,19 @@ impl State {
         if step {
             self.clock.step(&self.controls.parameters);
         }
+        let before = overlay::settings(&self.config, &self.engine);
         if config.present != self.config.present {
-            let before = overlay::settings(&self.config, &self.engine);
             self.swapchain.set_mode(config.present);
             self.config.present = config.present;
-            self.switched(before);
         }
         config.color_map = self.config.color_map;
-        let restyled = Config { style: config.style, ..self.config.clone() };
-        if config == restyled && config != self.config {
-            let before = overlay::settings(&self.config, &self.engine);
+        if config.style != self.config.style
+            && config == (Config { style: config.style, ..self.config.clone() })
+        {
             self.engine.set_style(config.style)?;
             self.config.style = config.style;
+        }
+        if before != overlay::settings(&self.config, &self.engine) {
             self.switched(before);
         }
         if config != self.config
@@ -56,7 +57,7 @@ impl State {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
         let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };
-        let name = reload.name();
+        let name = reload.file.display().to_string();
         let problem = match read {
             // It is already drawn.
             Ok(source) if self.config.kernel.as_ref() == Some(&source) => None,

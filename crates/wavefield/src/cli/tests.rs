@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ash::vk;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use proptest::prelude::*;
 use proptest::sample::select;
 use vulkan_cuda::Ring;
@@ -34,10 +34,12 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn parsed(words: &[String], headless: bool) -> Config {
-    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    let matches = Cli::command().try_get_matches_from(words);
+    let matches = matches.unwrap_or_else(|error| panic!("{words:?}: {error}"));
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| panic!("{words:?}: {error}"));
     assert_eq!(cli.run.headless, headless);
     cli.run.check_ring().unwrap();
-    cli.run.config(headless).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    cli.run.config(headless, &matches).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 prop_compose! {
@@ -49,7 +51,6 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// The settings of what is shown and of the outputs.
     fn shown()(
         scene in select(vec![Scene::Field, Scene::Texture]),
         style in select(vec![Style::Surface, Style::Wireframe, Style::Points]),
@@ -99,7 +100,7 @@ prop_compose! {
         overlay in select(vec![OverlayMode::On, OverlayMode::Legend, OverlayMode::Off]),
         wait in select(vec![Wait::Hybrid, Wait::Sleep, Wait::Poll]),
         seconds in prop_oneof![Just(10.0), 0.1..86_400.0],
-        validation in select(vec![usual_validation(), Validation::Required, Validation::Off]),
+        validation in select(vec![Validation::usual(), Validation::Required, Validation::Off]),
     ) -> (Config, bool) {
         let cuda = matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
         let handoff = if cuda { handoff } else { Handoff::default() };
@@ -143,9 +144,9 @@ prop_compose! {
     }
 }
 
-/// The default without `--validation`.
-fn usual_validation() -> Validation {
-    if cfg!(debug_assertions) { Validation::IfInstalled } else { Validation::Off }
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
 }
 
 proptest! {
