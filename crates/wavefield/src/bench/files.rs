@@ -46,7 +46,6 @@ fn is_cut(bytes: &[u8]) -> bool {
     text.starts_with(b"{") && !text.ends_with(b"}")
 }
 
-/// A column of the CSV file: its name and its value.
 type Column = (&'static str, fn(&Report, &Cell) -> String);
 
 const COLUMNS: [Column; 47] = [

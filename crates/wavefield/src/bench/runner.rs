@@ -30,7 +30,6 @@ pub struct Plan {
     pub command: String,
 }
 
-/// The fewest frames of a round, however long they take.
 const MIN_FRAMES: usize = 4;
 
 /// A cell's measurements over all rounds so far.
