@@ -15,7 +15,7 @@ use wavefield::texture::{self, Texel};
 use wavefield::verify::tally::{Look, Looks};
 use wavefield::verify::{Checker, Pass};
 use wavefield::vulkan::{
-    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, Wait, buffer_barrier,
+    Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, buffer_barrier,
     image_barrier, pipeline_barrier,
 };
 use wavefield::wave::{Grid, Vertex};
@@ -126,7 +126,7 @@ impl Bench {
             }
         };
         let checker = Checker::new(&device, scene, array, 1).unwrap();
-        let pacer = Pacer::new(&queue, 1, Wait::Sleep).unwrap();
+        let pacer = Pacer::new(&queue, 1).unwrap();
         Self { staging: Vec::new(), pacer, checker, slot, queue }
     }
 

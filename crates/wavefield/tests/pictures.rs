@@ -57,8 +57,7 @@ fn every_producer_and_ring_draw_the_same() {
 fn one_sample_a_pixel_draws_the_same_field() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.png");
-    let arguments =
-        ["--headless", "--size=320x180", "--frames=91", "--grid=200x150", "--samples=1", "--wait=poll"];
+    let arguments = ["--headless", "--size=320x180", "--frames=91", "--grid=200x150", "--samples=1"];
     assert_exit(&run(&[arguments.as_slice(), &["--output", path.to_str().unwrap()]].concat()), 0);
     // Jagged edges differ; everything else is the same.
     let (one, four) =

@@ -15,7 +15,7 @@ use crate::cuda::{KernelSource, KernelValues};
 use crate::handoff::Handoff;
 use crate::render::{Camera, ColorMap, Samples, Style};
 use crate::verify::Broken;
-use crate::vulkan::{PresentMode, Validation, Wait};
+use crate::vulkan::{PresentMode, Validation};
 use crate::wave::Grid;
 
 // The groups of options in `--help`, in this order.
@@ -90,9 +90,6 @@ pub struct Config {
     /// What a window shows over the picture at first; Tab changes it, F1 lists all keys [default: on].
     #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = HOW)]
     pub overlay: OverlayMode,
-    /// How the CPU waits for the GPU.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = HOW)]
-    pub wait: Wait,
     /// The picture's size, or the window's initial size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = OUTPUT)]
     pub size: vk::Extent2D,
@@ -196,7 +193,6 @@ impl Config {
             ("frames", self.frames.map(|frames| frames.to_string())),
             ("present", word(self.present).filter(|_| !headless)),
             ("overlay", word(self.overlay).filter(|_| !headless)),
-            ("wait", word(self.wait)),
             ("timeout", Some(self.timeout.as_secs_f64().to_string())),
             ("validation", word(self.validation)),
             ("size", Some(format!("{}x{}", self.size.width, self.size.height))),

@@ -7,7 +7,6 @@ use super::record::{Cell, Report};
 use super::strategy::Strategy;
 use crate::svg;
 
-/// A field's columns and rows, and its cells.
 type Field<'a> = ([u32; 2], Vec<&'a Cell>);
 
 // In pixels: the names at the left, a field's column, its two bars when full, one row, and the space above and below the rows.

@@ -168,14 +168,13 @@ const APART: [Property; 6] = [
 ];
 
 /// The properties that may explain a difference but do not forbid the comparison.
-const NOTED: [Property; 8] = [
+const NOTED: [Property; 7] = [
     ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
     ("Vulkan", |run| run.machine.vulkan.clone()),
     ("processor", |run| run.machine.cpu.clone()),
     ("threads", |run| run.machine.threads.to_string()),
     ("system", |run| run.machine.os.clone()),
     ("wavefield", |run| run.machine.wavefield.clone()),
-    ("wait", |run| run.settings.wait.clone()),
     ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
 ];
 

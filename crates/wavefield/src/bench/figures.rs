@@ -29,7 +29,6 @@ pub fn grid(grid: [u32; 2]) -> String {
     format!("{}x{}", grid[0], grid[1])
 }
 
-/// What a grid has: vertices or texels.
 pub fn elements(report: &Report) -> &'static str {
     if report.settings.scene == "texture" { "texels" } else { "vertices" }
 }

@@ -46,10 +46,9 @@ fn is_cut(bytes: &[u8]) -> bool {
     text.starts_with(b"{") && !text.ends_with(b"}")
 }
 
-/// A column of the CSV file: its name and its value.
 type Column = (&'static str, fn(&Report, &Cell) -> String);
 
-const COLUMNS: [Column; 48] = [
+const COLUMNS: [Column; 47] = [
     ("schema", |run, _| run.schema.clone()),
     ("complete", |run, _| run.complete.to_string()),
     ("command", |run, _| run.command.clone()),
@@ -67,7 +66,6 @@ const COLUMNS: [Column; 48] = [
     ("width", |run, _| run.settings.size[0].to_string()),
     ("height", |run, _| run.settings.size[1].to_string()),
     ("samples", |run, _| run.settings.samples.to_string()),
-    ("wait", |run, _| run.settings.wait.clone()),
     ("rounds", |run, _| run.settings.rounds.to_string()),
     ("warmup_frames", |run, _| run.settings.warmup_frames.to_string()),
     ("round_ms", |run, _| run.settings.round_ms.to_string()),

@@ -88,7 +88,6 @@ mod sample {
                 scene: "field".into(),
                 size: [1280, 720],
                 samples: 4,
-                wait: "sleep".into(),
                 rounds: 7,
                 warmup_frames: 100,
                 round_ms: 250,

@@ -26,7 +26,6 @@ pub struct Settings {
     pub scene: String,
     pub size: [u32; 2],
     pub samples: u32,
-    pub wait: String,
     /// Every cell runs once in each round, so that drift affects all cells alike.
     pub rounds: u32,
     /// Frames of each cell before the measured ones, in every round.

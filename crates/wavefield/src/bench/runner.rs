@@ -30,7 +30,6 @@ pub struct Plan {
     pub command: String,
 }
 
-/// The fewest frames of a round, however long they take.
 const MIN_FRAMES: usize = 4;
 
 /// A cell's measurements over all rounds so far.
@@ -122,7 +121,6 @@ pub fn run(
             scene: base.scene.name().to_owned(),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
-            wait: base.wait.name().to_owned(),
             rounds: plan.rounds,
             warmup_frames: plan.warmup_frames,
             round_ms: plan.round.as_millis() as u64,

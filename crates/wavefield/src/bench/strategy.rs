@@ -38,7 +38,6 @@ impl ValueEnum for Strategy {
 }
 
 impl Strategy {
-    /// In the order of the table.
     pub const ALL: [Self; Handoff::ALL.len() + 5] = {
         let mut all = [Self::Auto; Handoff::ALL.len() + 5];
         let mut at = 0;

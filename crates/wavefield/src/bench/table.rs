@@ -10,10 +10,8 @@ use super::record::{Cell, Report};
 
 const WIDTH: usize = 160;
 
-/// A column: its name, its unit, and a cell's text.
 type Column = (&'static str, &'static str, fn(&Cell) -> String);
 
-/// The columns of the table and of the page.
 pub(super) const COLUMNS: [Column; 17] = [
     ("strategy", "", |cell| short(&cell.strategy, 24)),
     ("ring", "", |cell| cell.ring.to_string()),

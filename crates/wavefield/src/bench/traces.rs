@@ -13,7 +13,6 @@ use crate::report::Failures;
 use crate::trace::{CpuSpans, Lane, write_trace};
 use crate::{Error, Result};
 
-/// Frames before the traced ones, and traced frames.
 const WARM_UP: u64 = 8;
 const FRAMES: usize = 24;
 

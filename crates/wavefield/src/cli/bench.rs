@@ -10,7 +10,7 @@ use wavefield::bench::record::Report;
 use wavefield::bench::{self, Options, Plan, Strategy, Table};
 use wavefield::render::Samples;
 use wavefield::report::{Failures, command_line};
-use wavefield::vulkan::{AdapterInfo, Wait};
+use wavefield::vulkan::AdapterInfo;
 use wavefield::wave::Grid;
 use wavefield::{Error, Result, check_outputs, note, say, write_json};
 
@@ -59,9 +59,6 @@ pub struct BenchArgs {
     /// Milliseconds to measure each cell in each round [default: 300; quick: 80].
     #[arg(long, value_name = "MS", value_parser = parse::whole(1, 600_000), allow_hyphen_values = true, help_heading = help::HOW)]
     round_ms: Option<u64>,
-    /// How the CPU waits for the GPU.
-    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = help::HOW)]
-    wait: Wait,
     /// The picture's size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = help::OUTPUT)]
     size: vk::Extent2D,
@@ -79,11 +76,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
     trace: Option<PathBuf>,
     /// Measure nothing: show a file that --json wrote, as a table; --csv and --report work too.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
     /// contain a comma.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "wait", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
     #[arg(long, value_name = "FACTOR", value_parser = parse::factor, allow_hyphen_values = true, help_heading = "A saved run")]
@@ -164,13 +161,8 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     if args.strategies.contains(&Strategy::INLINE) {
         args.kernel.check_inline()?;
     }
-    let mut config = Config {
-        device: device.clone(),
-        scene: args.scene,
-        samples: args.samples,
-        wait: args.wait,
-        ..Config::default()
-    };
+    let mut config =
+        Config { device: device.clone(), scene: args.scene, samples: args.samples, ..Config::default() };
     args.kernel.apply(&mut config)?;
     if args.strategies.is_empty() && args.kernel.check_inline().is_err() {
         note!("note: inline is left out: {RISK}");

@@ -12,7 +12,7 @@ use wavefield::cuda::KernelSource;
 use wavefield::gallery::gallery;
 use wavefield::handoff::Handoff;
 use wavefield::render::{Camera, ColorMap, Samples, Style};
-use wavefield::vulkan::{PresentMode, Validation, Wait};
+use wavefield::vulkan::{PresentMode, Validation};
 use wavefield::wave::Grid;
 
 use super::Cli;
@@ -98,7 +98,6 @@ prop_compose! {
         frames in prop::option::of(1u64..),
         present in select(vec![PresentMode::Fifo, PresentMode::Mailbox, PresentMode::Immediate]),
         overlay in select(vec![OverlayMode::On, OverlayMode::Legend, OverlayMode::Off]),
-        wait in select(vec![Wait::Hybrid, Wait::Sleep, Wait::Poll]),
         seconds in prop_oneof![Just(10.0), 0.1..86_400.0],
         validation in select(vec![Validation::usual(), Validation::Required, Validation::Off]),
     ) -> (Config, bool) {
@@ -133,7 +132,6 @@ prop_compose! {
             output: shown.output.clone().filter(|_| headless),
             present: if headless { PresentMode::Fifo } else { present },
             overlay: if headless { OverlayMode::On } else { overlay },
-            wait,
             timeout: Duration::from_secs_f64(seconds),
             validation,
             ..shown

@@ -74,8 +74,6 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// A recording in progress.
-///
 /// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if it returns true,
 /// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
 pub struct Film {
@@ -100,7 +98,6 @@ struct Copied {
 }
 
 impl Film {
-    /// Opens the output and starts the encoder.
     pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
         let Some(order) = Order::of(desc.format) else {
             return Err(Error::Unsupported(format!(

@@ -20,7 +20,6 @@ pub struct Report {
     pub checked: bool,
     pub semaphores: Vec<Object>,
     pub buffers: Vec<Object>,
-    /// Every format with every view type.
     pub images: Vec<Object>,
     /// Every try after which bytes differ from those that the other side wrote.
     pub failed: Vec<String>,

@@ -12,7 +12,6 @@ use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, re
 const WRITES: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
-/// Hands a new image over to CUDA.
 pub(super) fn hand_over(queue: &mut Queue, image: &ExportedImage) -> Result<()> {
     let (device, family) = (queue.device().clone(), queue.family());
     one_shot(queue, |commands| {

@@ -149,7 +149,7 @@ impl Door {
                 );
                 refuse(connection, RefusedCode::User, reason);
             }
-            Err(_) => connection.leave(),
+            Err(_) => {}
         }
     }
 
@@ -173,10 +173,7 @@ impl Newcomer {
         let late = Instant::now() >= until;
         let (packet, descriptors) = match connection.receive() {
             Received::Packet(packet, descriptors) => (packet, descriptors),
-            Received::Closed => {
-                connection.leave();
-                return None;
-            }
+            Received::Closed => return None,
             Received::TooLong => {
                 let reason = "the first message is too long for a hello";
                 return refused(connection, RefusedCode::Hello, reason.into());
@@ -199,21 +196,9 @@ impl Newcomer {
     }
 }
 
-impl Drop for Door {
-    fn drop(&mut self) {
-        for newcomer in self.newcomers.drain(..) {
-            match newcomer {
-                Newcomer::Silent(connection, ..) => connection.leave(),
-                Newcomer::Waiting(visitor, _) => visitor.connection.leave(),
-            }
-        }
-    }
-}
-
 /// Sends `refused`, and closes the connection.
 pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
-    connection.leave();
 }
 
 #[cfg(test)]

@@ -8,15 +8,17 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::client::Client;
 use super::door::{Door, refuse};
-use super::exchange::Exchange;
+use super::foreign::ForeignProducer;
 use super::imports;
 use super::protocol::{self, ErrorCode, RefusedCode};
 use super::report::Report;
 use super::requests::{Desk, free_released, send_picture, takes_picture};
+use super::slow::Slow;
 use super::socket::Connection;
+use super::stamps::Stamps;
 use super::welcome::welcome;
 use super::{Options, Setup, frame_time};
-use crate::app::{Choice, Companion, Config, Engine, Parameters};
+use crate::app::{Choice, Companion, Config, Engine, Installed, Parameters};
 use crate::report::Failures;
 use crate::{Error, Result, note};
 
@@ -35,7 +37,13 @@ pub(crate) struct Host {
     /// The connection of a client whose time is over. A client may signal `free` itself once it has ended, so it ends only
     /// when nothing that signals `free` is left in the queue.
     ending: Option<Connection>,
-    exchange: Exchange,
+    /// The renderer's own producer, while a client's ring is in the engine.
+    own: Option<Installed>,
+    /// The name of the client whose ring is in the engine, or was last.
+    ring_of: String,
+    /// The GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
+    slow: Option<Slow>,
+    stamps: Stamps,
     report: Report,
     last_draw: Instant,
 }
@@ -47,13 +55,20 @@ impl Host {
         let setup = Setup { choice, config: config.clone(), options: options.clone() };
         Self {
             door: Some(door),
-            exchange: Exchange::default(),
             setup,
             client: None,
             ending: None,
+            own: None,
+            ring_of: String::new(),
+            slow: None,
+            stamps: Stamps::default(),
             report: Report::new(),
             last_draw: Instant::now(),
         }
+    }
+
+    fn has_ring(&self) -> bool {
+        self.own.is_some()
     }
 
     fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -94,7 +109,12 @@ impl Host {
 
     /// Refuses newcomers while nothing can be drawn, and tells them why.
     fn turn_away(&mut self) {
-        let (Some(door), Some(reason)) = (&mut self.door, self.exchange.obstacle()) else { return };
+        let (Some(door), Some(slow)) = (&mut self.door, &self.slow) else { return };
+        let seconds = slow.began.elapsed().as_secs_f64();
+        let reason = format!(
+            "the GPU still draws what {} wrote, for {seconds:.0} s so far: try again later",
+            self.ring_of
+        );
         while let Some(visitor) = door.look(None) {
             refuse(visitor.connection, RefusedCode::Busy, reason.clone());
         }
@@ -103,7 +123,7 @@ impl Host {
     /// Waits for news of a client or a newcomer, but not longer than `left`.
     fn rest_until_news(&self, left: Duration) {
         let quiet = match &self.client {
-            Some(client) => client.quiet_time(self.exchange.has_ring()),
+            Some(client) => client.quiet_time(self.has_ring()),
             None => NO_CLIENT,
         };
         let client = self.client.as_ref().and_then(Client::watched);
@@ -115,14 +135,14 @@ impl Host {
     fn due(&self) -> Instant {
         match self.setup.options.pace {
             pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
-            _ if self.exchange.has_ring() => self.last_draw + frame_time(),
+            _ if self.has_ring() => self.last_draw + frame_time(),
             _ => self.last_draw,
         }
     }
 
     fn has_new(&self) -> bool {
         let has_next = |client: &Client| client.shared.borrow().session.has_next();
-        self.exchange.has_ring() && self.client.as_ref().is_some_and(has_next)
+        self.has_ring() && self.client.as_ref().is_some_and(has_next)
     }
 
     fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
@@ -136,7 +156,7 @@ impl Host {
             client.see_off(counters, since);
             return Ok(());
         }
-        let draws = self.exchange.has_ring();
+        let draws = self.own.is_some();
         let watch = &self.report.watch;
         let mut desk = Desk { engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
@@ -151,38 +171,57 @@ impl Host {
         let Some(client) = &mut self.client else { return Ok(()) };
         // Not before a frame of the renderer's own is drawn: the time it takes tells how long a frame may take on this
         // device.
-        if engine.next_frame() == 0 || self.exchange.has_ring() || !client.shared.borrow().session.has_next()
-        {
+        if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.has_next() {
             return Ok(());
         }
         let camera = client.first_camera(&self.setup.config);
-        self.exchange.put_ring(engine, &client.name, &client.shared, client.drawing.clone(), camera)?;
+        let producer = ForeignProducer::new(engine.queue(), &client.name, &client.shared);
+        let ring = Installed::new(Box::new(producer), &[], client.drawing.clone(), camera);
+        self.own = Some(engine.swap(&mut Some(ring))?);
+        self.ring_of.clone_from(&client.name);
+        self.stamps.begin(engine, &client.name);
         client.camera = None;
         let view = engine.view_mut();
         (view.limits, view.size) = (client.told.limits, client.told.size);
         Ok(())
     }
 
-    /// No frame was finished for `seconds` while a client's ring is drawn: drops the client.
+    /// No frame was finished for `seconds` while a client's ring is drawn: drops the client. [`Host::restore`] then waits for the
+    /// GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
             None => note!(
                 "note: what {} wrote is still being drawn after {seconds:.0} s: waiting for the GPU",
-                self.exchange.ring_of
+                self.ring_of
             ),
         }
-        self.exchange.give_up(engine)
+        self.slow = Some(Slow::begin(engine)?);
+        Ok(())
     }
 
-    /// [`Exchange::restore`], and the end of the client's connection once that is done.
+    /// Once the GPU is done with what the client wrote, puts the renderer's own producer back, and ends the client's connection.
+    ///
+    /// # Errors
+    /// The GPU has finished nothing for a long time: see [`Slow::goes_on`].
     fn restore(&mut self, engine: &mut Engine) -> Result<()> {
-        self.exchange.restore(engine)?;
-        if self.is_ready()
-            && let Some(connection) = self.ending.take()
+        if let Some(slow) = &mut self.slow
+            && slow.goes_on(engine, &self.ring_of)?
         {
-            connection.leave();
+            return Ok(());
         }
+        if self.own.is_some() {
+            drop(engine.swap(&mut self.own)?);
+            self.stamps.end(engine);
+        }
+        if let Some(slow) = self.slow.take() {
+            let seconds = slow.began.elapsed().as_secs_f64();
+            note!(
+                "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
+                self.ring_of
+            );
+        }
+        self.ending = None;
         Ok(())
     }
 
@@ -228,7 +267,7 @@ impl Companion for Host {
             return self.report.watch.drawn(true);
         };
         client.drawn();
-        let new = self.exchange.has_ring() && client.shared.borrow().drew_new();
+        let new = self.own.is_some() && client.shared.borrow().drew_new();
         self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
@@ -237,18 +276,18 @@ impl Companion for Host {
     }
 
     fn is_ready(&self) -> bool {
-        self.exchange.is_ready()
+        self.slow.is_none()
     }
 
     fn shown_client(&self) -> Option<&str> {
         // Without its process, which is for messages.
-        let (name, _) = self.exchange.ring_of.rsplit_once(" (process ")?;
-        self.exchange.has_ring().then_some(name)
+        let (name, _) = self.ring_of.rsplit_once(" (process ")?;
+        self.has_ring().then_some(name)
     }
 
     fn is_still(&self) -> bool {
         let waits = |client: &Client| client.busy || client.leaving.is_some();
-        self.exchange.has_ring()
+        self.has_ring()
             && self.is_ready()
             && self.client.as_ref().is_some_and(|client| !waits(client))
             && !self.has_new()
@@ -260,11 +299,11 @@ impl Companion for Host {
     }
 
     fn wants_picture(&self) -> bool {
-        self.client.as_ref().is_some_and(|client| takes_picture(client, self.exchange.has_ring()))
+        self.client.as_ref().is_some_and(|client| takes_picture(client, self.has_ring()))
     }
 
     fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
-        let draws = self.exchange.has_ring();
+        let draws = self.has_ring();
         if let Some(client) = &mut self.client {
             send_picture(client, draws, extent, pixels);
         }
@@ -277,7 +316,7 @@ impl Companion for Host {
     /// Returns any other `error` unchanged.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
-            Error::Stuck { seconds, .. } if self.exchange.has_ring() && self.is_ready() => {
+            Error::Stuck { seconds, .. } if self.has_ring() && self.is_ready() => {
                 self.give_up(engine, seconds)
             }
             error => Err(error),
@@ -300,11 +339,11 @@ impl Companion for Host {
             }
             None => self.report.end(producer, None, reason),
         }
-        self.exchange.stamps.end(engine);
+        self.stamps.end(engine);
         self.report.print();
         let mut failures = Failures::default();
         failures.catch(self.report.write(engine, &self.setup));
-        failures.catch(self.exchange.stamps.verdict(engine));
+        failures.catch(self.stamps.verdict(engine));
         failures.outcome()
     }
 }

@@ -20,7 +20,7 @@
 //! | `imports` | memory that a client allocated: tried in a child process ([`crate::trial`]), then imported |
 //! | `foreign` | the [`Producer`](crate::producer::Producer) of a client's frames |
 //! | `parent` | ends the renderer with the program that started it |
-//! | `exchange` | which producer is in the engine: the renderer's own or a client's ring |
+//! | `slow` | waits for the GPU while it draws an array that takes too long |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `pace`, `report` | frame times and CPU time: measured, printed, written |
 //! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
@@ -32,7 +32,6 @@ mod client;
 mod closing;
 mod described;
 mod door;
-mod exchange;
 mod folder;
 mod foreign;
 mod headless;
@@ -47,6 +46,7 @@ pub mod protocol;
 mod report;
 mod requests;
 pub mod session;
+mod slow;
 pub mod socket;
 mod stamps;
 mod welcome;

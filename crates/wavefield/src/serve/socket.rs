@@ -10,13 +10,14 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use rustix::net::{self, SocketAddrUnix, SocketFlags};
 use serde::Serialize;
 
-use super::closing::{ClientFd, take_leave};
+use super::closing::ClientFd;
 use super::folder::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use crate::descriptors::{self, seqpacket};
 
+/// Dropping it ends the connection. What it has sent can still be read.
 pub struct Connection {
-    fd: OwnedFd,
+    fd: ClientFd,
 }
 
 /// Who is at the other end, as the kernel says.
@@ -50,7 +51,7 @@ impl Connection {
         }
         let fd = seqpacket()?;
         net::connect(&fd, &SocketAddrUnix::new(path)?)?;
-        let connection = Self { fd };
+        let connection = Self { fd: ClientFd::new(fd) };
         let (peer, own) = (connection.peer()?, rustix::process::getuid().as_raw());
         if peer.uid != own {
             let reason = format!(
@@ -68,7 +69,7 @@ impl Connection {
             return Ok(None);
         }
         match net::accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(fd) => Ok(Some(Self { fd })),
+            Ok(fd) => Ok(Some(Self { fd: ClientFd::new(fd) })),
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
             Err(error) => Err(error),
         }
@@ -81,7 +82,7 @@ impl Connection {
         // cannot be the 0 that Linux gives for a peer in another PID namespace.)
         let code = unsafe {
             libc::getsockopt(
-                self.fd.as_raw_fd(),
+                self.fd.as_fd().as_raw_fd(),
                 libc::SOL_SOCKET,
                 libc::SO_PEERCRED,
                 (&raw mut found).cast(),
@@ -108,6 +109,10 @@ impl Connection {
     }
 
     pub fn receive(&self) -> Received {
+        // Most looks find nothing, and then need no buffer.
+        if !self.has_news() {
+            return Received::Nothing;
+        }
         let mut buffer = vec![0; MAX_MESSAGE];
         let (got, descriptors) = descriptors::receive(self.as_fd(), &mut buffer);
         match got {
@@ -144,17 +149,18 @@ impl Connection {
         readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
     }
 
-    /// Ends the connection: see [`take_leave`].
-    pub(super) fn leave(self) {
-        take_leave(self.fd);
-    }
-
     pub fn receive_within(&self, patience: Duration) -> Received {
         match readable(self.fd.as_fd(), patience) {
-            Ok(true) => self.receive(),
-            Ok(false) => Received::Nothing,
+            Ok(_) => self.receive(),
             Err(_) => Received::Closed,
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // At once, even if what clients sent before takes long to close.
+        let _ = net::shutdown(&self.fd, net::Shutdown::Both);
     }
 }
 

@@ -4,41 +4,8 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::rhythm::{Rhythm, Step};
-use super::{AdapterInfo, CommandPool, Device, Owned, Queue};
-use crate::{Result, threads};
-
-/// How the CPU waits until the GPU is done with a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Wait {
-    /// Sleep in short naps until shortly before the frame should be done, then poll. This costs at most a tenth of a core
-    /// more than sleep. For frames under a millisecond, and on a software device, only sleep.
-    #[default]
-    Hybrid,
-    /// Sleep: costs the least CPU time, but the CPU continues more slowly, because its caches are cold.
-    Sleep,
-    /// Poll all the time: costs a core.
-    Poll,
-}
-
-impl Wait {
-    /// This choice if the device supports it, otherwise its fallback.
-    pub fn on(self, info: &AdapterInfo) -> Self {
-        match self {
-            // Polling would take CPU time from the frame itself.
-            Self::Hybrid if info.kind == vk::PhysicalDeviceType::CPU => Self::Sleep,
-            wait => wait,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hybrid => "hybrid",
-            Self::Sleep => "sleep",
-            Self::Poll => "poll",
-        }
-    }
-}
+use super::{CommandPool, Device, Owned, Queue};
+use crate::Result;
 
 /// The resources of one frame in flight, until the GPU is done with it.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +32,6 @@ pub struct Pacer {
     _acquired: Vec<Owned<vk::Semaphore>>,
     done: Owned<vk::Semaphore>,
     submitted: u64,
-    wait: Wait,
-    rhythm: Rhythm,
     /// The most frames in flight; never more than there are flights.
     limit: u64,
     blocking_waits: u64,
@@ -75,24 +40,21 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Allows `depth` frames in flight, at least 1. Make it on the thread that waits.
-    pub fn new(queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
-        Self::counting_from(0, queue, depth, wait)
+    /// Allows `depth` frames in flight, at least 1.
+    pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
+        Self::counting_from(0, queue, depth)
     }
 
     /// A pacer with another depth that continues this one's count. Replace this one only when none of its frames is in
     /// flight.
     pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
-        let mut successor = Self::counting_from(self.submitted, queue, depth, self.wait)?;
+        let mut successor = Self::counting_from(self.submitted, queue, depth)?;
         (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
         Ok(successor)
     }
 
-    fn counting_from(submitted: u64, queue: &Queue, depth: usize, wait: Wait) -> Result<Self> {
+    fn counting_from(submitted: u64, queue: &Queue, depth: usize) -> Result<Self> {
         let device = queue.device().clone();
-        if wait == Wait::Hybrid {
-            threads::sleep_exactly();
-        }
         let depth = depth.max(1);
         let pool =
             CommandPool::new(&device, queue.family(), vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
@@ -113,8 +75,6 @@ impl Pacer {
             _pool: pool,
             device,
             submitted,
-            wait,
-            rhythm: Rhythm::default(),
             limit: depth as u64,
             blocking_waits: 0,
             slowest: None,
@@ -192,12 +152,11 @@ impl Pacer {
             self.slowest.get_or_insert_default();
         }
         if finished >= value {
-            self.rhythm.unseen();
             return Ok(());
         }
         self.blocking_waits += 1;
         let mut since = Instant::now();
-        while !self.arrives(value)? {
+        while !self.sleep(value)? {
             let now = self.finished()?;
             if now > finished {
                 self.slowest = self.slowest.max(Some(since.elapsed()));
@@ -210,66 +169,10 @@ impl Pacer {
     }
 
     /// Waits for `value` for at most [`LOOK_UP`]; returns whether it arrived.
-    fn arrives(&mut self, value: u64) -> Result<bool> {
-        let step = match self.wait {
-            Wait::Hybrid => self.rhythm.step(Instant::now()),
-            Wait::Sleep => Step::Sleep,
-            Wait::Poll => Step::Poll(LOOK_UP),
-        };
-        let arrived = match step {
-            Step::Nap(time) => {
-                // Not a wait in the driver: its timeouts may not be exact to the microsecond.
-                std::thread::sleep(time);
-                if self.finished()? >= value {
-                    self.rhythm.overslept(Instant::now());
-                    return Ok(true);
-                }
-                false
-            }
-            Step::Poll(time) => self.poll(value, time)?,
-            Step::Sleep => self.device.wait(&self.done, value, LOOK_UP)?,
-        };
-        if arrived {
-            self.rhythm.arrived(Instant::now());
-        }
-        Ok(arrived)
-    }
-
-    fn poll(&self, value: u64, time: Duration) -> Result<bool> {
-        let began = Instant::now();
-        while began.elapsed() < time {
-            if self.finished()? >= value {
-                return Ok(true);
-            }
-            std::hint::spin_loop();
-        }
-        Ok(false)
+    fn sleep(&self, value: u64) -> Result<bool> {
+        self.device.wait(&self.done, value, LOOK_UP)
     }
 }
 
 /// The longest wait between two calls of `alive`: the frame may never be done.
 const LOOK_UP: Duration = Duration::from_millis(100);
-
-#[cfg(test)]
-mod tests {
-    use clap::ValueEnum;
-
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_command_line() {
-        for wait in Wait::value_variants() {
-            assert_eq!(wait.to_possible_value().unwrap().get_name(), wait.name());
-        }
-    }
-
-    #[test]
-    fn a_software_device_is_not_polled_unless_asked_for() {
-        let on = |kind| {
-            let info = AdapterInfo { kind, ..AdapterInfo::unreal(1) };
-            [Wait::Hybrid, Wait::Sleep, Wait::Poll].map(|wait| wait.on(&info))
-        };
-        assert_eq!(on(vk::PhysicalDeviceType::CPU), [Wait::Sleep, Wait::Sleep, Wait::Poll]);
-        assert_eq!(on(vk::PhysicalDeviceType::DISCRETE_GPU), [Wait::Hybrid, Wait::Sleep, Wait::Poll]);
-    }
-}

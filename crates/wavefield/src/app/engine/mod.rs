@@ -99,8 +99,7 @@ impl Engine {
         queue.set_patience(patience.limit(None));
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
-        let wait = config.wait.on(queue.device().info());
-        let mut pacer = Pacer::new(&queue, made.flights, wait)?;
+        let mut pacer = Pacer::new(&queue, made.flights)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
         // Nothing may fail from here on: that would leak the producer.
         let mut filler = Filler::new(producer, &config.parameters, config.batch);
