@@ -192,38 +192,6 @@ impl AdapterInfo {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn unreal(uuid: u8) -> Self {
-        Self {
-            name: format!("Vulkan {uuid}"),
-            sharing: VkInfo {
-                name: format!("Vulkan {uuid}"),
-                uuid: vulkan_cuda::DeviceUuid([uuid; 16]),
-                driver_uuid: [0; 16],
-                luid: None,
-                group_size: 1,
-                buffer_export: None,
-                timeline_export: None,
-                binary_export: None,
-            },
-            kind: vk::PhysicalDeviceType::DISCRETE_GPU,
-            driver: "driver".into(),
-            driver_id: vk::DriverId::default(),
-            api_version: vk::API_VERSION_1_3,
-            missing_features: Vec::new(),
-            queue_family: Some(0),
-            largest_buffer: (1 << 32, "maxBufferSize"),
-            largest_allocation: 1 << 32,
-            largest_picture: 16384,
-            inline: false,
-            calibrated_timestamps: false,
-            device_fault: false,
-            memory_budget: false,
-            sparse_binding: false,
-            timestamp_period: Some(1.0),
-        }
-    }
-
     /// A word for the kind of device.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
