@@ -102,7 +102,8 @@ prop_compose! {
         validation in select(vec![Validation::usual(), Validation::Required, Validation::Off]),
     ) -> (Config, bool) {
         let cuda = matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
-        let handoff = if cuda { handoff } else { Handoff::default() };
+        let possible = cuda && handoff.check_scene(shown.scene).is_ok();
+        let handoff = if possible { handoff } else { Handoff::default() };
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
         let kernel = match kernel.filter(|_| shown.scene == Scene::Field) {
             Some(index) => match gallery().get(index) {
