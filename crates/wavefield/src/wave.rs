@@ -122,7 +122,7 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of [`Shape::unit`]. NaN in any
+/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of `Shape::unit`. NaN in any
 /// vertex makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
 pub fn worst_distance(
     grid: Grid,

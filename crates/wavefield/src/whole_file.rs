@@ -127,7 +127,7 @@ impl Growing {
     }
 }
 
-/// [`write()`] of `value` as JSON. Fails if a figure is not finite: JSON has no such number, and the file could not be read back.
+/// Writes `value` as JSON, as `write` does. Fails if a figure is not finite: JSON has no such number, and the file could not be read back.
 pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value).and_then(|text| {
         serde_json::from_str::<T>(&text)?;

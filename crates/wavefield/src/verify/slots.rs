@@ -16,7 +16,7 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// The largest allowed difference from the float64 reference: for the built-in wave in units of [`Shape::unit`], for the
+/// The largest allowed difference from the float64 reference: for the built-in wave in units of `Shape::unit`, for the
 /// built-in texture in the units of its channels, which are half floats.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
