@@ -85,8 +85,8 @@ impl<T: Send + 'static> Job<T> {
 
 /// Makes this thread's sleeps end on time. By default Linux may stretch a sleep of 50 µs to twice that. A failure is
 /// ignored: it costs only precision.
+#[cfg(target_os = "linux")]
 pub(crate) fn sleep_exactly() {
-    #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
 }
 

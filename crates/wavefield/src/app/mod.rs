@@ -31,7 +31,6 @@ pub use engine::{Batching, Engine, FrameTiming, Moment};
 pub(crate) use engine::{Found, SlotNow};
 pub use headless::{Headless, run_headless};
 pub use picture_file::write_png;
-#[cfg(target_os = "linux")]
 pub use select::{Choice, DeviceTable};
 pub use summary::{Ended, FrameTimes, Summary};
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use crate::app::{self, Config};
+use crate::app::Config;
 use crate::cuda::{CudaInfo, KernelSource};
 use crate::threads::Job;
 use crate::{Error, Result, note};
@@ -119,7 +119,7 @@ fn trial(config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
     let device = device?.clone();
     let (grid, patience) = (config.grid, config.timeout / 2);
     // The child process can only try kernels that write vertices, not those that paint a texture.
-    let has_vertices = config.scene == app::Scene::Field;
+    let has_vertices = config.scene == crate::app::Scene::Field;
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
             let trial = Trial { program: Path::new(THIS_PROGRAM), device: &device, grid, patience };
