@@ -866,38 +866,39 @@ fn words(text: &str) -> Vec<String> {
 /// The rows of the panel that are lists.
 const ROWS: [&str; 7] = ["scene", "kernel", "producer", "hand-off", "ring", "batch", "grid"];
 
-/// Picks a choice from a list of the panel, in a window of the display's size.
-fn choose(display: &Display, row: &str, choice: u32) {
-    let row = ROWS.iter().position(|name| *name == row).expect("a row") as u32;
+/// Picks a choice from a list of the panel, in a window of the display's size whose field stands still.
+fn choose(shown: &mut Shown, row: &str, choice: i32) {
+    let row = ROWS.iter().position(|name| *name == row).expect("a row") as i32;
     let y = 66 + 23 * row;
-    let at = |y: u32| ["mousemove".to_owned(), "150".to_owned(), y.to_string()];
-    let click = |y: u32| {
-        let words = [&at(y)[..], &words("click 1")].concat();
-        display.xdotool(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    };
+    let display = shown.display;
+    let click = |y: i32| display.xdotool(&["mousemove", "150", &y.to_string(), "click", "1"]);
+    // The list is over the rows below it, which do not change.
+    let offset = vk::Offset2D { x: 80, y: y + 26 };
+    let below = vk::Rect2D { offset, extent: vk::Extent2D { width: 140, height: 40 } };
+    let closed = shown.picture().crop(below);
     click(y);
-    // The list opens with the next frame, which takes a moment.
-    std::thread::sleep(Duration::from_secs(1));
+    shown.poll("the list", |shown| (shown.picture().crop(below) != closed).then_some(()));
     click(y + 25 + 21 * choice);
 }
 
 #[test]
 fn the_panel_switches_what_is_drawn() {
     let Some(display) = Display::start() else { return };
-    let mut shown = Shown::start(&display, &["--size=1280x720", "--samples=1", "--overlay=on"]);
+    let still = ["--size=1280x720", "--samples=1", "--overlay=on", "--speed=0"];
+    let mut shown = Shown::start(&display, &still);
     shown.poll("the compute shader", |shown| shown.title().contains("compute on").then_some(()));
     shown.assert_frames_go_on();
     let title = |shown: &mut Shown, want: &str| {
         shown.poll(want, |shown| shown.title().contains(want).then_some(()));
     };
-    choose(&display, "producer", 3);
+    choose(&mut shown, "producer", 3);
     title(&mut shown, "wavefield: host on");
-    choose(&display, "producer", 2);
+    choose(&mut shown, "producer", 2);
     title(&mut shown, "wavefield: compute on");
-    choose(&display, "grid", 0);
+    choose(&mut shown, "grid", 0);
     title(&mut shown, ", 64x64");
     let before = shown.picture();
-    choose(&display, "scene", 1);
+    choose(&mut shown, "scene", 1);
     shown.assert_differs(&before);
     shown.key("Escape");
     assert!(shown.assert_ends_well() > 0);
