@@ -122,8 +122,7 @@ fn the_source_of_each_kernel_agrees_with_its_reference() {
     for entry in gallery() {
         let Some(program) = compile(entry, folder.path(), &[]) else { return };
         let settings = settings(entry);
-        for (cols, rows, threads, frames) in [(2, 2, 1, 3), (33, 7, 4, 40), (61, 50, 16, 4), (530, 3, 8, 9)]
-        {
+        for (cols, rows, threads, frames) in [(2, 2, 1, 3), (33, 7, 4, 40), (61, 50, 16, 4), (530, 3, 8, 9)] {
             let grid = Grid { cols, rows };
             for (step, values) in STEPS.iter().flat_map(|&step| settings.iter().map(move |v| (step, v))) {
                 let got = on_cpu(&program, grid, threads, (frames, step), values);
