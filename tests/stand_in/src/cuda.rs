@@ -239,7 +239,16 @@ impl<T> Imported<T> {
 
 type ImportedMemory = Imported<(DeviceFns, vk::DeviceMemory, u64)>;
 type ImportedSemaphore = Imported<shared::Imported>;
-type Event = Arc<Mutex<Option<Instant>>>;
+type Event = Arc<Mutex<Mark>>;
+
+/// What an event marks: the last `cuEventRecord` only.
+#[derive(Default)]
+struct Mark {
+    /// How many times it was recorded.
+    records: u64,
+    /// When the stream reached the last one.
+    reached: Option<Instant>,
+}
 
 /// Makes a handle that owns `value`.
 fn handle<T>(value: T) -> *mut c_void {
@@ -359,16 +368,26 @@ exports! {
     }
     fn cuEventRecord(event: *mut c_void, stream: *mut c_void) {
         let event = look::<Event>(event)?.clone();
+        let number = {
+            let mut mark = event.lock().map_err(|_| LAUNCH_FAILED)?;
+            *mark = Mark { records: mark.records + 1, reached: None };
+            mark.records
+        };
         look::<Stream>(stream)?.push(move || {
-            *event.lock().map_err(|_| LAUNCH_FAILED)? = Some(Instant::now());
+            let mut mark = event.lock().map_err(|_| LAUNCH_FAILED)?;
+            if mark.records == number {
+                mark.reached = Some(Instant::now());
+            }
             Ok(())
         })
     }
+    // An event that was never recorded is done.
     fn cuEventQuery(event: *mut c_void) {
-        look::<Event>(event)?.lock().ok().and_then(|time| *time).map(drop).ok_or(NOT_READY)
+        let mark = look::<Event>(event)?.lock().map_err(|_| LAUNCH_FAILED)?;
+        if mark.records == 0 || mark.reached.is_some() { Ok(()) } else { Err(NOT_READY) }
     }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) {
-        let at = |event: &Event| event.lock().ok().and_then(|time| *time).ok_or(NOT_READY);
+        let at = |event: &Event| event.lock().ok().and_then(|mark| mark.reached).ok_or(NOT_READY);
         let (start, end) = (at(look::<Event>(start)?)?, at(look::<Event>(end)?)?);
         *milliseconds = end.saturating_duration_since(start).as_secs_f32() * 1e3;
         Ok(())

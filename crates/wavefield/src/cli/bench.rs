@@ -40,7 +40,7 @@ pub struct BenchArgs {
     /// Fewer cells and shorter rounds: under 30 seconds.
     #[arg(long, help_heading = help::HOW)]
     quick: bool,
-    /// Strategies to measure [default: all; a texture has no inline, and with --kernel it needs --risk-the-gpu].
+    /// Strategies to measure [default: all; no inline for a texture, nor for a kernel of your own without --risk-the-gpu].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", help_heading = help::HOW)]
     strategies: Vec<Strategy>,
     /// Fields to measure [default: 256x256,1024x1024,4096x4096; on a software device 64x64,128x128,256x256; quick: the first

@@ -43,8 +43,7 @@ enum Command {
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
     #[cfg(target_os = "linux")]
     Serve(serve::ServeArgs),
-    /// Run the PTX on standard input once. A renderer starts this for each kernel that a client sends or that is reloaded: see
-    /// `try_kernel.rs`.
+    /// Run the PTX on standard input once. A renderer starts this for each kernel that is reloaded: see `try_kernel.rs`.
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TryKernel(try_kernel::TryKernelArgs),

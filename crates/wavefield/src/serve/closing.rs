@@ -15,8 +15,7 @@ use crate::threads::not_started;
 /// With so many descriptors that wait to be closed, newcomers wait, and a client that sends one more is dropped.
 const MOST: usize = 256;
 /// What the user and such a client are told.
-pub(super) const FULL: &str =
-    "256 descriptors that clients sent take long to close: send none whose close blocks";
+pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
 static CLOSER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
 /// How much is on that way, and in the call that closes.

@@ -58,8 +58,8 @@ impl Shared {
         self.current.is_some_and(|current| current.new)
     }
 
-    /// What the frame's submission signals to the client. It waits for nothing: the counter was read, and a client could even
-    /// set it back.
+    /// What the frame's submission signals to the client. It waits for nothing: the counter was read already, and a
+    /// client could set it back, so that the wait would never end.
     fn sync(&self) -> FrameSync {
         let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
             return FrameSync::default();

@@ -176,7 +176,7 @@ impl Host {
         }
         let camera = client.first_camera(&self.setup.config);
         let producer = ForeignProducer::new(engine.queue(), &client.name, &client.shared);
-        let ring = Installed::new(Box::new(producer), &[], client.drawing.clone(), camera);
+        let ring = Installed::new(Box::new(producer), client.drawing.clone(), camera);
         self.own = Some(engine.swap(&mut Some(ring))?);
         self.ring_of.clone_from(&client.name);
         self.stamps.begin(engine, &client.name);

@@ -21,7 +21,7 @@ mod child;
 mod import;
 mod kernel;
 
-/// The program that tries clients' memory: this one, even if its file was replaced or deleted.
+/// The program that tries reloaded kernels and clients' memory: this one, even if its file was replaced or deleted.
 pub(crate) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub use child::end_with_parent;

@@ -114,7 +114,7 @@ impl Engine {
         at_rest
     }
 
-    /// Changes the settings from the next frame on: all except the device, how the CPU waits, and the window. Waits for both APIs.
+    /// Changes the settings from the next frame on: all except the device and the window. Waits for both APIs.
     /// No frame is lost: those in flight are drawn first.
     ///
     /// The old objects stay until all new ones are made, so both need memory for a moment.

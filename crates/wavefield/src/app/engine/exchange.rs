@@ -22,15 +22,10 @@ pub(crate) struct Installed {
 }
 
 impl Installed {
-    /// Wraps a producer that has not produced yet. `parameters` are the values of its parameters, `drawing` draws its
-    /// arrays ([`Engine::drawing_of`]), and `camera` is where they are seen from.
-    pub(crate) fn new(
-        producer: Box<dyn Producer>,
-        parameters: &[f32],
-        drawing: Drawing,
-        camera: Camera,
-    ) -> Self {
-        let parameters = producer.profile().parameters.values(parameters);
+    /// Wraps a producer that has not produced yet. `drawing` draws its arrays ([`Engine::drawing_of`]), and `camera` is
+    /// where they are seen from.
+    pub(crate) fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
+        let parameters = producer.profile().parameters.values(&[]);
         let view = View { camera, ..View::of(drawing.array()) };
         Self { producer, next: 0, parameters, drawing, view }
     }
@@ -171,7 +166,7 @@ mod tests {
         let drawing = engine.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = View::of(&array).camera;
-        Some(engine.swap(&mut Some(Installed::new(given, &[], drawing, camera))).unwrap())
+        Some(engine.swap(&mut Some(Installed::new(given, drawing, camera))).unwrap())
     }
 
     fn end(mut run: Headless) {
