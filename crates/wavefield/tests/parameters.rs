@@ -197,9 +197,7 @@ mod cuda {
         let kernel = file(&format!(
             "//!PARAM roughness float 0 1 0.75 \"µm\"\n.version 6.0\n.entry paint({five}, .param .align 4 .b8 p[4]) {{ ret; }}"
         ));
-        let of_textures =
-            Handoff::ALL.into_iter().filter(|handoff| handoff.check_scene(Scene::Texture).is_ok());
-        for handoff in of_textures.map(Handoff::name) {
+        for handoff in crate::common::handoffs(Scene::Texture).map(Handoff::name) {
             let arguments = ["--headless", "--scene=texture", "--handoff", handoff];
             let own = ["--param=roughness=0.125", "--kernel", kernel.to_str().unwrap()];
             let done = done(&stand_in, &[&arguments[..], &own].concat());

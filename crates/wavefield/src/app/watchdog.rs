@@ -38,32 +38,34 @@ impl Patience {
         }
     }
 
-    /// To be called during a wait, with its duration so far.
+    /// What to call during a wait, with its duration so far.
     ///
     /// # Errors
     /// The producer failed, the wait exceeds the limit, or it exceeds [`STOPPING`] after a stop was requested.
-    pub(super) fn look(
-        &self,
-        producer: &dyn Producer,
-        device: &Device,
+    pub(super) fn watch<'a>(
+        &'a self,
+        producer: &'a dyn Producer,
+        device: &'a Device,
         slowest: Option<Duration>,
-        waited: Duration,
-    ) -> Result<()> {
-        producer.is_idle()?;
-        if self.stop.requested() && waited >= STOPPING {
-            let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
-            return Err(Error::Stopped(format!(
-                "stopped before the current frame was done: {} has worked on it for more than {:.0} s{progress}",
-                device.info().name,
-                waited.as_secs_f64()
-            )));
+    ) -> impl Fn(Duration) -> Result<()> + 'a {
+        let limit = self.limit(slowest);
+        move |waited| {
+            producer.is_idle()?;
+            if self.stop.requested() && waited >= STOPPING {
+                let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
+                return Err(Error::Stopped(format!(
+                    "stopped before the current frame was done: {} has worked on it for more than {:.0} s{progress}",
+                    device.info().name,
+                    waited.as_secs_f64()
+                )));
+            }
+            if waited < limit {
+                return Ok(());
+            }
+            let progress = producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
+            let device = device.info().name.clone();
+            Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
         }
-        if waited < self.limit(slowest) {
-            return Ok(());
-        }
-        let progress = producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
-        let device = device.info().name.clone();
-        Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
     }
 }
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use ash::vk;
 use vulkan_cuda::ExportedImage;
-use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release, whole_image};
+use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release};
 
 use crate::Result;
-use crate::vulkan::{Buffer, Queue, image_barrier, one_shot, pipeline_barrier, read_image_levels};
+use crate::vulkan::{Buffer, Queue, color_barrier, one_shot, pipeline_barrier, read_image_levels};
 
 const WRITES: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
@@ -43,10 +43,7 @@ pub(super) fn write_levels(queue: &mut Queue, image: &ExportedImage, levels: &[V
     let staging = Buffer::filled(&device, "texels on the host", &bytes, vk::BufferUsageFlags::TRANSFER_SRC)?;
     let (raw, layout) = (image.raw(), vk::ImageLayout::TRANSFER_DST_OPTIMAL);
     let scope = (WRITES.stage, WRITES.access);
-    let transition = |from, to| {
-        image_barrier(raw, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
-            .subresource_range(whole_image())
-    };
+    let transition = |from, to| color_barrier(raw, (from, scope), (to, scope));
     one_shot(queue, |commands| {
         // SAFETY: recording; the image lives until `one_shot` has waited for the queue.
         let barrier = |barrier| unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };

@@ -15,7 +15,7 @@ use crate::Result;
 use crate::stamp::{self, texel};
 use crate::texture;
 use crate::vulkan::{
-    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, image_barrier, levels_of,
+    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, color_barrier, levels_of,
     pipeline_barrier, view, view_of_shared,
 };
 use crate::wave::{self, Grid};
@@ -78,13 +78,12 @@ impl Producer for TextureComputeProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         let Source::Texture(ImageSlot { image, .. }) = source else { return };
         let slot = self.profile.slot_of(frame.index);
-        let color = vk::ImageAspectFlags::COLOR;
         let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let written = (vk::ImageLayout::GENERAL, (compute, vk::AccessFlags2::SHADER_STORAGE_WRITE));
         let read = (LAYOUT, (compute | frame.reads.stage, frame.reads.access));
         // The image is overwritten, so its content may be lost. The draw that read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
-        let reuse = image_barrier(image, color, old, written).subresource_range(whole_image());
+        let reuse = color_barrier(image, old, written);
         let parameters = Parameters {
             phase: wave::phase(frame.time) as f32,
             stamp: if self.stamped { stamp::of(frame.index) } else { texel::NONE },
@@ -95,7 +94,7 @@ impl Producer for TextureComputeProducer {
             let size = texture::level(self.size, level as u32);
             // Read by the level below, and by the draw.
             let range = whole_image().base_mip_level(level as u32).level_count(1);
-            let ready = image_barrier(image, color, written, read).subresource_range(range);
+            let ready = color_barrier(image, written, read).subresource_range(range);
             // SAFETY: as above; the barriers order this level's writes with the reads before and after.
             unsafe {
                 self.pipelines.dispatch(commands, (slot, level), size, parameters);

@@ -18,7 +18,7 @@ const MOST: usize = 256;
 pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
 static CLOSER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
-/// How much is on that way, and in the call that closes.
+/// How many descriptors are on their way to that thread, or in its call of `close`.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts the thread, unless it runs. (Without it, as in a client, descriptors are closed where they are dropped.)

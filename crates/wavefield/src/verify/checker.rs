@@ -18,7 +18,7 @@ use crate::scene::Scene;
 use crate::stamp;
 use crate::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
-    groups, image_barrier, pipeline_barrier,
+    color_barrier, groups, pipeline_barrier,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,10 +199,8 @@ impl Checker {
             unsafe { pipeline_barrier(device, commands, &[], &[barrier]) };
         };
         let transition = |from, to| {
-            let (color, scope) = (vk::ImageAspectFlags::COLOR, (FILL.stage, FILL.access));
-            barrier(
-                image_barrier(slot.image, color, (from, scope), (to, scope)).subresource_range(whole_image()),
-            );
+            let scope = (FILL.stage, FILL.access);
+            barrier(color_barrier(slot.image, (from, scope), (to, scope)));
         };
         let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
         match owner {
@@ -280,14 +278,8 @@ impl Checker {
                             pipeline_barrier(device, commands, &[again], &[]);
                         }
                         Source::Texture(slot) => {
-                            let color = vk::ImageAspectFlags::COLOR;
-                            let again = image_barrier(
-                                slot.image,
-                                color,
-                                (slot.layout, drawn),
-                                (slot.layout, SHADER_SAMPLES),
-                            )
-                            .subresource_range(whole_image());
+                            let layout = slot.layout;
+                            let again = color_barrier(slot.image, (layout, drawn), (layout, SHADER_SAMPLES));
                             pipeline_barrier(device, commands, &[], &[again]);
                         }
                     }

@@ -8,7 +8,7 @@ use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 use vulkan_cuda::{ExportedImage, ownership};
 
 use super::owned::Memory;
-use super::{Device, Owned, image_barrier, pipeline_barrier};
+use super::{Device, Owned, color_barrier, pipeline_barrier};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -131,14 +131,13 @@ pub(crate) unsafe fn record_upload(
     levels: &[vk::BufferImageCopy],
     reads: ownership::Access,
 ) {
-    let color = vk::ImageAspectFlags::COLOR;
     let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
     let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
     // The image is overwritten, so its content may be lost. Earlier reads must be done.
     let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
     let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
-    let reuse = image_barrier(image, color, old, target).subresource_range(ownership::whole_image());
-    let ready = image_barrier(image, color, target, sampled).subresource_range(ownership::whole_image());
+    let reuse = color_barrier(image, old, target);
+    let ready = color_barrier(image, target, sampled);
     // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
     unsafe {
         pipeline_barrier(device, commands, &[], &[reuse]);

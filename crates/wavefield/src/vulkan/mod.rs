@@ -44,6 +44,7 @@ pub(crate) use sampler::sampler;
 pub use shader::shader_module;
 pub use surface::Surface;
 pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};
+pub(crate) use sync::color_barrier;
 pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};

@@ -156,7 +156,7 @@ impl Pacer {
         }
         self.blocking_waits += 1;
         let mut since = Instant::now();
-        while !self.sleep(value)? {
+        while !self.device.wait(&self.done, value, LOOK_UP)? {
             let now = self.finished()?;
             if now > finished {
                 self.slowest = self.slowest.max(Some(since.elapsed()));
@@ -166,11 +166,6 @@ impl Pacer {
         }
         self.slowest = self.slowest.max(Some(since.elapsed()));
         Ok(())
-    }
-
-    /// Waits for `value` for at most [`LOOK_UP`]; returns whether it arrived.
-    fn sleep(&self, value: u64) -> Result<bool> {
-        self.device.wait(&self.done, value, LOOK_UP)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
-use vulkan_cuda::ownership::{Access, Owner, whole_image};
+use vulkan_cuda::ownership::{Access, Owner};
 
 use super::{
-    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, copy_of_level, image_barrier,
+    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, color_barrier, copy_of_level,
     pipeline_barrier,
 };
 use crate::Result;
@@ -61,10 +61,7 @@ pub(crate) unsafe fn read_image_levels(
     let (device, family) = (queue.device().clone(), queue.family());
     let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
     let scope = (READS.stage, READS.access);
-    let transition = |from, to| {
-        image_barrier(image, vk::ImageAspectFlags::COLOR, (from, scope), (to, scope))
-            .subresource_range(whole_image())
-    };
+    let transition = |from, to| color_barrier(image, (from, scope), (to, scope));
     // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
     let acquire = owner.acquire_image(image, family, READS).old_layout(layout).new_layout(layout);
     let release = owner.release_image(image, family, READS).old_layout(layout).new_layout(layout);

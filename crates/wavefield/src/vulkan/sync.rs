@@ -2,6 +2,8 @@
 
 use ash::vk;
 
+use vulkan_cuda::ownership::whole_image;
+
 use super::Device;
 
 /// A stage and what it does to memory: one side of a barrier.
@@ -27,6 +29,15 @@ pub fn image_barrier(
         .subresource_range(
             vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
         )
+}
+
+/// [`image_barrier`] for every level and layer of a colour image.
+pub(crate) fn color_barrier(
+    image: vk::Image,
+    from: (vk::ImageLayout, Scope),
+    to: (vk::ImageLayout, Scope),
+) -> vk::ImageMemoryBarrier2<'static> {
+    image_barrier(image, vk::ImageAspectFlags::COLOR, from, to).subresource_range(whole_image())
 }
 
 pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {

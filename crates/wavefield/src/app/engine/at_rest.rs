@@ -32,8 +32,8 @@ impl Engine {
     }
 
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let slowest = self.pacer.slowest();
-        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, look);
         self.noting(drawn)
     }
@@ -57,8 +57,8 @@ impl Engine {
 
     /// Waits for everything that the producer has enqueued, frames filled ahead included.
     fn producer_idle(&self) -> Result<()> {
-        let slowest = self.pacer.slowest();
-        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
         let began = Instant::now();
         while !self.filler.producer.is_idle()? {
             look(began.elapsed())?;

@@ -152,8 +152,8 @@ impl Engine {
 
     /// Waits until a frame may begin, and returns its resources. Nothing is enqueued yet: the frame may still be skipped.
     pub(crate) fn begin(&mut self) -> Result<Flight> {
-        let slowest = self.pacer.slowest();
-        let look = |since| self.patience.look(&**self.filler.producer, self.queue.device(), slowest, since);
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
         let flight = self.noting(flight)?;
         let looked = self.look_until(self.pacer.awaited());
