@@ -102,7 +102,7 @@ def prepare(place: Path, what: str) -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
         return
     place.mkdir()
-    shutil.copy(ROOT / "crates/wavefield/kernels/pond.cu", place / "mine.cu")
+    shutil.copy(ROOT / "crates/field/kernels/pond.cu", place / "mine.cu")
     for name in ("old", "new"):
         shutil.copy(ROOT / "docs/measurements/h200-bench.json", place / f"{name}.json")
 

@@ -44,13 +44,17 @@ done
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
-# suite NAME: runs one test file, built here or taken from TEST_DIR.
-suite() {
-  if [ -n "${TEST_DIR:-}" ]; then
-    check "test-$1" timeout -k 5 300 "$TEST_DIR/test-$1" --nocapture
-  else
-    check "test-$1" cargo test -p wavefield --test "$1" -- --nocapture
-  fi
+# suites PACKAGE NAME...: runs test files, built here or taken from TEST_DIR.
+suites() {
+  local package=$1 name
+  shift
+  for name in "$@"; do
+    if [ -n "${TEST_DIR:-}" ]; then
+      check "test-$name" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture
+    else
+      check "test-$name" cargo test -p "$package" --test "$name" -- --nocapture
+    fi
+  done
 }
 
 # quiet COMMAND…: succeeds if the command does and the validation layer prints nothing.
@@ -93,17 +97,17 @@ check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$o
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
-check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel crates/wavefield/kernels/test/flat.ptx
-check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel crates/wavefield/kernels/test/level.ptx --param height=0.5
+check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel crates/field/kernels/test/flat.ptx
+check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel crates/field/kernels/test/level.ptx --param height=0.5
 # Kernels that are refused before the launch, and kernels that take smaller blocks.
-check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel crates/wavefield/kernels/stamp.ptx
+check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel crates/field/kernels/stamp.ptx
 check without-consent fails 2 'risk-the-gpu' \
-  "${run[@]}" --frames 1 --handoff inline --kernel crates/wavefield/kernels/test/flat.ptx
-sed 's/^\.maxntid 64/.reqntid 96/' crates/wavefield/kernels/test/bounded.ptx >"$out/required.ptx"
+  "${run[@]}" --frames 1 --handoff inline --kernel crates/field/kernels/test/flat.ptx
+sed 's/^\.maxntid 64/.reqntid 96/' crates/field/kernels/test/bounded.ptx >"$out/required.ptx"
 # blocks HANDOFF
 blocks() {
   local kernel
-  for kernel in crates/wavefield/kernels/test/bounded.ptx "$out/required.ptx"; do
+  for kernel in crates/field/kernels/test/bounded.ptx "$out/required.ptx"; do
     check "$(basename "$kernel" .ptx)-$1" quiet timeout -k 5 120 "$WAVEFIELD_BIN" verify --producer cuda \
       --frames 200 --grid 512x512 --handoff "$1" --risk-the-gpu --kernel "$kernel"
   done
@@ -118,7 +122,7 @@ for handoff in "${handoffs[@]}"; do
 done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
 check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
-check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/wavefield/kernels/test/flat.ptx
+check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/field/kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
 for handoff in "${on_a_stream[@]}"; do
@@ -149,30 +153,30 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-for name in gallery rounds allocations errors producers pictures imports examples cuda_memory shared_ring sound parameters switching recording verify checker interop_handles interop_semaphores interop_images; do
-  suite "$name"
-done
+suites vulkan-cuda examples cuda_memory shared_ring
+suites wavefield-gpu sound handles
+suites wavefield-engine gallery rounds allocations producers checker semaphores
+suites wavefield errors pictures imports parameters switching recording verify formats
 
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/trap.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/trap.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/spin.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/spin.ptx
 done
 # Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
-suite serve
-suite reload
+suites wavefield serve reload
 # The user's kernels inside Vulkan's command buffer.
 blocks inline
 
 # These are last, because after either of them nothing draws on an H200 (driver 580) any more: first a fault in Vulkan's
 # command buffer, which needs a GPU that still draws; then illegal addresses, for which CUDA returns the error.
 check late-inline fails 1 'error: ' \
-  "${run[@]}" --timeout 10 --frames 1000 --handoff inline --risk-the-gpu --kernel crates/wavefield/kernels/test/late.ptx
+  "${run[@]}" --timeout 10 --frames 1000 --handoff inline --risk-the-gpu --kernel crates/field/kernels/test/late.ptx
 for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/wavefield/kernels/test/illegal.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/illegal.ptx
 done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log

@@ -26,7 +26,7 @@ archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are compiled from CUDA C++.
 sources=(wave ripples ocean pond swarm frame_stamp image texture)
 # The wave is the demo's. All other kernels are the tool's.
-folder=crates/wavefield/kernels
+folder=crates/field/kernels
 source_of() { if [[ $1 == wave ]]; then echo kernels/wave.cu; else echo "$folder/$1.cu"; fi; }
 ptx_of() { local source; source=$(source_of "$1") && echo "${source%.cu}.ptx"; }
 # The test kernels are a few lines each, so one old and one new architecture are enough.

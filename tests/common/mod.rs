@@ -1,31 +1,17 @@
 //! Starts the program, on a real device or on the stand-in for a GPU (`tests/stand_in`).
 
-#![allow(dead_code)] // Each test file uses its own part of this.
+#![allow(dead_code, unused_imports)] // Each test file uses its own part of this.
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use tempfile::TempDir;
-
-#[path = "../../crates/wavefield/tests/common/display.rs"]
-pub mod display;
-#[path = "../stand_in/harness.rs"]
-mod harness;
-
-#[allow(unused_imports)] // As above.
-pub use harness::{Run, each};
+pub use wavefield_test_support::stand_in::{Run, each};
+pub use wavefield_test_support::{display, read_png, skip_without_tools};
+use wavefield_test_support::{harness, stand_in};
 
 /// The program ends within this time, whatever fails. It waits for a GPU for 10 s at most.
 pub const LIMIT: Duration = Duration::from_secs(40);
-
-/// Prints that a test did not run. With `WAVEFIELD_REQUIRE_TOOLS=1` it fails instead.
-pub fn skip_without_tools(reason: &str) {
-    assert!(std::env::var("WAVEFIELD_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
-    // Not `eprintln!`: the test harness would capture it.
-    let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-}
 
 /// The program, without a display.
 pub fn demo(arguments: &[&str]) -> Command {
@@ -62,12 +48,8 @@ pub fn ends(code: i32, arguments: &[&str]) -> (String, String) {
 
 /// The size and the pixels of a PNG file.
 pub fn pixels(path: &Path) -> ([u32; 2], Vec<u8>) {
-    let file = std::io::BufReader::new(std::fs::File::open(path).expect("there is a picture"));
-    let mut reader = png::Decoder::new(file).read_info().unwrap();
-    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
-    let info = reader.next_frame(&mut pixels).unwrap();
-    assert_eq!((info.color_type, info.bit_depth), (png::ColorType::Rgba, png::BitDepth::Eight));
-    ([info.width, info.height], pixels)
+    let (size, pixels) = read_png(path).expect("there is a picture");
+    ([size.width, size.height], pixels)
 }
 
 /// The mean difference of two pictures, in steps of 8 bits.
@@ -80,30 +62,17 @@ pub fn difference(a: &[u8], b: &[u8]) -> f64 {
 const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
 
 /// The stand-in: a CUDA driver whose kernels run on the CPU, and a Vulkan layer. Every call of both can be made to fail.
-pub struct StandIn {
-    folder: TempDir,
-}
+pub struct StandIn(stand_in::StandIn);
 
 impl StandIn {
     /// `None`, and a skip, if the first Vulkan device is not a software device: the stand-in writes only to its memory.
     pub fn new() -> Option<Self> {
-        let stand_in = Self { folder: harness::install(&harness::library(), &PRETENDED) };
-        let run = stand_in.run(&["--headless", "--frames=2", "--grid=2x2", "--size=8x8"], "");
-        let said = run.expect("it ends").text();
-        match said.contains("llvmpipe") && said.contains("CUDA's device 0") {
-            true => Some(stand_in),
-            false => {
-                skip_without_tools(&format!(
-                    "the first Vulkan device is not lavapipe with the stand-in: {said}"
-                ));
-                None
-            }
-        }
+        stand_in::StandIn::new().map(Self)
     }
 
     /// The program on the stand-in.
     pub fn demo(&self, arguments: &[&str]) -> Command {
-        harness::beneath(demo(arguments), self.folder.path(), &PRETENDED)
+        self.0.beneath(demo(arguments), &PRETENDED)
     }
 
     /// Runs the program. `fail`: which calls fail, as `STAND_IN_FAIL` takes it.

@@ -64,11 +64,13 @@ pub fn open_with(
 
     // The match: the UUIDs are equal (on Windows the LUIDs), and both sides can share memory and timelines.
     let mut reasons = vec!["no device is shared".to_owned()];
-    // SAFETY: (also below) a live instance, and its own devices.
+    // SAFETY: a live instance, and its own devices.
     let physical_devices = unsafe { instance.enumerate_physical_devices() }?;
     let cuda_devices = driver.devices()?;
     for physical in physical_devices {
+        // SAFETY: as above.
         let vulkan = unsafe { VkInfo::query(&instance, physical) }?;
+        // SAFETY: as above.
         let version = unsafe { instance.get_physical_device_properties(physical) }.api_version;
         match find_twin(&vulkan, &cuda_devices) {
             // The examples submit with vkQueueSubmit2.
@@ -77,6 +79,7 @@ pub fn open_with(
             }
             Ok(twin) => {
                 println!("Vulkan's {} is CUDA's device {}: {}", vulkan.name, twin.ordinal, vulkan.uuid);
+                // SAFETY: as above.
                 let features = choose(unsafe { instance.get_physical_device_features(physical) });
                 return make(entry, instance, physical, features, &vulkan, twin.ordinal);
             }

@@ -34,15 +34,15 @@ pub mod client {
     use rustix::fs::SealFlags;
     use vulkan_cuda::handle::{MemoryHandle, Operand, SemaphoreHandle};
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
-    use wavefield::app::{FrameTimes, write_png};
-    use wavefield::array::{Kind, Number};
-    use wavefield::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
-    use wavefield::serve::default_path;
-    use wavefield::serve::protocol::{
-        Described, FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome,
+    use wavefield_engine::{FrameTimes, write_png};
+    use wavefield_field::array::{Kind, Number};
+    use wavefield_field::wave::{self, Grid, Shape};
+    use wavefield_gpu::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
+    use wavefield_serve::default_path;
+    use wavefield_serve::protocol::{
+        ArrayDescription, FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome,
     };
-    use wavefield::serve::socket::{Connection, Received};
-    use wavefield::wave::{self, Grid, Shape};
+    use wavefield_serve::socket::{Connection, Received};
 
     /// Fills the field of a running `wavefield serve` with the wave.
     #[derive(Clone, Debug, Default, Parser)]
@@ -65,7 +65,7 @@ pub mod client {
         /// Draw the heights as an image: only with memory `host`, since the kernel writes vertices.
         #[arg(long, requires = "grid")]
         pub image: bool,
-        /// Run this kernel, with the signature of crates/wavefield/kernels/README.md, instead of the wave.
+        /// Run this kernel, with the signature of crates/field/kernels/README.md, instead of the wave.
         #[arg(long, value_name = "FILE.ptx[:ENTRY]")]
         pub kernel: Option<String>,
         /// Write the renderer's picture of the last frame here.
@@ -87,14 +87,14 @@ pub mod client {
 
     impl Arguments {
         /// What to draw; `None`: a mesh of the renderer's own grid.
-        fn array(&self) -> Option<Described> {
+        fn array(&self) -> Option<ArrayDescription> {
             let Grid { cols, rows } = self.grid?;
             let (rows, cols) = (rows.into(), cols.into());
             let (kind, shape) = match self.image {
                 true => (Kind::Image, vec![rows, cols]),
                 false => (Kind::Mesh, vec![rows, cols, 4]),
             };
-            Some(Described { kind, shape, dtype: Number::F32 })
+            Some(ArrayDescription { kind, shape, dtype: Number::F32 })
         }
     }
 
@@ -230,7 +230,7 @@ pub mod client {
         let (ready, free) = (timeline(welcome.ready)?, timeline(welcome.free)?);
         let source = match &arguments.kernel {
             Some(argument) => KernelSource::from_argument(argument)?,
-            None => KernelSource::built_in(),
+            None => wavefield_field::built_in::wave(),
         };
         source.check_signature(Signature::Field)?;
         let kernel = Kernel::load(&context, &source)?;

@@ -1,7 +1,5 @@
 //! The command line program: parse, run, turn the outcome into an exit code.
 
-#![deny(clippy::undocumented_unsafe_blocks)]
-
 mod cli;
 mod signals;
 
@@ -9,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use wavefield::app::Stop;
-use wavefield::note;
+use wavefield_base::note;
+use wavefield_engine::Stop;
 
 use self::cli::Cli;
 
@@ -22,13 +20,13 @@ fn main() -> ExitCode {
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let code = match run(cli, &matches) {
         // Failures that did not end the run are reported already.
-        Ok(()) => u8::from(wavefield::report::failed()),
+        Ok(()) => u8::from(wavefield_base::report::failed()),
         Err(error) => {
             note!("error: {error}");
-            error.downcast_ref().map_or(1, wavefield::Error::exit_code)
+            error.downcast_ref().map_or(1, wavefield_base::Error::exit_code)
         }
     };
-    if wavefield::left_running() {
+    if wavefield_base::stuck_gpu::leaked() {
         leave_at_once(1);
     }
     ExitCode::from(code)

@@ -14,7 +14,7 @@ mod unix {
     use std::time::Instant;
 
     use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
-    use wavefield::app::Stop;
+    use wavefield_engine::Stop;
 
     /// Signals within this time after the first one count as the same request: `timeout` sends SIGTERM to the program
     /// and to its group, and a closing terminal causes SIGHUP from the kernel and from the shell.
@@ -68,7 +68,7 @@ mod unix {
 
 /// Requests `stop` at the first Ctrl-C; the next one ends the process.
 #[cfg(windows)]
-pub fn listen(stop: &wavefield::app::Stop) -> Result<(), ctrlc::Error> {
+pub fn listen(stop: &wavefield_engine::Stop) -> Result<(), ctrlc::Error> {
     let stop = stop.clone();
     ctrlc::set_handler(move || match stop.requested() {
         false => stop.request(),

@@ -8,8 +8,7 @@ mod common;
 #[allow(dead_code)]
 #[path = "../../vulkan-cuda/examples/08_cuda_memory.rs"]
 mod cuda_memory;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
-use wavefield::app::Scene;
-use wavefield::handoff::Handoff;
+use wavefield_engine::Scene;
+use wavefield_handoff::Handoff;
 
 /// A short run with enough frames to use every slot twice.
 const SMALL: [&str; 6] =
@@ -52,7 +51,8 @@ const CODES: [u32; 10] = [2, 100, 218, 222, 304, 700, 719, 802, 999, 9999];
 
 /// Every symbol that the program looks up, read from the table itself. So a new call is tested automatically.
 fn symbols() -> Vec<&'static str> {
-    let files = [include_str!("../../vulkan-cuda/src/cuda/api.rs"), include_str!("../src/cuda/api.rs")];
+    let files =
+        [include_str!("../../vulkan-cuda/src/cuda/api.rs"), include_str!("../../gpu/src/cuda/api.rs")];
     let symbols = files.iter().flat_map(|file| {
         // Start at the table, so that no quote in a comment counts.
         let table = file.split_once("\ncuda_functions! {\n").expect("the table").1;

@@ -4,8 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-#[path = "common/display.rs"]
-mod display;
+use wavefield_test_support::display;
 
 use std::process::Stdio;
 

@@ -4,8 +4,7 @@
 #![cfg(unix)]
 
 mod common;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -78,7 +77,7 @@ fn without_cuda_the_default_falls_back_and_says_why_in_one_line() {
 #[test]
 fn a_kernel_needs_cuda() {
     let folder = without_cuda();
-    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     let output = with_libraries(folder.path()).args(SMALL).args(["--kernel", kernel]).output().unwrap();
     assert_fails(&output, 1, &["flat.ptx needs CUDA", "libcuda", "choose another kernel"]);
     let output = run(&[SMALL.as_slice(), &["--producer=host", "--kernel", kernel]].concat());
@@ -283,7 +282,7 @@ fn a_kernel_file_that_is_none() {
 /// The error has the message of the driver's compiler, with the line.
 #[test]
 fn a_kernel_that_does_not_compile() {
-    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/broken.ptx");
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/broken.ptx");
     let output = run(&[SMALL.as_slice(), &["--producer=cuda", "--kernel", kernel]].concat());
     if stderr(&output).contains("a device that CUDA and Vulkan share, and there is none") {
         return common::skip_without_gpu(&stderr(&output));

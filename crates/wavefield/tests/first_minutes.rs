@@ -240,13 +240,11 @@ const SMALL: &str = "--grid 8x8 --size 64x64 --validation=off --producer compute
 
 #[test]
 fn whoever_waits_sees_how_far_it_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = folder.path().join("trace.json").display().to_string();
     let bench = "--strategies compute --grids 8x8 --size 64x64 --rounds 1 --round-ms 5";
     for (arguments, words) in [
         (format!("--headless --frames 5 {SMALL}"), &["drawing", "/5", "left"][..]),
         (format!("verify --frames 5 {SMALL}"), &["checking", "/5"]),
-        (format!("bench {bench} --trace {trace}"), &["measuring", "tracing", "/1"]),
+        (format!("bench {bench}"), &["measuring", "/1"]),
     ] {
         let Some(text) = on_a_terminal(&arguments) else { return };
         for word in words {

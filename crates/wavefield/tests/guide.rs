@@ -12,13 +12,9 @@ fn pages() -> Vec<PathBuf> {
     let listed = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten();
     let inside =
         listed.map(|entry| entry.unwrap().path()).filter(|path| path.extension() == Some("md".as_ref()));
-    let others = [
-        "README.md",
-        "CONTRIBUTING.md",
-        "crates/wavefield/kernels/README.md",
-        "crates/vulkan-cuda/README.md",
-    ]
-    .map(|page| Path::new(ROOT).join(page));
+    let others =
+        ["README.md", "CONTRIBUTING.md", "crates/field/kernels/README.md", "crates/vulkan-cuda/README.md"]
+            .map(|page| Path::new(ROOT).join(page));
     inside.chain(others).filter(|page| page.exists()).collect()
 }
 

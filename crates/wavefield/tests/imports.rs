@@ -10,8 +10,7 @@ mod example;
 mod owner;
 #[path = "common/renderer.rs"]
 mod renderer;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::io::{IoSlice, Write};
 use std::mem::MaybeUninit;
@@ -20,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::first_uuid;
 use common::{assert_same_picture, wavefield};
 use example::client::Memory;
 use owner::{CHUNK, Chunks, Owner, named, plain_file, wait_for_shown};
@@ -27,9 +27,9 @@ use renderer::{Client, PATIENCE, Renderer, signal};
 use rustix::net::{
     self, AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
-use stand_in::{ALL, StandIn, first_uuid};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, Wishes};
-use wavefield::serve::socket::Received;
+use stand_in::{ALL, StandIn};
+use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, SettingsChange};
+use wavefield_serve::socket::Received;
 
 /// Everything that the stand-in can pretend to have.
 fn with_sparse() -> Vec<&'static str> {
@@ -307,7 +307,7 @@ fn answered_meanwhile(mut renderer: Renderer) {
     let chunks = owner.chunks(&[CHUNK]);
     let first = show_first(&owner, &mut client, &chunks, &renderer);
     let trial = stopped_trial(&mut renderer, &client, &chunks);
-    let paused = Wishes { paused: Some(true), ..Wishes::default() };
+    let paused = SettingsChange { paused: Some(true), ..SettingsChange::default() };
     client.say(&FromClient::Status);
     client.say(&FromClient::Set { parameters: paused, camera: None });
     chunks.send(&client);

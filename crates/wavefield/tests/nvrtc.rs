@@ -4,17 +4,16 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::path::PathBuf;
 
 use common::{assert_exit, stderr};
 use stand_in::{StandIn, each, with_libraries};
 use tempfile::TempDir;
-use wavefield::Error;
-use wavefield::cuda::{KernelSource, Signature};
-use wavefield::gallery::gallery;
+use wavefield_base::Error;
+use wavefield_field::gallery::gallery;
+use wavefield_gpu::cuda::{KernelSource, Signature};
 
 const SMALL: [&str; 5] = ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off"];
 
@@ -163,7 +162,7 @@ fn nvrtc_compiles_the_gallery() {
     for entry in gallery() {
         let path = common::kernel(&format!("{}.cu", entry.name)).display().to_string();
         let source = KernelSource::from_argument(&path).unwrap();
-        assert_eq!((source.entry.as_str(), source.gallery), (entry.name, None));
+        assert_eq!((source.entry.as_str(), source.built_in), (entry.name, None));
         source.check_signature(Signature::Field).unwrap();
         assert_eq!(source.parameters().unwrap(), entry.source().parameters().unwrap());
         assert!(source.ptx.contains(".target sm_75"), "{}", source.ptx);

@@ -2,15 +2,14 @@
 
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
-use wavefield::app::{Batching, Config, DeviceTable, Headless, ProducerKind};
-use wavefield::handoff::Handoff;
-use wavefield::vulkan::Validation;
-use wavefield::wave::{self, Grid, Shape, Vertex};
+use wavefield_engine::{Batching, Config, DeviceTable, Headless, ProducerKind};
+use wavefield_field::wave::{self, Grid, Shape, Vertex};
+use wavefield_gpu::vulkan::Validation;
+use wavefield_handoff::Handoff;
 
 const SMALL: [&str; 6] =
     ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off", "--producer=compute"];
@@ -29,7 +28,7 @@ fn file(text: &str) -> tempfile::TempPath {
 #[test]
 fn what_the_kernel_does_not_have_is_wrong_usage() {
     let has = "amplitude (0 to 2 x, default 1), frequency (0.25 to 4 x, default 1)";
-    let none = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let none = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     for (arguments, parts) in [
         (&["--param=height=1"][..], ["--param: the built-in wave has no parameter `height`: it has", has]),
         (&["--param", "amplitude=2.5"], ["--param: amplitude cannot be 2.5: the built-in wave has", has]),
@@ -149,8 +148,8 @@ mod cuda {
     use super::stand_in::{ALL, Run, StandIn, run};
     use super::{FIVE, file};
     use crate::common::stdout;
-    use wavefield::app::Scene;
-    use wavefield::handoff::Handoff;
+    use wavefield_engine::Scene;
+    use wavefield_handoff::Handoff;
 
     fn done(stand_in: &StandIn, arguments: &[&str]) -> Run {
         let mut command = stand_in.command(&ALL);
@@ -178,7 +177,7 @@ mod cuda {
     #[test]
     fn a_kernel_of_ones_own_has_its_defaults_and_what_is_given() {
         let Some(stand_in) = StandIn::new() else { return };
-        let level = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/level.ptx");
+        let level = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/level.ptx");
         let values = |arguments: &[&str]| {
             let done = done(&stand_in, &[&["--headless", "--kernel", level], arguments].concat());
             done.check_clean(0).unwrap().values.clone()

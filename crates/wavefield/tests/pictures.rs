@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use wavefield::render::Camera;
-use wavefield::wave::Grid;
+use wavefield_field::wave::Grid;
+use wavefield_render::Camera;
 
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
 
@@ -205,7 +205,8 @@ fn every_vertex_has_its_dot() {
     let matrix = Camera::default().view_projection(extent.width, extent.height);
     let grid = Grid { cols: 6, rows: 5 };
     for (col, row) in (0..5).flat_map(|row| (0..6).map(move |col| (col, row))) {
-        let vertex = wavefield::wave::vertex(grid, col, row, 0.0, wavefield::wave::Shape::default());
+        let vertex =
+            wavefield_field::wave::vertex(grid, col, row, 0.0, wavefield_field::wave::Shape::default());
         let clip = matrix * glam::vec4(vertex.x, vertex.y, vertex.z, 1.0);
         let x = ((clip.x / clip.w * 0.5 + 0.5) * extent.width as f32) as usize;
         let y = ((clip.y / clip.w * 0.5 + 0.5) * extent.height as f32) as usize;

@@ -2,8 +2,7 @@
 
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "common/display.rs"]
-mod display;
+use wavefield_test_support::display;
 
 use std::fs::File;
 use std::path::Path;

@@ -5,28 +5,27 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-#[path = "common/display.rs"]
-mod display;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::display;
+use wavefield_test_support::stand_in;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use common::first_uuid;
 use common::{is_same, process, read_png, wavefield};
 use display::{Display, PATIENCE, Picture, poll};
-use stand_in::{ALL, StandIn, first_uuid};
+use stand_in::{ALL, StandIn};
 use tempfile::TempDir;
-use wavefield::app::{DeviceTable, ProducerKind};
-use wavefield::vulkan::Validation;
+use wavefield_engine::{DeviceTable, ProducerKind};
+use wavefield_gpu::vulkan::Validation;
 
-const FLAT: &str = include_str!("../kernels/test/flat.ptx");
-const LEVEL: &str = include_str!("../kernels/test/level.ptx");
+const FLAT: &str = include_str!("../../field/kernels/test/flat.ptx");
+const LEVEL: &str = include_str!("../../field/kernels/test/level.ptx");
 const WAVE: &str = include_str!("../../../kernels/wave.ptx");
-const BROKEN: &str = include_str!("../kernels/test/broken.ptx");
-const TRAP: &str = include_str!("../kernels/test/trap.ptx");
-const SPIN: &str = include_str!("../kernels/test/spin.ptx");
+const BROKEN: &str = include_str!("../../field/kernels/test/broken.ptx");
+const TRAP: &str = include_str!("../../field/kernels/test/trap.ptx");
+const SPIN: &str = include_str!("../../field/kernels/test/spin.ptx");
 
 const LOOK: [&str; 5] =
     ["--grid=64x64", "--size=640x480", "--speed=0", "--validation=off", "--producer=cuda"];
@@ -281,7 +280,7 @@ fn children(process: &str) -> String {
 #[test]
 fn a_kernel_that_paints_is_reloaded_without_a_trial() {
     let (Some(display), Some(machine)) = (Display::start(), Machine::new()) else { return };
-    let texture = include_str!("../kernels/texture.ptx");
+    let texture = include_str!("../../field/kernels/texture.ptx");
     let more = ["--overlay=off", "--scene=texture"];
     let Some(mut edited) = Edited::start_entry(&machine, &display, texture, ":paint", &more) else { return };
     // The file is watched before anything is drawn.

@@ -11,21 +11,21 @@ mod common;
 mod example;
 #[path = "common/renderer.rs"]
 mod renderer;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::first_uuid;
 use common::{assert_same_picture, process, wavefield};
 use example::client::{Arguments, Memory, connect, run};
 use renderer::{Client, Ended, PATIENCE, Renderer, own_picture, signal, validated};
-use stand_in::{ALL, StandIn, first_uuid};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, Wishes};
-use wavefield::serve::socket::{Connection, Received};
-use wavefield::wave::Grid;
+use stand_in::{ALL, StandIn};
+use wavefield_field::wave::Grid;
+use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, MAX_MESSAGE, SettingsChange};
+use wavefield_serve::socket::{Connection, Received};
 
 #[test]
 fn what_a_client_writes_is_what_is_shown() {
@@ -191,12 +191,16 @@ fn parameters_are_set_and_told() {
     let renderer = Renderer::start(&["--speed=2"]);
     let mut client = renderer.client(Memory::Host);
     assert_eq!(client.welcome.parameters.field.speed, 2.0);
-    let parameters =
-        Wishes { speed: Some(-0.5), colormap: Some("magma".into()), paused: Some(true), ..Wishes::default() };
+    let parameters = SettingsChange {
+        speed: Some(-0.5),
+        colormap: Some("magma".into()),
+        paused: Some(true),
+        ..SettingsChange::default()
+    };
     client.say(&FromClient::Set { parameters, camera: None });
     let (FromServer::Parameters { parameters, .. }, _) = client.answer() else { panic!("no parameters") };
     assert_eq!((parameters.field.speed, parameters.field.paused), (-0.5, true));
-    let parameters = Wishes { colormap: Some("jet".into()), ..Wishes::default() };
+    let parameters = SettingsChange { colormap: Some("jet".into()), ..SettingsChange::default() };
     client.say(&FromClient::Set { parameters, camera: None });
     let (FromServer::Failed { reason, .. }, _) = client.answer() else { panic!("no refusal") };
     assert!(reason.contains("viridis"), "{reason}");
@@ -623,8 +627,8 @@ fn a_trial_answers_by_its_exit_code() {
     assert!(!common::stdout(&common::run(&["--help"])).contains("try-kernel"));
 
     let Some(stand_in) = StandIn::new() else { return };
-    let trap = include_str!("../kernels/test/trap.ptx");
-    let illegal = include_str!("../kernels/test/illegal.ptx");
+    let trap = include_str!("../../field/kernels/test/trap.ptx");
+    let illegal = include_str!("../../field/kernels/test/illegal.ptx");
     for (ptx, entry, code, words) in [
         (wave, "wave", 0, ""),
         (wave, "other", 1, "cuModuleGetFunction"),

@@ -8,8 +8,7 @@ mod common;
 mod example;
 #[path = "common/renderer.rs"]
 mod renderer;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,11 +16,13 @@ use std::time::Instant;
 use common::assert_same_picture;
 use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, validated};
 use serde_json::{Value, json};
-use wavefield::app::write_png;
-use wavefield::array::Array;
-use wavefield::serve::protocol::{CameraPlace, FromClient, FromServer, RefusedCode, Wishes, described};
-use wavefield::serve::socket::{Connection, Received};
-use wavefield::stamp;
+use wavefield_engine::write_png;
+use wavefield_field::array::Array;
+use wavefield_field::frame_stamp;
+use wavefield_serve::protocol::{
+    CameraPlace, FromClient, FromServer, RefusedCode, SettingsChange, described,
+};
+use wavefield_serve::socket::{Connection, Received};
 
 fn array(kind: &str, shape: &[u64], dtype: &str) -> Value {
     json!({"kind": kind, "shape": shape, "dtype": dtype})
@@ -43,7 +44,7 @@ fn shown(client: &mut Client, frame: u64, bytes: &[u8]) -> Seen {
     seen
 }
 
-fn set(client: &mut Client, parameters: Wishes, camera: Option<CameraPlace>) -> FromServer {
+fn set(client: &mut Client, parameters: SettingsChange, camera: Option<CameraPlace>) -> FromServer {
     client.say(&FromClient::Set { parameters, camera });
     client.answer().0
 }
@@ -94,16 +95,19 @@ fn an_image_is_seen_with_its_first_row_on_top() {
     // Move the camera twice as near, with the lower right pixel in the middle.
     let camera = client.state().camera;
     let nearer = CameraPlace { distance: camera.distance / 2.0, target: [0.5, -0.5, 0.0], ..camera };
-    assert!(matches!(set(&mut client, Wishes::default(), Some(nearer)), FromServer::Parameters { .. }));
+    assert!(matches!(
+        set(&mut client, SettingsChange::default(), Some(nearer)),
+        FromServer::Parameters { .. }
+    ));
     assert_eq!(client.state().camera, nearer);
     let seen = shown(&mut client, 1, &[red, green, blue, white].concat());
     assert_eq!(seen.at(0.5, 0.5), white);
     assert!(is_background(seen.at(0.9, 0.5)), "its right edge is nearer to the middle");
     // A picture has all settings that came before its request, even if its frame is already shown.
-    set(&mut client, Wishes::default(), Some(camera));
+    set(&mut client, SettingsChange::default(), Some(camera));
     client.say(&FromClient::Snapshot { after: Some(1) });
     assert_eq!(client.seen().at(0.3, 0.2), red);
-    set(&mut client, Wishes { limits: Some([255.0, 0.0]), ..Wishes::default() }, None);
+    set(&mut client, SettingsChange { limits: Some([255.0, 0.0]), ..SettingsChange::default() }, None);
     client.say(&FromClient::Snapshot { after: Some(1) });
     assert_eq!(client.seen().at(0.3, 0.2), [0, 255, 255]);
     // After `bye`, a request that still waits gets no answer.
@@ -131,14 +135,14 @@ fn a_camera_belongs_to_its_client() {
     let before = own(&mut image);
     assert_eq!(image.state().camera, upright, "before its first frame");
     // The camera is already there, so this moves nothing.
-    set(&mut image, Wishes::default(), Some(upright));
+    set(&mut image, SettingsChange::default(), Some(upright));
     let seen = shown(&mut image, 0, &[255; 12]);
     assert_eq!(
         (seen.at(0.5, 0.02), seen.at(0.5, 0.98)),
         ([255; 3], [255; 3]),
         "the whole image is in the picture"
     );
-    set(&mut image, Wishes::default(), Some(far));
+    set(&mut image, SettingsChange::default(), Some(far));
     drop(image);
     let wave = |frame| {
         let mut mesh = renderer.client(example::client::Memory::Host);
@@ -147,7 +151,7 @@ fn a_camera_belongs_to_its_client() {
         let bytes = mesh.wave(0.0);
         shown(&mut mesh, frame, &bytes);
         assert_eq!(mesh.state().camera, started);
-        set(&mut mesh, Wishes::default(), Some(far));
+        set(&mut mesh, SettingsChange::default(), Some(far));
         assert_eq!(mesh.state().camera, far);
     };
     wave(0);
@@ -164,13 +168,17 @@ fn limits_and_colours_are_set_all_or_nothing() {
     let seen = shown(&mut client, 0, &bytes);
     assert!(near(seen.at(0.2, 0.5), VIRIDIS[1]) && near(seen.at(0.8, 0.5), VIRIDIS[1]));
     let (before, camera) = (client.welcome.parameters, client.state().camera);
-    let limits = Wishes { limits: Some([3.0, 7.0]), size: Some(9.0), ..Wishes::default() };
+    let limits = SettingsChange { limits: Some([3.0, 7.0]), size: Some(9.0), ..SettingsChange::default() };
     let too_far = CameraPlace { distance: 99.0, ..camera };
     for (wishes, place, words) in [
-        (Wishes { size: Some(0.0), ..limits.clone() }, None, "size 0"),
-        (Wishes { limits: Some([3.0, 3.0]), paused: Some(true), ..Wishes::default() }, None, "equal"),
+        (SettingsChange { size: Some(0.0), ..limits.clone() }, None, "size 0"),
+        (
+            SettingsChange { limits: Some([3.0, 3.0]), paused: Some(true), ..SettingsChange::default() },
+            None,
+            "equal",
+        ),
         (limits.clone(), Some(too_far), "distance of 99"),
-        (Wishes { colormap: Some("jet".into()), ..limits.clone() }, Some(camera), "jet"),
+        (SettingsChange { colormap: Some("jet".into()), ..limits.clone() }, Some(camera), "jet"),
     ] {
         match set(&mut client, wishes, place) {
             FromServer::Failed { request, reason } => {
@@ -179,7 +187,7 @@ fn limits_and_colours_are_set_all_or_nothing() {
             other => panic!("{other:?}"),
         }
     }
-    let FromServer::Parameters { parameters, .. } = set(&mut client, Wishes::default(), None) else {
+    let FromServer::Parameters { parameters, .. } = set(&mut client, SettingsChange::default(), None) else {
         panic!("no parameters")
     };
     assert_eq!((parameters, client.state().camera), (before, camera), "nothing was changed");
@@ -198,7 +206,7 @@ fn points_lie_where_they_are_and_are_as_large_as_is_said() {
     let mut client = client(&renderer, &array("points", &[2, 4], "<f4"));
     // Before the first frame, setting the camera already applies to the client's own picture.
     let ahead = CameraPlace { azimuth: 0.0, elevation: 0.0, distance: 2.0, target: [0.0; 3] };
-    let wishes = Wishes { size: Some(16.0), ..Wishes::default() };
+    let wishes = SettingsChange { size: Some(16.0), ..SettingsChange::default() };
     assert!(matches!(set(&mut client, wishes, Some(ahead)), FromServer::Parameters { .. }));
     assert_eq!(client.state().camera, ahead);
     // One point is to the left and up, the other as far to the right.
@@ -217,7 +225,7 @@ fn a_surface_rises_with_its_heights() {
     let renderer = Renderer::start(validated());
     let mut client = client(&renderer, &array("surface", &[8, 8], "|u1"));
     let from_the_side = CameraPlace { azimuth: 0.0, elevation: 0.2, distance: 4.0, target: [0.0; 3] };
-    set(&mut client, Wishes::default(), Some(from_the_side));
+    set(&mut client, SettingsChange::default(), Some(from_the_side));
     // The rows of the picture's middle column that have one colour.
     let mut rows = |frame, height, is_colour: fn([u8; 3]) -> bool| {
         let seen = shown(&mut client, frame, &[height; 64]);
@@ -353,7 +361,7 @@ fn stamped(array: &Array, frame: u64) -> Vec<u8> {
     let every = array.stamp_words() as usize;
     let word = |index: usize| {
         let word = 0x3f00_0000 | index as u32 & 0xff;
-        if index % every == every - 1 { word & !stamp::MASK | stamp::of(frame) } else { word }
+        if index % every == every - 1 { word & !frame_stamp::MASK | frame_stamp::of(frame) } else { word }
     };
     let words: Vec<u32> = (0..array.words() as usize).map(word).collect();
     let mut bytes: Vec<u8> = bytemuck::cast_slice(&words).to_vec();
@@ -485,7 +493,7 @@ fn the_sample_draws_a_grid_of_its_own_and_an_image() {
     let renderer = Renderer::start(validated());
     let path = |name: &str| renderer.folder.path().join(name);
     let draw = |image, snapshot: &Path| {
-        let grid = Some(wavefield::wave::Grid { cols: 40, rows: 24 });
+        let grid = Some(wavefield_field::wave::Grid { cols: 40, rows: 24 });
         let arguments = renderer.arguments(example::client::Memory::Host);
         let arguments = example::client::Arguments {
             frames: 1,

@@ -2,19 +2,18 @@
 
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::stand_in;
 
 use ash::vk;
 use clap::ValueEnum;
 use vulkan_cuda::Ring;
-use wavefield::app::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
-use wavefield::gallery;
-use wavefield::handoff::Handoff;
-use wavefield::render::{ColorMap, Samples, Style};
-use wavefield::report::Failures;
-use wavefield::vulkan::Validation;
-use wavefield::wave::Grid;
+use wavefield_base::report::Failures;
+use wavefield_engine::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
+use wavefield_field::gallery;
+use wavefield_field::wave::Grid;
+use wavefield_gpu::vulkan::Validation;
+use wavefield_handoff::Handoff;
+use wavefield_render::{ColorMap, Samples, Style};
 
 /// Pseudo-random numbers, the same in every run.
 struct Dice(u64);

@@ -2,22 +2,21 @@
 
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "common/display.rs"]
-mod display;
+use wavefield_test_support::display;
 
 use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
 use vulkan_cuda::Ring;
-use wavefield::Error;
-use wavefield::app::{
+use wavefield_base::Error;
+use wavefield_base::report::Failures;
+use wavefield_engine::{
     Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
-use wavefield::cuda::KernelSource;
-use wavefield::handoff::Handoff;
-use wavefield::report::Failures;
-use wavefield::verify::{Broken, Checked};
-use wavefield::vulkan::Validation;
-use wavefield::wave::Grid;
+use wavefield_field::wave::Grid;
+use wavefield_gpu::cuda::KernelSource;
+use wavefield_gpu::vulkan::Validation;
+use wavefield_handoff::Handoff;
+use wavefield_watch::verify::{Broken, Checked};
 
 /// Columns and rows; slots and batch.
 type Shape = ((u32, u32), (u32, u32));
@@ -176,7 +175,7 @@ fn a_users_kernel_is_stamped_too() {
     if !common::has_gpu() {
         return;
     }
-    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     for handoff in [Handoff::Timeline, Handoff::Inline] {
         let mut config = config(ProducerKind::Cuda, (100, 90), (3, 1));
         config.handoff = handoff;

@@ -4,10 +4,8 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-#[path = "common/display.rs"]
-mod display;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::display;
+use wavefield_test_support::stand_in;
 
 use std::process::Command;
 
@@ -361,7 +359,7 @@ fn a_kernel_that_goes_wrong_is_named() {
         cases.push((handoff, "spin", "no frame was finished for"));
     }
     let problems = each(&cases, |&(handoff, kernel, part)| {
-        let path = format!("{}/kernels/test/{kernel}.ptx", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/../field/kernels/test/{kernel}.ptx", env!("CARGO_MANIFEST_DIR"));
         let mut command = stand_in.command(&ALL);
         // Without `--ring`: some of these hand-offs have one slot.
         command.args(&SMALL[1..]).args([

@@ -6,10 +6,8 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-#[path = "common/display.rs"]
-mod display;
-#[path = "common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::display;
+use wavefield_test_support::stand_in;
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -23,10 +21,10 @@ use clap::ValueEnum;
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, is_same, read_png, stderr, stdout};
 use display::{Display, PATIENCE, Picture, poll};
 use tempfile::TempDir;
-use wavefield::app::write_png;
-use wavefield::render::ColorMap;
-use wavefield::serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
-use wavefield::serve::socket::{Connection, Received};
+use wavefield_engine::write_png;
+use wavefield_render::ColorMap;
+use wavefield_serve::protocol::{FromClient, FromServer, Hello, MemoryKind};
+use wavefield_serve::socket::{Connection, Received};
 use x11rb::connection::Connection as _;
 use x11rb::protocol::Event;
 use x11rb::protocol::xproto::{AtomEnum, ChangeWindowAttributesAux, ConnectionExt as _, EventMask, PropMode};
@@ -1030,7 +1028,7 @@ fn the_summary_has_the_parts_of_a_frame() {
     assert_measures(&common::wavefield, &[]);
     assert_eq!(parts(common::wavefield(), 40, &["--overlay=off"]), None);
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    let uuid = stand_in::first_uuid();
+    let uuid = common::first_uuid();
     let command = || {
         let mut command = stand_in.command(&stand_in::ALL);
         command.env("STAND_IN_UUID", &uuid);

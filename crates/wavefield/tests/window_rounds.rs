@@ -6,8 +6,7 @@
 #[cfg(target_os = "linux")]
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "common/display.rs"]
-mod display;
+use wavefield_test_support::display;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -23,9 +22,10 @@ mod linux {
     use std::time::Instant;
 
     use ash::vk;
-    use wavefield::app::{Config, Ended, EventLoop, Stop, run_windowed};
-    use wavefield::vulkan::Validation;
-    use wavefield::wave::Grid;
+    use wavefield_engine::{Config, Ended, Stop};
+    use wavefield_field::wave::Grid;
+    use wavefield_gpu::vulkan::Validation;
+    use wavefield_window::{EventLoop, run_windowed};
 
     use crate::common::open_descriptors;
     use crate::display::Display;

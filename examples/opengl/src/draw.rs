@@ -1,5 +1,5 @@
 //! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of
-//! `crates/wavefield/src/render`, so the picture must be the same as Vulkan's picture of the same frame.
+//! `crates/render/src`, so the picture must be the same as Vulkan's picture of the same frame.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use cudarc::driver::{CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
 use glow::{HasContext, PixelPackData, PixelUnpackData};
 
-use crate::camera::Camera;
 use crate::gl::{Gl, Named};
 use crate::interop::semaphore::By;
 use crate::interop::texture::{Format, Texture};
 use crate::interop::{Buffer, Frames, Gpu, Slot};
 use crate::kernels::{Kernel, PAINT, WAVE};
+use crate::picture::Picture;
 use crate::program::{Program, at};
-use crate::texture::{Texel, chain_texels, level, levels, paint_chain};
-use crate::wave::{Grid, Shape, Vertex, phase, vertex};
-use crate::{mesh, picture::Picture};
+use wavefield_field::texture::{Texel, chain_texels, level, levels, paint_chain};
+use wavefield_field::wave::{Grid, Shape, Vertex, phase, vertex};
+use wavefield_render::Camera;
+use wavefield_render::{TILE, tile_count, tile_indices};
 
 const SAMPLES: i32 = 4;
 /// Frames per second of the kernels' time.
@@ -126,7 +127,7 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
     }
 }
 
-/// The kernels' time in a frame, in seconds, as in `crates/wavefield/src/app/headless.rs`.
+/// The kernels' time in a frame, in seconds, as in `crates/engine/src/headless.rs`.
 fn time(frame: u64) -> f64 {
     frame as f64 / RATE
 }
@@ -189,7 +190,7 @@ impl Scene {
         let scene = (|| unsafe {
             let tile = raw.create_vertex_array()?;
             let indices = raw.create_named_buffer()?;
-            let corners = mesh::tile_indices();
+            let corners = tile_indices();
             let bytes = bytemuck::cast_slice(&corners);
             raw.named_buffer_storage(indices, bytes.len() as i32, Some(bytes), 0);
             raw.bind_vertex_array(Some(tile));
@@ -284,8 +285,8 @@ impl Scene {
             raw.bind_vertex_array(Some(self.tile));
             match source {
                 Named::Buffer(buffer) => {
-                    let (across, along) = mesh::tile_count(*grid);
-                    let corners = (mesh::TILE * mesh::TILE * 6) as i32;
+                    let (across, along) = tile_count(*grid);
+                    let corners = (TILE * TILE * 6) as i32;
                     let (triangles, short) = (glow::TRIANGLES, glow::UNSIGNED_SHORT);
                     raw.uniform_3_u32(at(2).as_ref(), grid.cols, grid.rows, across);
                     raw.bind_buffer_base(glow::SHADER_STORAGE_BUFFER, 1, Some(buffer));

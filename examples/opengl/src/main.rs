@@ -13,18 +13,6 @@ mod program;
 // The kernels come from the wgpu example.
 #[path = "../../wgpu/src/kernels.rs"]
 mod kernels;
-// The application's data, mesh and camera.
-#[allow(dead_code)]
-#[path = "../../../crates/wavefield/src/render/camera.rs"]
-mod camera;
-#[path = "../../../crates/wavefield/src/render/mesh.rs"]
-mod mesh;
-#[allow(dead_code)]
-#[path = "../../../crates/wavefield/src/texture.rs"]
-mod texture;
-#[allow(dead_code)]
-#[path = "../../../crates/wavefield/src/wave.rs"]
-mod wave;
 // The library's examples have the code that opens the device and the code that runs a few Vulkan commands.
 #[allow(dead_code)]
 #[path = "../../../crates/vulkan-cuda/examples/01_match.rs"]
@@ -38,6 +26,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use cudarc::driver::DriverError;
 use vulkan_cuda::cuda_advice;
+use wavefield_field::wave::Grid;
 
 use gl::Gl;
 use interop::semaphore::By;
@@ -113,7 +102,7 @@ fn drawn(options: &Options, size: (u32, u32)) -> Result<picture::Picture> {
     let job = draw::Job {
         texture: options.texture,
         frames: options.frames.unwrap_or(120),
-        grid: wave::Grid { cols, rows },
+        grid: Grid { cols, rows },
         ring: options.ring(),
         size,
     };

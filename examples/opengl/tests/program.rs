@@ -1,22 +1,15 @@
 //! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use wavefield_test_support::{harness, stderr, stdout};
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wavefield-opengl-example"));
     command.env_remove("WAVEFIELD_REQUIRE_GPU");
     command
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -28,27 +21,11 @@ fn folder(name: &str) -> PathBuf {
 
 /// The program with the stand-in as `libcuda` and as a Vulkan layer.
 fn on_stand_in(folder: &Path, arguments: &[&str]) -> Command {
-    let tests = std::env::current_exe().expect("a test knows its file");
-    let library = tests.with_file_name("libwavefield_stand_in.so");
-    assert!(library.exists(), "{} is not there", library.display());
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        let _ = symlink(&library, folder.join(name));
-    }
-    let manifest = format!(
-        r#"{{"file_format_version": "1.2.0", "layer": {{
-            "name": "VK_LAYER_WAVEFIELD_stand_in", "type": "GLOBAL", "library_path": {library:?}, "api_version": "1.3.0",
-            "implementation_version": "1", "description": "A GPU that fails when it is told to", "device_extensions":
-            [{{"name": "VK_KHR_external_semaphore_fd", "spec_version": "1", "entrypoints": []}}]}}}}"#
-    );
-    std::fs::write(folder.join("stand_in.json"), manifest).unwrap();
-    let mut command = program();
+    let extensions = ["VK_KHR_external_semaphore_fd"];
+    harness::install_in(folder, &harness::library(), &extensions);
+    let mut command = harness::beneath(program(), folder, &extensions);
     command
         .args(arguments)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("VK_ADD_LAYER_PATH", folder)
-        .env("VK_INSTANCE_LAYERS", "VK_LAYER_WAVEFIELD_stand_in")
-        .env("NODEVICE_SELECT", "1")
-        .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
         .env("STAND_IN_DRIVERS_MEMORY", "1")
         .env("STAND_IN_REPORT", folder.join("report"))
         // Slow enough that a read without a wait comes too early.

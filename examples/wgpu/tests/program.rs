@@ -1,9 +1,10 @@
 //! The program on a machine without a GPU: alone, and with the stand-in for a GPU (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use wavefield_test_support::{harness, stdout};
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wavefield-wgpu-example"));
@@ -11,32 +12,12 @@ fn program() -> Command {
     command
 }
 
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
 /// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note and returns `None`.
 fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
-    let tests = std::env::current_exe().expect("a test knows its file");
-    let library = tests.with_file_name("libwavefield_stand_in.so");
-    assert!(library.exists(), "{} is not there", library.display());
-    for name in ["libcuda.so", "libcuda.so.1"] {
-        let _ = symlink(&library, folder.join(name));
-    }
-    let manifest = format!(
-        r#"{{"file_format_version": "1.2.0", "layer": {{
-            "name": "VK_LAYER_WAVEFIELD_stand_in", "type": "GLOBAL", "library_path": {library:?}, "api_version": "1.3.0",
-            "implementation_version": "1", "description": "A GPU that fails when it is told to", "device_extensions":
-            [{{"name": "VK_KHR_external_semaphore_fd", "spec_version": "1", "entrypoints": []}}]}}}}"#
-    );
-    std::fs::write(folder.join("stand_in.json"), manifest).unwrap();
-    let output = program()
+    let extensions = ["VK_KHR_external_semaphore_fd"];
+    harness::install_in(folder, &harness::library(), &extensions);
+    let output = harness::beneath(program(), folder, &extensions)
         .args(arguments)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("VK_ADD_LAYER_PATH", folder)
-        .env("VK_INSTANCE_LAYERS", "VK_LAYER_WAVEFIELD_stand_in")
-        .env("NODEVICE_SELECT", "1")
-        .env("STAND_IN_PRETEND", "VK_KHR_external_semaphore_fd")
         .env("STAND_IN_REPORT", folder.join("report"))
         // Slow enough that a read without a wait comes too early.
         .env("STAND_IN_KERNEL_MS", "5")

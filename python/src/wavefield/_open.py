@@ -6,21 +6,38 @@ import atexit
 import contextlib
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .field import Field
+
+class OpenField(Protocol):
+    """What is needed of a field here."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+
+    @property
+    def memory(self) -> str:
+        """Where its memory lies."""
+
+    def close(self) -> None:
+        """Say goodbye to the renderer."""
+
+    def _forget(self) -> None:
+        """Leave the renderer without a word."""
+
 
 before_closing: list[Callable[[], None]] = []
 """Called at the program's end, before the fields are closed."""
 
 # The newest is the last.
-_fields: list[weakref.ref[Field]] = []
+_fields: list[weakref.ref[OpenField]] = []
 
 
-def opened(field: Field) -> None:
+def opened(field: OpenField) -> None:
     """Remember a field."""
     _fields[:] = [*(ref for ref in _fields if ref() is not None), weakref.ref(field)]
     # The hook that is registered last is called first. Closing needs the renderer, which `launch` ends in a hook of its
@@ -29,7 +46,7 @@ def opened(field: Field) -> None:
     atexit.register(_close_all)
 
 
-def newest_in_cuda() -> Field | None:
+def newest_in_cuda() -> OpenField | None:
     """Return the newest open field in CUDA memory, from which `NumbaMemoryManager` allocates."""
     _fields[:] = [ref for ref in _fields if (field := ref()) is not None and not field.closed]
     for ref in reversed(_fields):
@@ -53,8 +70,7 @@ def _forget_all() -> None:
     """Leave the fields to the parent: closing in the child would send `bye` in the parent's name."""
     for ref in _fields:
         if (field := ref()) is not None:
-            field._closed = True
-            field._connection.forget()
+            field._forget()
 
 
 os.register_at_fork(after_in_child=_forget_all)

@@ -498,6 +498,11 @@ class Field:
     ) -> None:
         self.close()
 
+    def _forget(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        self._closed = True
+        self._connection.forget()
+
     def close(self) -> None:
         """Wait until every frame that was handed over is written, and disconnect. Does nothing the second time.
 

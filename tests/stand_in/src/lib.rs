@@ -34,7 +34,7 @@
 //! | where the kernel comes from | names |
 //! |---|---|
 //! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
-//! | `crates/wavefield/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
+//! | `crates/field/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels` |
 //! | `crates/vulkan-cuda/examples` | `fill` |
 //!

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
-use wavefield::app::{Batching, Config, ProducerKind, RISK, Scene};
-use wavefield::cuda::KernelSource;
-use wavefield::gallery;
-use wavefield::handoff::Handoff;
-use wavefield::vulkan::Validation;
-use wavefield::{Error, Result};
+use wavefield_base::{Error, Result};
+use wavefield_engine::{Batching, Config, ProducerKind, RISK, Scene};
+use wavefield_field::gallery;
+use wavefield_gpu::{cuda::KernelSource, vulkan::Validation};
+use wavefield_handoff::Handoff;
 
 use super::{help, parse};
 
@@ -40,12 +39,12 @@ pub struct RunArgs {
 #[derive(Args)]
 pub struct KernelArgs {
     /// Run a kernel other than the wave: ripples, ocean, pond or swarm, or a file of your own (its signature is in
-    /// crates/wavefield/kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
+    /// crates/field/kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
     /// entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
     #[arg(long, value_name = "NAME|FILE[:ENTRY]", value_parser = parse::name, help_heading = help::WHAT)]
     pub kernel: Option<String>,
     /// Set a parameter of the kernel; may be repeated. The wave has amplitude and frequency. A kernel of
-    /// your own declares its parameters in lines of //!PARAM (crates/wavefield/kernels/README.md).
+    /// your own declares its parameters in lines of //!PARAM (crates/field/kernels/README.md).
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse::parameter, help_heading = help::WHAT)]
     param: Vec<(String, f32)>,
     /// Let --handoff inline run a kernel of your own. If it faults inside Vulkan's command buffer, no process

@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use wavefield::app::{Config, ProducerKind, RISK, Scene, Stop};
-use wavefield::bench::record::Report;
-use wavefield::bench::{self, Options, Plan, Strategy, Table};
-use wavefield::render::Samples;
-use wavefield::report::{Failures, command_line};
-use wavefield::vulkan::AdapterInfo;
-use wavefield::wave::Grid;
-use wavefield::{Error, Result, check_outputs, note, say, write_json};
+use wavefield_base::report::{Failures, command_line};
+use wavefield_base::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
+use wavefield_bench::{self as bench, Options, Plan, Strategy, Table, record::Report};
+use wavefield_engine::{Config, ProducerKind, RISK, Scene, Stop};
+use wavefield_field::wave::Grid;
+use wavefield_gpu::vulkan::AdapterInfo;
+use wavefield_render::Samples;
 
 use super::args::KernelArgs;
 use super::outcome::write;
@@ -65,22 +64,15 @@ pub struct BenchArgs {
     /// Samples per pixel: 4 for smooth edges, 1 for speed.
     #[arg(long, value_enum, default_value_t, help_heading = help::OUTPUT)]
     samples: Samples,
-    /// Write one line per cell as CSV.
-    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
-    csv: Option<PathBuf>,
     /// Write a self-contained page with a chart. With a file name that ends in .svg, write the chart alone.
     #[arg(long, value_name = "FILE.html|FILE.svg", value_parser = parse::named(&["html", "htm", "svg"]), help_heading = help::OUTPUT)]
     report: Option<PathBuf>,
-    /// Write a few frames of every cell as a trace for Perfetto: CPU, CUDA and Vulkan on one clock. With a file name that
-    /// ends in .svg, write a picture instead.
-    #[arg(long, value_name = "FILE.json|FILE.svg", value_parser = parse::named(&["json", "svg"]), help_heading = help::DIAGNOSIS)]
-    trace: Option<PathBuf>,
-    /// Measure nothing: show a file that --json wrote, as a table; --csv and --report work too.
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "trace", "size", "samples", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    /// Measure nothing: show a file that --json wrote, as a table; --report works too.
+    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["compare", "quick", "json", "size", "samples", "scene", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     from: Option<PathBuf>,
     /// Measure nothing: compare JSON files. Commas separate several runs on one side, so a file name cannot
     /// contain a comma.
-    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "csv", "report", "trace", "samples", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
+    #[arg(long, num_args = 2, value_names = ["OLD.json,…", "NEW.json,…"], value_parser = parse::files(), conflicts_with_all = ["quick", "json", "report", "samples", "scene", "size", "strategies", "grids", "rings", "batches", "rounds", "round_ms", "device", "kernel", "param", "risk_the_gpu"], help_heading = "A saved run")]
     compare: Option<Vec<Vec<PathBuf>>>,
     /// With --compare: exit with code 1 if a cell's frame time certainly grew by more than this factor.
     #[arg(long, value_name = "FACTOR", value_parser = parse::factor, allow_hyphen_values = true, help_heading = "A saved run")]
@@ -151,13 +143,13 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     args.check()?;
     if let Some(path) = &args.from {
         let report = bench::read_json(path)?;
-        check_outputs([&args.csv, &args.report].into_iter().flatten())?;
+        check_outputs(&args.report)?;
         let mut failures = Failures::default();
         show(&report, &args, &mut failures);
         return failures.outcome();
     }
     let Common { device, json } = &args.common;
-    check_outputs([json, &args.csv, &args.report, &args.trace].into_iter().flatten())?;
+    check_outputs([json, &args.report].into_iter().flatten())?;
     if args.strategies.contains(&Strategy::INLINE) {
         args.kernel.check_inline()?;
     }
@@ -174,16 +166,11 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     let plan = args.plan(&args.grids_for(choice.adapter.info()));
     let mut failures = Failures::default();
     let report = bench::run(&plan, &config, &choice, stop, &mut failures)?;
-    let failed = failures.first().is_some();
-    if failed && report.cells.is_empty() {
+    if failures.first().is_some() && report.cells.is_empty() {
         return failures.outcome();
     }
     write(&mut failures, json, |path| write_json(path, &report));
     show(&report, &args, &mut failures);
-    // A GPU that has just failed is not traced.
-    if !failed {
-        write(&mut failures, &args.trace, |path| bench::write_traces(path, &plan, &config, &choice, stop));
-    }
     if report.cells.is_empty() && report.complete {
         let words = "nothing could be measured here; the reasons are above";
         failures.add(Error::Unsupported(words.into()));
@@ -193,7 +180,6 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
 
 fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {
     say!("{}", Table(report));
-    write(failures, &args.csv, |path| bench::write_csv(path, report));
     write(failures, &args.report, |path| bench::write_report(path, report));
 }
 

@@ -3,8 +3,9 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use wavefield::app::{Config, EventLoop, Stop};
-use wavefield::{Error, Result, note};
+use wavefield_base::{Error, Result, note};
+use wavefield_engine::{Config, Stop};
+use wavefield_window::EventLoop;
 
 /// Connects to the display.
 ///

@@ -1,6 +1,6 @@
 //! The parts of `--help` that all commands share.
 
-pub use wavefield::app::{DIAGNOSIS, HOW, OUTPUT, WHAT};
+pub use wavefield_engine::{DIAGNOSIS, HOW, OUTPUT, WHAT};
 
 /// The text below a command's options: examples, and the exit codes.
 pub fn end(examples: &str) -> String {

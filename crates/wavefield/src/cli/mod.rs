@@ -1,13 +1,16 @@
 //! The command line: one file for each command, and what they share.
 
 mod args;
+#[cfg(feature = "bench")]
 mod bench;
 mod connect;
 mod devices;
+#[cfg(feature = "formats")]
+mod formats;
 mod help;
 mod outcome;
 mod run;
-#[cfg(target_os = "linux")]
+#[cfg(all(feature = "serve", target_os = "linux"))]
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -18,8 +21,8 @@ mod try_kernel;
 mod verify;
 
 use clap::{ArgMatches, Parser, Subcommand};
-use wavefield::Result;
-use wavefield::app::{Stop, parse};
+use wavefield_base::Result;
+use wavefield_engine::{Stop, parse};
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///
@@ -41,7 +44,7 @@ enum Command {
     /// List the devices of both APIs, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(feature = "serve", target_os = "linux"))]
     Serve(serve::ServeArgs),
     /// Run the PTX on standard input once. A renderer starts this for each kernel that is reloaded: see `try_kernel.rs`.
     #[cfg(target_os = "linux")]
@@ -52,6 +55,7 @@ enum Command {
     #[command(hide = true)]
     TryImport(try_import::TryImportArgs),
     /// Measure what each hand-off costs.
+    #[cfg(feature = "bench")]
     Bench(Box<bench::BenchArgs>),
     /// Check every vertex of every frame, or every texel of every level: is any stale, torn or missing?
     Verify(verify::VerifyArgs),
@@ -73,12 +77,13 @@ impl Cli {
             None => run::execute(self.run, matches, stop),
             Some(Command::Run(args)) => run::execute(args, matches, stop),
             Some(Command::Devices(args)) => devices::execute(args, stop),
-            #[cfg(target_os = "linux")]
+            #[cfg(all(feature = "serve", target_os = "linux"))]
             Some(Command::Serve(args)) => serve::execute(args, matches, stop),
             #[cfg(target_os = "linux")]
             Some(Command::TryKernel(args)) => try_kernel::execute(args),
             #[cfg(target_os = "linux")]
             Some(Command::TryImport(args)) => try_import::execute(args),
+            #[cfg(feature = "bench")]
             Some(Command::Bench(args)) => bench::execute(*args, stop),
             Some(Command::Verify(args)) => verify::execute(args, matches, stop),
         }

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use wavefield::app::Ended;
-use wavefield::report::Failures;
-use wavefield::{Result, note, say};
+use wavefield_base::{Result, note, report::Failures, say};
+use wavefield_engine::Ended;
 
 /// Prints the summary, also after a failure, and returns the failure.
 pub fn show(ended: Ended) -> Result<()> {

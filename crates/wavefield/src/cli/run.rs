@@ -1,9 +1,10 @@
 //! `wavefield run`, and `wavefield` without a command.
 
 use clap::ArgMatches;
-use wavefield::app::{Config, Stop, run_headless, run_windowed};
-use wavefield::gallery;
-use wavefield::{Result, check_outputs, note, say};
+use wavefield_base::{Result, note, output_file::check_outputs, say};
+use wavefield_engine::{Config, Stop, run_headless};
+use wavefield_field::gallery;
+use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
 use super::connect::connect;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
-use wavefield::app::{Batching, Stop};
-use wavefield::serve::{Options, end_when_closed, serve_headless, serve_windowed};
-use wavefield::{Error, Result, check_outputs, note, say};
+use wavefield_base::{Error, Result, note, output_file::check_outputs, say};
+use wavefield_engine::{Batching, Stop};
+use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
 
 use super::args::RunArgs;
 use super::connect::connect;

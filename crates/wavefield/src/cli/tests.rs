@@ -7,13 +7,12 @@ use clap::{CommandFactory, FromArgMatches};
 use proptest::prelude::*;
 use proptest::sample::select;
 use vulkan_cuda::Ring;
-use wavefield::app::{Batching, Config, OverlayMode, ProducerKind, Scene};
-use wavefield::cuda::KernelSource;
-use wavefield::gallery::gallery;
-use wavefield::handoff::Handoff;
-use wavefield::render::{Camera, ColorMap, Samples, Style};
-use wavefield::vulkan::{PresentMode, Validation};
-use wavefield::wave::Grid;
+use wavefield_engine::{Batching, Config, OverlayMode, ProducerKind, Scene};
+use wavefield_field::{gallery::gallery, wave::Grid};
+use wavefield_gpu::cuda::KernelSource;
+use wavefield_gpu::vulkan::{PresentMode, Validation};
+use wavefield_handoff::Handoff;
+use wavefield_render::{Camera, ColorMap, Samples, Style};
 
 use super::Cli;
 
@@ -104,7 +103,7 @@ prop_compose! {
         let cuda = matches!(producer, ProducerKind::Auto | ProducerKind::Cuda);
         let possible = cuda && handoff.check_scene(shown.scene).is_ok();
         let handoff = if possible { handoff } else { Handoff::default() };
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
         let kernel = match kernel.filter(|_| shown.scene == Scene::Field) {
             Some(index) => match gallery().get(index) {
                 Some(entry) if cuda || (entry.twin.is_some() && producer == ProducerKind::Compute) => Some(entry.source()),

@@ -5,7 +5,7 @@
 
 use clap::Args;
 use vulkan_cuda::DeviceUuid;
-use wavefield::Result;
+use wavefield_base::Result;
 
 use super::parse;
 
@@ -30,7 +30,7 @@ pub struct TryImportArgs {
 
 pub fn execute(args: TryImportArgs) -> Result<()> {
     if let Some(parent) = args.parent {
-        wavefield::trial::end_with_parent(parent as u32)?;
+        wavefield_engine::child_process::end_with_parent(parent as u32)?;
     }
-    wavefield::trial::try_import(args.device, args.driver, args.usage, &args.chunks)
+    wavefield_engine::child_process::try_import(args.device, args.driver, args.usage, &args.chunks)
 }

@@ -11,9 +11,9 @@ use std::io::Read;
 
 use clap::Args;
 use vulkan_cuda::DeviceUuid;
-use wavefield::cuda::MAX_PTX;
-use wavefield::wave::Grid;
-use wavefield::{Error, Result};
+use wavefield_base::{Error, Result};
+use wavefield_field::wave::Grid;
+use wavefield_gpu::cuda::MAX_PTX;
 
 use super::parse;
 
@@ -35,7 +35,7 @@ pub struct TryKernelArgs {
 
 pub fn execute(args: TryKernelArgs) -> Result<()> {
     if let Some(parent) = args.parent {
-        wavefield::trial::end_with_parent(parent as u32)?;
+        wavefield_engine::child_process::end_with_parent(parent as u32)?;
     }
     let mut ptx = Vec::new();
     let read = std::io::stdin().take(MAX_PTX + 1).read_to_end(&mut ptx);
@@ -46,5 +46,5 @@ pub fn execute(args: TryKernelArgs) -> Result<()> {
         return Err(unusable(format!("more than {MAX_PTX} bytes")));
     }
     let ptx = String::from_utf8(ptx).map_err(|_| unusable("it is not text".into()))?;
-    wavefield::trial::try_kernel(args.device, ptx, args.entry, args.grid)
+    wavefield_engine::child_process::try_kernel(args.device, ptx, args.entry, args.grid)
 }

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, Args};
-use wavefield::app::{
-    Ended, ProducerKind, Stop, Verification, run_headless, run_windowed, write_verification,
-};
-use wavefield::handoff::Handoff;
-use wavefield::report::{Failures, command_line};
-use wavefield::verify::Broken;
-use wavefield::{Error, Result, check_outputs, say};
+use wavefield_base::report::{Failures, command_line};
+use wavefield_base::{Error, Result, output_file::check_outputs, say};
+use wavefield_engine::{Ended, ProducerKind, Stop, Verification, run_headless, write_verification};
+use wavefield_handoff::Handoff;
+use wavefield_watch::verify::Broken;
+use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
 use super::connect::connect;

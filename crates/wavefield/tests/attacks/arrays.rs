@@ -1,7 +1,7 @@
 //! Hostile and unlucky clients of `serve` with version 2 and their own arrays.
 
 use serde_json::{Value, json};
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode};
+use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode};
 
 use crate::clients::renderer::{Client, Renderer, validated};
 

@@ -20,13 +20,13 @@ use example::client::{Arguments, Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
-use wavefield::array::Array;
-use wavefield::serve::listener::Listener;
-use wavefield::serve::protocol::{
+use wavefield_field::array::Array;
+use wavefield_field::wave::Grid;
+use wavefield_serve::listener::Listener;
+use wavefield_serve::protocol::{
     DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
 };
-use wavefield::serve::socket::{Connection, Received};
-use wavefield::wave::Grid;
+use wavefield_serve::socket::{Connection, Received};
 
 use crate::{common, stand_in};
 

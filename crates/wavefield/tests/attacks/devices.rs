@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ash::vk;
-use wavefield::Error;
-use wavefield::app::{DeviceTable, ProducerKind};
-use wavefield::vulkan::{Buffer, BufferDesc, DeviceDesc, Validation};
+use wavefield_base::Error;
+use wavefield_engine::{DeviceTable, ProducerKind};
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, DeviceDesc, Validation};
 
 use crate::common::{self, assert_exit, stderr, stdout};
 use crate::display::Display;

@@ -334,9 +334,9 @@ fn a_dash_is_standard_output() {
     let record: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(record["schema"], "wavefield-verify/1");
     assert!(stderr(&output).contains("checked  "), "{}", stderr(&output));
-    let output = command(&BENCH, ["--csv", "-"]).output().unwrap();
+    let output = command(&BENCH, ["--report", "-"]).output().unwrap();
     assert_exit(&output, 0);
-    assert!(stdout(&output).lines().all(|line| line.contains(',')), "{}", stdout(&output));
+    assert!(stdout(&output).trim_end().ends_with("</html>"), "{}", stdout(&output));
     assert_eq!(fs::metadata(folder.path().join("-")).unwrap_err().kind(), std::io::ErrorKind::NotFound);
 }
 
@@ -346,13 +346,10 @@ fn one_output_that_fails_leaves_the_others() {
     let path = |name: &str| folder.path().join(name);
     let full = devices.path().join("full");
     let Some(mut command) = among_devices(&devices) else { return };
-    command.args(BENCH).arg("--json").arg(&full).arg("--csv").arg(path("b.csv"));
-    command.arg("--report").arg(path("b.html")).arg("--trace").arg(path("b.svg"));
-    let output = expect(command, 1, &["full: No space", "b.csv", "b.html", "b.svg"]);
+    command.args(BENCH).arg("--json").arg(&full).arg("--report").arg(path("b.html"));
+    let output = expect(command, 1, &["full: No space", "b.html"]);
     assert!(stdout(&output).contains("compute"), "{}", stdout(&output));
-    assert!(fs::read_to_string(path("b.csv")).unwrap().lines().count() == 3);
     assert!(fs::read_to_string(path("b.html")).unwrap().trim_end().ends_with("</html>"));
-    assert!(fs::read_to_string(path("b.svg")).unwrap().ends_with("</svg>\n"));
     let Some(mut command) = among_devices(&devices) else { return };
     command.args(SMALL).arg("--output").arg(&full).arg("--trace").arg(path("t.json"));
     let output = expect(command, 1, &["full: No space", "t.json"]);
@@ -393,7 +390,7 @@ fn the_watchdogs_end_leaves_the_trace_and_the_record() {
     let (record, trace) = (folder.path().join("v.json"), folder.path().join("t.json"));
     let mut command = stand_in.command(&ALL);
     command.args("verify --headless --producer=cuda --grid=16x16 --size=64x48 --validation=off".split(' '));
-    command.args(["--kernel", concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/spin.ptx")]);
+    command.args(["--kernel", concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/spin.ptx")]);
     command.args(["--timeout=1", "--json"]).arg(&record).arg("--trace").arg(&trace);
     let parts = ["no frame was finished for 1 s", "v.json", "t.json", "marked incomplete"];
     let output = expect(&mut command, 1, &parts);
@@ -498,9 +495,7 @@ fn one_file_for_two_outputs_is_wrong_usage() {
         command.args(["--json", json, "--trace", trace]).current_dir(folder.path());
         expect(&mut command, 2, &[json, trace, "same file"]);
     }
-    for outputs in [["--json=x", "--csv=x"], ["--csv=x", "--report=x"], ["--report=x", "--trace=x"]] {
-        expect(command(&BENCH, outputs).current_dir(folder.path()), 2, &["same file"]);
-    }
+    expect(command(&BENCH, ["--json=x", "--report=x"]).current_dir(folder.path()), 2, &["same file"]);
     expect(command(&SMALL, ["--output=x", "--trace=./x"]).current_dir(folder.path()), 2, &["same file"]);
     assert_eq!(fs::read(path("a.json")).unwrap(), b"old");
     assert_eq!(names(&folder), ["a.json", "dangling.json", "hard.json", "inner", "link.json"]);
@@ -524,7 +519,7 @@ fn a_name_that_cannot_be_written_is_known_at_once() {
             let mut command = command(&SMALL, ["--frames=1000000000", option, name]);
             expect(command.current_dir(folder.path()), 1, &["cannot write", name, reason]);
         }
-        for option in ["--json", "--csv", "--report", "--trace"] {
+        for option in ["--json", "--report"] {
             let mut command = command(&["bench", "--rounds=1000"], [option, name]);
             expect(command.current_dir(folder.path()), 1, &["cannot write", name, reason]);
         }
@@ -561,7 +556,6 @@ fn an_ending_that_promises_another_format_is_wrong_usage() {
         (&SMALL[..], "--output=x.jpg", "end with .png"),
         (&SMALL, "--output=x.txt", "end with .png"),
         (&SMALL, "--trace=x.png", "end with .json or .svg"),
-        (&BENCH, "--trace=x.csv", "end with .json or .svg"),
         (&BENCH, "--report=x.pdf", "end with .html"),
     ] {
         expect(command(first, [output]).current_dir(folder.path()), 2, &["x.", format]);

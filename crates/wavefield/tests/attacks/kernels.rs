@@ -1,10 +1,10 @@
-//! PTX that does not follow `crates/wavefield/kernels/README.md`.
+//! PTX that does not follow `crates/field/kernels/README.md`.
 
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use wavefield::app::Scene;
-use wavefield::handoff::Handoff;
+use wavefield_engine::Scene;
+use wavefield_handoff::Handoff;
 
 use crate::common::{self, assert_exit, stderr, wavefield};
 use crate::stand_in::{ALL, StandIn, each, run};
@@ -15,9 +15,9 @@ const SMALL: [&str; 6] =
 /// The option that accepts that a fault in Vulkan's command buffer may cost the GPU.
 const RISK: &str = "--risk-the-gpu";
 
-const FLAT: &str = include_str!("../../kernels/test/flat.ptx");
-const BOUNDED: &str = include_str!("../../kernels/test/bounded.ptx");
-const PAINT: &str = include_str!("../../kernels/texture.ptx");
+const FLAT: &str = include_str!("../../../field/kernels/test/flat.ptx");
+const BOUNDED: &str = include_str!("../../../field/kernels/test/bounded.ptx");
+const PAINT: &str = include_str!("../../../field/kernels/texture.ptx");
 
 fn file(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     let path = folder.path().join(name);
@@ -158,7 +158,7 @@ fn blocks_that_no_device_has_are_refused() {
 /// A fault in Vulkan's command buffer stops Vulkan on that GPU for every process, so no kernel may get there by accident.
 #[test]
 fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
-    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     for command in [
         &["--handoff=inline"][..],
         &["run", "--handoff=inline", "--producer=cuda", "--headless"],
@@ -251,7 +251,7 @@ fn many_entries_are_not_all_listed() {
 
 #[test]
 fn an_empty_name_is_wrong_usage() {
-    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx:");
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx:");
     for (argument, part) in [(flat, "names no entry"), ("", "the name is empty"), (":flat", "names no file")]
     {
         let output = common::run(&["--headless", "--kernel", argument]);
@@ -264,7 +264,7 @@ fn an_empty_name_is_wrong_usage() {
 #[test]
 fn a_launch_that_is_refused_names_the_kernel() {
     let Some(stand_in) = StandIn::new() else { return };
-    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     for (call, code) in
         [("cuLaunchKernel", 1), ("cuLaunchKernel", 2), ("cuLaunchKernel", 701), ("cuModuleLoadDataEx", 2)]
     {

@@ -6,10 +6,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(target_os = "linux")]
-#[path = "../common/display.rs"]
-mod display;
-#[path = "../common/stand_in.rs"]
-mod stand_in;
+use wavefield_test_support::display;
+use wavefield_test_support::stand_in;
 
 #[cfg(target_os = "linux")]
 mod arrays;

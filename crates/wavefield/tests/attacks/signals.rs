@@ -74,7 +74,7 @@ fn at_call(mut command: Command, call: &str, nth: u64) -> Running {
 
 /// A run on the stand-in whose first frame never ends: its kernel does not end, and the watchdog has a long timeout.
 fn never_finished(stand_in: &StandIn) -> Command {
-    let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/spin.ptx");
+    let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/spin.ptx");
     let mut command = stand_in.command(&ALL);
     command.args(["--headless", "--producer=cuda", "--frames=100", "--grid=8x8", "--size=32x24"]);
     command.args(["--validation=off", "--timeout=600", "--kernel", spin]);

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use wavefield::handoff::Handoff;
+use wavefield_handoff::Handoff;
 
 use crate::common::{self, assert_exit, run, stderr, stdout, wavefield};
 use crate::stand_in::{self, ALL, StandIn};
@@ -89,7 +89,7 @@ fn every_option_refuses_nonsense_in_words() {
 /// An option that has no effect beside another one is a mistake of the user.
 #[test]
 fn options_that_contradict_or_are_ignored_are_wrong_usage() {
-    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/test/flat.ptx");
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     for command in [&[][..], &["run"], &["verify"], &["serve"]] {
         let with = |more: &[&'static str]| -> Vec<&str> { [command, &["--frames=1"], more].concat() };
         for producer in ["--producer=compute", "--producer=host"] {

@@ -11,8 +11,8 @@ use cudarc::driver::sys;
 use rustix::fs::MemfdFlags;
 use vulkan_cuda::handle::{Operand, SemaphoreHandle};
 use vulkan_cuda::{CudaAllocation, DeviceUuid, ImportedSemaphore};
-use wavefield::cuda::{Cuda, Stream, load_driver};
-use wavefield::serve::protocol::{FromClient, FromServer};
+use wavefield_gpu::cuda::{Cuda, Stream, load_driver};
+use wavefield_serve::protocol::{FromClient, FromServer};
 
 use super::example::client::Memory;
 use super::renderer::{Client, PATIENCE, Renderer};

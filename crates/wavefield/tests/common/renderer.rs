@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use wavefield::app::write_png;
-use wavefield::serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode, State, Tagged, Welcome};
-use wavefield::serve::socket::{Connection, Received};
-use wavefield::stamp;
-use wavefield::wave::{self, Grid, Shape, Vertex};
+use wavefield_engine::write_png;
+use wavefield_field::frame_stamp;
+use wavefield_field::wave::{self, Grid, Shape, Vertex};
+use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode, State, Tagged, Welcome};
+use wavefield_serve::socket::{Connection, Received};
 
 use super::common::{self, wavefield};
 use super::example::client::{Arguments, Memory, connect};
@@ -346,7 +346,7 @@ impl Client {
     pub fn stamped(&self, number: u64) -> Vec<u8> {
         let mut vertices: Vec<Vertex> = bytemuck::pod_collect_to_vec(&self.wave(0.0));
         for vertex in &mut vertices {
-            vertex.w = stamp::apply(vertex.w, number);
+            vertex.w = frame_stamp::apply(vertex.w, number);
         }
         bytemuck::cast_slice(&vertices).to_vec()
     }

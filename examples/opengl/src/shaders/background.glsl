@@ -1,4 +1,4 @@
-// A calm gradient behind everything, as in crates/wavefield/shaders/background.wgsl.
+// A calm gradient behind everything, as in crates/shaders/wgsl/background.wgsl.
 
 #ifdef VERTEX
 

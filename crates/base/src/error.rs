@@ -1,0 +1,275 @@
+//! One error type for the crate: what was tried, on which device, what the driver answered and what to do.
+
+use std::path::PathBuf;
+
+use ash::vk;
+use vulkan_cuda::vulkan_words;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}{}", self.answer(), vulkan_hint(*.result))]
+    Vulkan {
+        call: &'static str,
+        /// The device's name, or `the Vulkan loader` while there is no device yet.
+        device: String,
+        result: vk::Result,
+    },
+
+    /// The driver gave up on the GPU. This device cannot be used any more.
+    #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
+    DeviceLost {
+        call: &'static str,
+        device: String,
+        /// What `VK_EXT_device_fault` reports, if the driver has that extension.
+        fault: Option<String>,
+    },
+
+    /// The ring does not fit into the device's memory.
+    #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
+    NoRoom {
+        device: String,
+        /// The ring: slots, vertices and bytes.
+        asked: String,
+        /// Bytes that are free without this ring, if the driver says.
+        free: Option<u64>,
+        advice: String,
+        source: Box<Error>,
+    },
+
+    #[error("{}{}", self.answer(), cuda_hint(.call, *.code))]
+    Cuda { call: &'static str, device: String, code: u32, name: String, text: String },
+
+    #[error("{what}: {reason}; {hint}")]
+    Missing { what: &'static str, reason: String, hint: &'static str },
+
+    /// A kernel (PTX) that the driver's compiler refused or that lacks its entry.
+    #[error("kernel {kernel}: {problem}")]
+    Kernel { kernel: String, problem: String },
+
+    /// The allocator for depth, uniforms, staging and read-back could not allocate.
+    #[error("{}{}", self.answer(), allocation_hint(.what))]
+    Allocation { what: &'static str, bytes: u64, device: String, source: gpu_allocator::AllocationError },
+
+    /// The request breaks a rule of Vulkan or CUDA, so neither was called.
+    #[error("{0}")]
+    Rule(String),
+
+    #[error("{0}")]
+    Unsupported(String),
+
+    /// The request makes no sense on any machine: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+
+    #[error("{what}: {reason}")]
+    Window { what: &'static str, reason: String },
+
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        path: PathBuf,
+        source: std::io::Error,
+    },
+
+    /// `wavefield verify` found wrong data, or missed a fault that `--break` had put in.
+    #[error("{0}")]
+    Check(String),
+
+    #[error("the validation layer reported {0} error(s), shown above")]
+    Validation(u64),
+
+    /// No frame was finished for too long. Nothing was released, because the GPU may still use it.
+    #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
+    Stuck { device: String, seconds: f64, progress: String },
+
+    /// A signal ended the run before its picture was complete.
+    #[error("{0}")]
+    Stopped(String),
+}
+
+/// Turns the library's errors into this program's, which also tell the user what to do.
+impl From<vulkan_cuda::Error> for Error {
+    fn from(error: vulkan_cuda::Error) -> Self {
+        use vulkan_cuda::Error as E;
+        match error {
+            E::Vulkan { call, device, result: vk::Result::ERROR_DEVICE_LOST } => {
+                Self::DeviceLost { call, device, fault: None }
+            }
+            E::Vulkan { call, device, result } => Self::Vulkan { call, device, result },
+            E::Cuda { call, device, code, name, text } => Self::Cuda { call, device, code, name, text },
+            E::Driver { reason, hint } => Self::Missing { what: "the CUDA driver", reason, hint },
+            E::Unsupported(text) => Self::Unsupported(text),
+            other => Self::Rule(other.to_string()),
+        }
+    }
+}
+
+impl Error {
+    pub fn is_out_of_memory(&self) -> bool {
+        use vk::Result as R;
+        match self {
+            Error::Vulkan { result, .. } => {
+                matches!(*result, R::ERROR_OUT_OF_DEVICE_MEMORY | R::ERROR_OUT_OF_HOST_MEMORY)
+            }
+            Error::Cuda { code, .. } => *code == 2,
+            Error::Allocation { source, .. } => matches!(source, gpu_allocator::AllocationError::OutOfMemory),
+            _ => false,
+        }
+    }
+
+    fn answer(&self) -> String {
+        match self {
+            Error::Vulkan { call, device, result } => {
+                format!("{call} failed on {device}: {}", vulkan_words(*result))
+            }
+            Error::Cuda { call, device, code, name, text } => {
+                format!("{call} failed on {device}: {text} ({name}, {code})")
+            }
+            Error::Allocation { what, bytes, device, source } => {
+                let answer = match source {
+                    // The allocator answers this only if `vkAllocateMemory` ran out of memory.
+                    gpu_allocator::AllocationError::OutOfMemory => {
+                        format!("vkAllocateMemory: {}", vulkan_words(vk::Result::ERROR_OUT_OF_DEVICE_MEMORY))
+                    }
+                    other => other.to_string(),
+                };
+                format!("no memory for {what} ({bytes} bytes) on {device}: {answer}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// The program's exit code for this error: 2 for a request that is wrong on any machine, otherwise 1.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+fn fault_words(fault: &Option<String>) -> String {
+    fault.as_ref().map_or(String::new(), |fault| format!("; VK_EXT_device_fault: {fault}"))
+}
+
+fn free_words(free: Option<u64>) -> String {
+    free.map_or("the driver does not say how much is free".into(), |free| format!("{free} bytes are free"))
+}
+
+fn allocation_hint(what: &str) -> &'static str {
+    match what {
+        "the picture" | "multisampled colour" | "depth" => {
+            "; ask for a smaller --size or --samples 1, or close other programs that use this GPU"
+        }
+        "picture read-back" => "; ask for a smaller --size, or close other programs",
+        _ => LESS,
+    }
+}
+
+const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
+                    this GPU";
+
+/// The variables that tell the Vulkan loader which drivers to use. They are more often forgotten than intended.
+pub fn driver_variables() -> String {
+    let names = [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+        "VK_LOADER_DRIVERS_SELECT",
+        "VK_LOADER_DRIVERS_DISABLE",
+    ];
+    let set = names.iter().filter_map(|name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(format!("{name}={}", value.display()))
+    });
+    let set: Vec<_> = set.collect();
+    if set.is_empty() {
+        return String::new();
+    }
+    format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
+}
+
+fn vulkan_hint(result: vk::Result) -> String {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS.into(),
+        vk::Result::ERROR_DEVICE_LOST => {
+            "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation".into()
+        }
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device".to_owned()
+                + &driver_variables()
+        }
+        vk::Result::ERROR_INITIALIZATION_FAILED => {
+            "; the driver is installed but does not start: check that this user may open the GPU's device files".to_owned()
+                + &driver_variables()
+        }
+        vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window".into(),
+        _ => String::new(),
+    }
+}
+
+/// The library's advice, or this program's own if it knows more.
+fn cuda_hint(call: &str, code: u32) -> String {
+    let advice = vulkan_cuda::cuda_advice(call, code);
+    let own = match code {
+        2 if call == "cuLaunchKernel" => {
+            "; the kernel's local arrays, for every thread that the GPU can run at once, do not fit into its free memory"
+        }
+        2 if call.starts_with("cuModule") || call.starts_with("cuLink") => {
+            "; the kernel's code and its global variables do not fit into the GPU's free memory"
+        }
+        2 => "; ask for a smaller --grid or --ring, or close other programs that use this GPU",
+        701 => {
+            "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
+        }
+        222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
+        304 if call.starts_with("cuImport") => return format!("{advice}, or with --producer compute"),
+        _ => advice,
+    };
+    own.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vulkan_error_says_call_device_words_and_what_to_do() {
+        let error = Error::Vulkan {
+            call: "vkAllocateMemory",
+            device: "Toy GPU".into(),
+            result: vk::Result::ERROR_OUT_OF_DEVICE_MEMORY,
+        };
+        let text = error.to_string();
+        for part in ["vkAllocateMemory", "Toy GPU", "memory", "ERROR_OUT_OF_DEVICE_MEMORY", "--grid"] {
+            assert!(text.contains(part), "{part} is missing in: {text}");
+        }
+        assert_eq!(error.exit_code(), 1);
+    }
+
+    #[test]
+    fn wsl_is_named_where_an_import_fails_with_304() {
+        let hint = cuda_hint("cuImportExternalMemory", 304);
+        assert!(hint.contains("WSL2") && hint.ends_with("itself, or with --producer compute"), "{hint}");
+        assert!(!cuda_hint("cuInit", 304).contains("WSL2"));
+    }
+
+    #[test]
+    fn a_handle_that_cannot_be_imported_is_not_blamed_on_the_kernel_module() {
+        for call in ["cuImportExternalMemory", "cuImportExternalSemaphore"] {
+            for code in [1, 400, 999] {
+                let hint = cuda_hint(call, code);
+                assert!(hint.contains("not one that Vulkan exported on this GPU"), "{call}, {code}: {hint}");
+            }
+        }
+        assert!(cuda_hint("cuInit", 999).contains("kernel module"));
+    }
+
+    #[test]
+    fn nonsense_is_exit_code_2() {
+        assert_eq!(Error::Usage("--ring 0".into()).exit_code(), 2);
+    }
+}

@@ -1,0 +1,22 @@
+//! What every crate of the tool uses: the error type, lines for people, threads, and files.
+//!
+//! - [`error`]: what was tried, on which device, what the driver answered, what to do
+//! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left
+//! - [`input_file`], [`output_file`]: files that the user names
+//! - [`threads`]: rayon's pool, one job on a thread, exact sleeping
+//! - [`stuck_gpu`]: what must not be released, because the GPU may still use it
+//! - [`svg`]: pictures that follow the reader's light or dark theme
+//! - `unix_packets`: packets with file descriptors over a Unix socket (Linux)
+
+pub mod error;
+pub mod input_file;
+pub mod output_file;
+pub mod progress;
+pub mod report;
+pub mod stuck_gpu;
+pub mod svg;
+pub mod threads;
+#[cfg(target_os = "linux")]
+pub mod unix_packets;
+
+pub use error::{Error, Result};

@@ -1,0 +1,117 @@
+//! Lines for people. Unlike `println!`, they do not panic when the reader has closed the pipe.
+
+use std::ffi::OsStr;
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{Error, Result};
+
+/// Prints a line of results to standard output. If that fails, for example on a full disk, prints one note.
+pub fn line(text: Arguments<'_>) {
+    if SPARED.load(Ordering::Relaxed) {
+        return note(text);
+    }
+    match io::stdout().write_all(format!("{text}\n").as_bytes()) {
+        Ok(()) => {}
+        // The reader wants no more.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            FAILED.store(true, Ordering::Relaxed);
+            if !NOTED.swap(true, Ordering::Relaxed) {
+                crate::note!("cannot write to standard output: {error}");
+            }
+        }
+    }
+}
+
+pub fn note(text: Arguments<'_>) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+#[macro_export]
+macro_rules! say {
+    ($($text:tt)*) => { $crate::report::line(format_args!($($text)*)) };
+}
+
+#[macro_export]
+macro_rules! note {
+    ($($text:tt)*) => { $crate::report::note(format_args!($($text)*)) };
+}
+
+static NOTED: AtomicBool = AtomicBool::new(false);
+
+static SPARED: AtomicBool = AtomicBool::new(false);
+
+/// Reserves standard output for a file's contents. From now on every line goes to standard error.
+pub fn spare_output() {
+    SPARED.store(true, Ordering::Relaxed);
+}
+
+/// The command line, for records. It omits the program's folder, which is private, and replaces what is not Unicode.
+pub fn command_line() -> String {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let name = Path::new(&program).file_name().unwrap_or(OsStr::new("wavefield"));
+    let words = std::iter::once(name.to_owned()).chain(words);
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// Collects failures while the work goes on. The first is the outcome; every later one is printed at once.
+#[derive(Default)]
+pub struct Failures(Option<Error>);
+
+impl Failures {
+    /// Keeps the first failure; prints any later one.
+    pub fn add(&mut self, error: Error) {
+        match &self.0 {
+            None => self.0 = Some(error),
+            Some(_) => crate::note!("error: {error}"),
+        }
+    }
+
+    /// The value of a success; [adds](Self::add) a failure.
+    pub fn catch<T>(&mut self, outcome: Result<T>) -> Option<T> {
+        outcome.map_err(|error| self.add(error)).ok()
+    }
+
+    pub fn first(&self) -> Option<&Error> {
+        self.0.as_ref()
+    }
+
+    /// Turns the first failure into an error.
+    pub fn outcome(self) -> Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Prints an error from cleaning up, where no error can be returned, and makes [`failed`] true.
+pub fn cleanup_error(error: &crate::Error) {
+    crate::note!("while cleaning up: {error}");
+    FAILED.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process met an error that it could not return: a failed clean-up, or results that could not be written. The error
+/// was printed to standard error. The process must not exit with success.
+pub fn failed() -> bool {
+    FAILED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_is_the_outcome() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.catch(Ok(7)), Some(7));
+        assert!(failures.first().is_none());
+        assert_eq!(failures.catch::<u32>(Err(Error::Usage("first".into()))), None);
+        failures.add(Error::Stopped("second".into()));
+        assert_eq!(failures.outcome().unwrap_err().to_string(), "first");
+        assert!(Failures::default().outcome().is_ok());
+    }
+}

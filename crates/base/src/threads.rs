@@ -1,0 +1,103 @@
+//! Threads: rayon's pool, which fills and compares whole fields; a thread for a single job; exact sleeping; the CPU
+//! time that all threads have used.
+
+use std::fmt::Display;
+use std::io::Error as IoError;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::time::Duration;
+
+use rayon::{ThreadBuilder, ThreadPoolBuilder};
+
+use crate::{Error, Result};
+
+/// Starts rayon's threads on the first call: one for each processor, or as many as the system allows. rayon itself
+/// would panic if the system allows fewer.
+pub fn start() -> Result<()> {
+    static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
+    let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
+    started.clone().map_err(|reason| not_started("wavefield", reason))
+}
+
+pub fn not_started(name: &str, reason: impl Display) -> Error {
+    Error::Unsupported(format!(
+        "the thread `{name}` could not be started: {reason}; raise the limit (ulimit -u) or end other programs"
+    ))
+}
+
+/// rayon's pool can be built only once. So start the threads first, then tell rayon how many there are.
+fn try_start() -> Result<(), IoError> {
+    let (give, take) = channel::<ThreadBuilder>();
+    let take = Arc::new(Mutex::new(take));
+    let mut count = 0;
+    for _ in 0..available_parallelism().map_or(1, usize::from) {
+        let take = take.clone();
+        let work = move || {
+            let given = take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            if let Ok(thread) = given {
+                thread.run();
+            }
+        };
+        match Builder::new().name("wavefield".into()).spawn(work) {
+            Ok(_) => count += 1,
+            Err(error) if count == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
+    // Fails if the program that uses this library has started rayon's threads already. Then those do the work, and these end.
+    let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
+    Ok(())
+}
+
+/// Work on a separate thread. If the job is dropped early, its result is not wanted any more, and nothing waits for it.
+pub struct Job<T> {
+    thread: JoinHandle<Result<T>>,
+    /// Has no content: the thread only checks whether it still exists.
+    _wanted: Arc<()>,
+}
+
+impl<T: Send + 'static> Job<T> {
+    /// Starts `work` on a thread called `name`. The work can ask whether its result is still wanted.
+    pub fn begin(
+        name: &str,
+        work: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
+    ) -> Result<Self> {
+        let wanted = Arc::new(());
+        let watched = Arc::downgrade(&wanted);
+        match Builder::new().name(name.into()).spawn(move || work(&|| watched.strong_count() > 0)) {
+            Ok(thread) => Ok(Self { thread, _wanted: wanted }),
+            Err(error) => Err(not_started(name, error)),
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    pub fn finish(self) -> Result<T> {
+        let name = self.thread.thread().name().unwrap_or_default().to_owned();
+        let panicked = |_| Err(Error::Unsupported(format!("the thread `{name}` failed")));
+        self.thread.join().unwrap_or_else(panicked)
+    }
+}
+
+/// Makes this thread's sleeps end on time. By default Linux may stretch a sleep of 50 µs to twice that. A failure is
+/// ignored: it costs only precision.
+#[cfg(target_os = "linux")]
+pub fn sleep_exactly() {
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
+}
+
+/// The CPU time that all threads of this process have used so far. `None` on systems other than Linux.
+pub fn cpu_time() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let seconds = u64::try_from(time.tv_sec).ok()?;
+        Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}

@@ -1,0 +1,60 @@
+//! Packets over a Unix socket, with file descriptors (`SCM_RIGHTS` in `unix(7)`). Nothing here waits.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, Result};
+use rustix::net::{
+    self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+/// The most descriptors that one packet can carry (`SCM_MAX_FD` in `unix(7)`).
+const MOST: usize = 253;
+
+pub fn seqpacket() -> Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Sends one packet, either whole or not at all.
+///
+/// # Errors
+/// `EAGAIN`: the other end does not read, and the buffer is full. `EPIPE`: the other end is closed.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Errno::TOOMANYREFS);
+    }
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(|_| ())
+}
+
+/// Receives the next packet: the number of bytes in `buffer`, whether the packet was longer, and its descriptors. The
+/// descriptors are returned even with an error.
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
+    // Room for every possible descriptor: the kernel would close the rest, in this thread.
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut look = |control: &mut _| net::recvmsg(socket, &mut [IoSliceMut::new(buffer)], control, flags);
+    let got = match look(&mut control) {
+        // The other end closed before it had read everything. What it sent earlier can still be read.
+        Err(Errno::CONNRESET) => look(&mut control),
+        got => got,
+    };
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(more) = message {
+            descriptors.extend(more);
+        }
+    }
+    (got.map(|got| (got.bytes, got.flags.contains(ReturnFlags::TRUNC))), descriptors)
+}

@@ -1,0 +1,338 @@
+//! What needs both APIs at rest: settings that change, the end of a run, what is read back. Every wait has a limit.
+
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use super::probe::{Aim, Found, Probe};
+use super::setup::Setup;
+use super::{Engine, Health, SlotNow};
+use crate::trace_file::track_name;
+use crate::watchdog::Patience;
+use crate::{Choice, Config, FrameTimes, RISK, Summary};
+use wavefield_base::report::{self, Failures};
+use wavefield_base::{Error, Result};
+use wavefield_field::{scene::Scene, wave::Grid};
+use wavefield_gpu::cuda::Cuda;
+use wavefield_handoff::Handoff;
+use wavefield_handoff::producer::{Profile, read_slot};
+use wavefield_render::View;
+use wavefield_watch::trace::{Recorder, Track};
+
+/// How long a frame may take once the producer has failed. The producer then signals the timelines that Vulkan waits for, so frames
+/// end. But nothing can signal a binary semaphore in CUDA's place.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
+
+impl Engine {
+    /// Waits until every submitted frame is drawn.
+    pub fn drain(&mut self) -> Result<()> {
+        self.wait_drawn(self.pacer.submitted())
+    }
+
+    pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let drawn = self.pacer.wait_for(frames, look);
+        self.noting(drawn)
+    }
+
+    /// Waits until every frame is drawn and the producer is idle.
+    pub fn finish(&mut self) -> Result<()> {
+        self.drain()?;
+        let idle = self.producer_idle();
+        self.noting(idle)?;
+        // A wait that was given up earlier has ended after all.
+        self.health = self.health.min(Health::Failed);
+        Ok(())
+    }
+
+    /// [`Engine::finish`], and tells the observers of every frame.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        self.finish()?;
+        let looked = self.look_until(self.pacer.submitted());
+        self.noting(looked).map(drop)
+    }
+
+    /// Waits for everything that the producer has enqueued, frames filled ahead included.
+    fn producer_idle(&self) -> Result<()> {
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let began = Instant::now();
+        while !self.filler.producer.is_idle()? {
+            look(began.elapsed())?;
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Brings both APIs to rest, so that everything can be dropped. False if the GPU still uses everything and may never stop.
+    pub fn quiesce(&mut self) -> bool {
+        if self.health == Health::Stuck {
+            return false;
+        }
+        // If the producer has failed, or fails during the wait, release every waiter: what it enqueued will not run.
+        let patience = self.patience.limit(self.pacer.slowest());
+        let (producer, health) = (&mut self.filler.producer, &mut self.health);
+        let mut let_go = || {
+            let failure = producer.is_idle().err();
+            if let Some(error) = &failure {
+                producer.abandon();
+                health.report(error);
+            }
+            failure.is_some()
+        };
+        let_go();
+        let drained = self.pacer.wait_all(|since| {
+            let patience = if let_go() { patience.min(AFTER_A_FAILURE) } else { patience };
+            match since < patience {
+                true => Ok(()),
+                false => Err(Error::Unsupported("still waiting".into())),
+            }
+        });
+        let failed = let_go();
+        if drained.is_ok()
+            && let Err(error) = self.queue.wait_presented()
+        {
+            // All submitted work is done nevertheless.
+            self.health.report(&error);
+        }
+        let vulkan = match drained {
+            Ok(()) => true,
+            Err(error) => {
+                self.health.report(&error);
+                // A lost device runs nothing, so it is at rest.
+                matches!(error, Error::DeviceLost { .. })
+            }
+        };
+        let producer = failed || self.producer_idle().is_ok() || self.filler.producer.is_idle().is_err();
+        let at_rest = vulkan && producer;
+        if !at_rest {
+            self.health = Health::Stuck;
+        }
+        at_rest
+    }
+
+    /// Changes the settings from the next frame on: all except the device and the window. Waits for both APIs.
+    /// No frame is lost: those in flight are drawn first.
+    ///
+    /// The old objects stay until all new ones are made, so both need memory for a moment.
+    ///
+    /// # Errors
+    /// Fails as [`Engine::new`] does. Nothing has changed then, and the engine can go on drawing, unless
+    /// [`Engine::has_failed`].
+    pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
+        let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
+        let choice = Choice { cuda, ..choice.clone() };
+        config.check_kernel(&choice)?;
+        let (handoff, _) = config.handoff.on(self.device().info());
+        if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
+            return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
+        }
+        self.settle()?;
+        if let (Some((driver, info)), None) = (&choice.cuda, &self.context) {
+            self.context = Some(Cuda::primary(*driver, info)?);
+        }
+        let context = self.context.as_ref().filter(|_| choice.cuda.is_some());
+        let made =
+            Setup::make(&mut self.queue, context, &choice, config, (self.drawer.format, self.flights))?;
+        let pacer = self.pacer.succeed(&self.queue, made.flights)?;
+        // Nothing may fail from here on.
+        let Setup { producer, check, renderer, times, flights } = made;
+        self.patience =
+            Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
+        self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
+        let before = self.observers.check.take().map(|check| check.tally());
+        self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
+        if self.cut_trace(track_name) {
+            wavefield_base::note!("note: the trace ends here, because the settings have changed");
+        }
+        (self.drawer.renderer, self.times, self.pacer) = (renderer, times, pacer);
+        self.times.looked = self.pacer.submitted();
+        self.recordings.restart(flights);
+        // Both APIs are at rest, so the old producer is not in use.
+        *self.filler.producer = producer;
+        (self.filler.first, self.filler.filled) = (self.pacer.submitted(), 0);
+        // These must start again: their clocks and slots are the old producer's.
+        (self.observers.live, self.observers.probe) = (None, None);
+        (self.filler.batching, self.drawer.scene) = (config.batch, config.scene);
+        self.drawer.view = View { camera: self.drawer.view.camera, ..View::of(self.array()) };
+        self.filler.parameters = self.filler.profile().parameters.values(&config.parameters);
+        self.filler.begin(&mut self.pacer);
+        Ok(())
+    }
+
+    /// Traces the next `most` frames, see [`wavefield_watch::trace`]. Brings both APIs to rest.
+    pub fn start_trace(&mut self, most: usize) -> Result<()> {
+        // Earlier frames are not part of the trace.
+        self.settle()?;
+        let fill = self.filler.producer.fill();
+        self.observers.recorder = Some(Recorder::new(&mut self.queue, fill, self.pacer.depth(), most)?);
+        Ok(())
+    }
+
+    pub fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
+        self.collect_rest(failures);
+        self.cut_trace(|_, _| name);
+        self.observers.traced.take()
+    }
+
+    /// Ends the trace, and keeps it with the settings of its frames. False if no trace is on.
+    pub(super) fn cut_trace(&mut self, name: impl FnOnce(Grid, &Profile) -> String) -> bool {
+        let Some(recorder) = self.observers.recorder.take() else { return false };
+        let (device, profile) = (self.queue.device(), self.filler.profile());
+        let name = name(self.array().grid(), profile);
+        self.observers.traced = Some(recorder.into_track(name, device, self.array().grid(), profile));
+        true
+    }
+
+    /// Waits for the frames in flight and looks at them. After a failure, looks only at those that the GPU has finished.
+    fn collect_rest(&mut self, failures: &mut Failures) {
+        if !self.has_failed() {
+            failures.catch(self.finish());
+        } else if self.health == Health::Failed && !self.quiesce() {
+            // Mesa returns a timestamp only once nothing is pending, so reading one would wait forever.
+            return;
+        }
+        let finished = self.pacer.finished().unwrap_or(0);
+        for end in self.times.looked + 1..=finished {
+            let looked = self.look_until(end).map(drop);
+            // Do not report what only follows from an earlier failure.
+            if !self.has_failed() {
+                failures.catch(looked);
+            }
+        }
+    }
+
+    /// Reads what the last frame left in a slot: vertices, or texels level after level. Waits for both APIs. For tests.
+    pub fn read_slot<T: AnyBitPattern + NoUninit>(&mut self, slot: usize) -> Result<Vec<T>> {
+        self.finish()?;
+        let (array, profile) = (*self.array(), self.filler.profile());
+        // SAFETY: one of the producer's slots, which hold this array.
+        let bytes = unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }?;
+        Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
+    }
+
+    /// The summary of the run. In a checked run, reads every slot back unless something has failed, and includes what
+    /// the check found. Waits for both APIs.
+    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
+        self.collect_rest(failures);
+        let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
+        let profile = self.filler.profile();
+        let checked = self.observers.check.as_mut().map(|check| {
+            let whole = (!failed).then(|| check.finish(&mut self.queue, profile, drawn));
+            let whole = whole.and_then(|whole| failures.catch(whole));
+            whole.unwrap_or_else(|| check.so_far(drawn))
+        });
+        let info = self.queue.device().info();
+        let instance = self.queue.device().instance();
+        Summary {
+            checked,
+            recorded: None,
+            parts: None,
+            frames: drawn,
+            skipped,
+            times,
+            pacing_waits: self.pacer.blocking_waits(),
+            handoff_waits: self.filler.waits,
+            ring: profile.slots.len(),
+            batch: self.filler.batch(),
+            batch_changes: self.filler.batch_changes(),
+            scene: self.drawer.scene,
+            grid: self.drawer.renderer.drawing().array().grid(),
+            producer: profile.name,
+            device: format!("{} ({})", info.name, info.driver),
+            validation: instance.validates().then(|| instance.validation_log().warnings()),
+        }
+    }
+
+    /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to tie their clocks.
+    pub fn watch(&mut self, frames: usize) -> Result<()> {
+        self.settle()?;
+        let (fill, depth) = (self.filler.producer.fill(), self.pacer.depth());
+        self.observers.live = Some(Recorder::live(&mut self.queue, fill, depth, frames)?);
+        Ok(())
+    }
+
+    pub fn unwatch(&mut self) {
+        self.observers.live = None;
+    }
+
+    pub fn watched(&self) -> Option<&Recorder> {
+        self.observers.live.as_ref()
+    }
+
+    /// Ties the clocks of the watched frames again, because they drift apart. Does not wait.
+    pub fn tie_again(&mut self) -> Result<()> {
+        match &mut self.observers.live {
+            Some(live) => live.tie_again(&mut self.queue, self.filler.producer.fill()),
+            None => Ok(()),
+        }
+    }
+
+    pub fn slots_now(&self) -> Result<Vec<SlotNow>> {
+        Ok(self.filler.slots_now(self.pacer.finished()?, self.pacer.submitted()))
+    }
+
+    /// From now on, finds what is at this point of the picture, in every frame. Both are in pixels. With `None`, looks for nothing.
+    /// Returns true if the call brought both APIs to rest.
+    pub fn point(&mut self, at: Option<(f32, f32)>, picture: (u32, u32)) -> Result<bool> {
+        let array = *self.array();
+        let at = at.filter(|_| self.drawer.scene == Scene::Field);
+        let aim = at.and_then(|at| Aim::new(&array, &self.drawer.view.camera, at, picture));
+        let begins = aim.is_some() && self.observers.probe.is_none();
+        if begins {
+            let probe = Probe::new(self.queue.device(), array, self.pacer.depth())?;
+            self.set_probe(Some(probe))?;
+        }
+        if let Some(probe) = &mut self.observers.probe {
+            probe.aim(aim);
+        }
+        Ok(begins)
+    }
+
+    /// Ends [`Engine::point`]. Waits for both APIs if it was on.
+    pub fn unpoint(&mut self) -> Result<()> {
+        match self.observers.probe {
+            Some(_) => self.set_probe(None),
+            None => Ok(()),
+        }
+    }
+
+    fn set_probe(&mut self, probe: Option<Probe>) -> Result<()> {
+        self.settle()?;
+        self.observers.probe = probe;
+        // The number of shaders that read the slots has changed.
+        self.recordings.forget();
+        Ok(())
+    }
+
+    pub fn under_pointer(&self) -> Option<Found> {
+        self.observers.probe.as_ref()?.found()
+    }
+}
+
+impl Health {
+    /// Prints the first failure during the end of a run. If the run has failed before, the user already knows.
+    fn report(&mut self, error: &Error) {
+        if *self == Self::Sound {
+            *self = Self::Failed;
+            report::cleanup_error(error);
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their memory. If the
+        // GPU is stuck, what it may use stays until the process ends, and CUDA's context, whose release would wait.
+        match self.quiesce() {
+            // SAFETY: dropped only here, once; nothing uses it afterwards.
+            true => unsafe { ManuallyDrop::drop(&mut self.filler.producer) },
+            false => {
+                self.device().mark_stuck();
+                std::mem::forget(self.context.take());
+            }
+        }
+    }
+}

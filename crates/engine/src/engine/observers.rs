@@ -1,0 +1,38 @@
+//! The observers of a run.
+
+use super::probe::Probe;
+use wavefield_watch::observer::Observer;
+use wavefield_watch::trace::{Recorder, Track};
+use wavefield_watch::verify::Check;
+
+pub(super) struct Observers {
+    /// Checks every vertex: `wavefield verify`.
+    pub(super) check: Option<Check>,
+    /// Records times for `--trace`.
+    pub(super) recorder: Option<Recorder>,
+    pub(super) traced: Option<Track>,
+    /// Records the times of the last frames: see [`super::Engine::watch`].
+    pub(super) live: Option<Recorder>,
+    /// Finds the vertex under the pointer: see [`super::Engine::point`].
+    pub(super) probe: Option<Probe>,
+}
+
+impl Observers {
+    pub(super) fn read_by_compute(&self) -> bool {
+        self.check.is_some() || self.probe.is_some()
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = &dyn Observer> {
+        let check = self.check.as_ref().map(|check| check as &dyn Observer);
+        let recorders = [&self.recorder, &self.live].into_iter().flatten();
+        let probe = self.probe.as_ref().map(|probe| probe as &dyn Observer);
+        check.into_iter().chain(recorders.map(|recorder| recorder as &dyn Observer)).chain(probe)
+    }
+
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
+        let check = self.check.as_mut().map(|check| check as &mut dyn Observer);
+        let recorders = [&mut self.recorder, &mut self.live].into_iter().flatten();
+        let probe = self.probe.as_mut().map(|probe| probe as &mut dyn Observer);
+        check.into_iter().chain(recorders.map(|recorder| recorder as &mut dyn Observer)).chain(probe)
+    }
+}

@@ -1,0 +1,158 @@
+//! A frame's commands, in two command buffers: the producer's work before the draw, and the draw.
+//!
+//! Recording takes longer than all other CPU work for a frame. So each flight records its commands once and submits them again
+//! whenever they fit. They contain nothing that differs from frame to frame: the camera is in a uniform buffer, and the values to
+//! wait for are in the submission. The exception is a producer whose work is in the queue. Its arguments change, so its commands,
+//! and only these, are recorded for every frame.
+
+use ash::vk;
+
+use super::filler::Filler;
+use super::observers::Observers;
+use super::timing::{BEGIN, DRAW, END, Times};
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Device, Flight};
+use wavefield_handoff::producer::{Frame, Source};
+use wavefield_render::{FieldRenderer, Picture, Slices};
+use wavefield_watch::observer::{At, Observer};
+
+pub(super) struct Recordings {
+    flights: Vec<Option<Recorded>>,
+    draws: u64,
+}
+
+/// What a flight's commands were recorded for. They can be submitted again for the same values.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Recorded {
+    source: Source,
+    image: vk::Image,
+    view: vk::ImageView,
+    extent: vk::Extent2D,
+    slices: usize,
+}
+
+impl Recordings {
+    pub(super) fn new(flights: usize) -> Self {
+        Self { flights: vec![None; flights], draws: 0 }
+    }
+
+    /// Forgets all commands, and goes on with this number of flights.
+    pub(super) fn restart(&mut self, flights: usize) {
+        self.flights = vec![None; flights];
+    }
+
+    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
+    pub(super) fn forget(&mut self) {
+        self.flights.fill(None);
+    }
+
+    /// How often a draw was recorded: once per flight, and again for another slot or picture.
+    pub(super) fn draws(&self) -> u64 {
+        self.draws
+    }
+
+    pub(super) fn record(
+        &mut self,
+        mut what: What<'_>,
+        flight: &Flight,
+        frame: &Frame,
+        source: Source,
+        picture: &Picture,
+    ) -> Result<()> {
+        let Picture { image, view, extent, .. } = *picture;
+        let slices = what.observers.each().map(Observer::slices).max().unwrap_or(0);
+        let this = Recorded { source, image, view, extent, slices };
+        let recorded = self.flights[flight.index].take() == Some(this);
+        let in_queue = what.filler.profile().in_queue;
+        if in_queue || !recorded {
+            what.record_before(flight, frame, source, in_queue)?;
+        }
+        if !recorded {
+            what.record_draw(flight, frame, source, picture, slices)?;
+            self.draws += 1;
+        }
+        self.flights[flight.index] = Some(this);
+        Ok(())
+    }
+}
+
+pub(super) struct What<'a> {
+    pub(super) device: &'a Device,
+    pub(super) observers: &'a Observers,
+    pub(super) times: &'a Times,
+    pub(super) filler: &'a Filler,
+    pub(super) renderer: &'a mut FieldRenderer,
+}
+
+impl What<'_> {
+    /// Records the producer's commands before the draw. With `once`, they will not be submitted again.
+    fn record_before(&self, flight: &Flight, frame: &Frame, source: Source, once: bool) -> Result<()> {
+        let commands = flight.before;
+        let usage = match once {
+            true => vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT,
+            false => vk::CommandBufferUsageFlags::empty(),
+        };
+        begin(self.device, commands, usage)?;
+        // Resets the draw's marks too: its command buffer is submitted after this one.
+        self.times.reset(commands, flight.index);
+        self.times.mark(commands, flight.index, BEGIN);
+        self.filler.producer.record_before_draw(commands, frame, source);
+        end(self.device, commands)
+    }
+
+    fn record_draw(
+        &mut self,
+        flight: &Flight,
+        frame: &Frame,
+        source: Source,
+        picture: &Picture,
+        slices: usize,
+    ) -> Result<()> {
+        let commands = flight.draw;
+        begin(self.device, commands, vk::CommandBufferUsageFlags::empty())?;
+        let observers = self.observers;
+        let observe = |at| {
+            for observer in observers.each() {
+                // SAFETY: recording, in the draw's render pass for a slice and outside one otherwise; the pacer says that
+                // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
+                unsafe { observer.record(commands, flight.index, source, at) };
+            }
+        };
+        observe(At::BeforeDraw);
+        self.times.mark(commands, flight.index, DRAW);
+        let after = |slice| observe(At::Slice(slice));
+        let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
+        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
+        // picture is the caller's to draw on.
+        unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
+        self.times.mark(commands, flight.index, END);
+        observe(At::AfterDraw);
+        self.filler.producer.record_after_draw(commands, frame, source);
+        end(self.device, commands)
+    }
+}
+
+/// Records commands that run after the draw, for this frame only.
+pub(super) fn record_behind(
+    device: &Device,
+    flight: &Flight,
+    record: &mut dyn FnMut(vk::CommandBuffer) -> Result<()>,
+) -> Result<vk::CommandBuffer> {
+    let commands = flight.behind;
+    begin(device, commands, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+    record(commands)?;
+    end(device, commands)?;
+    Ok(commands)
+}
+
+fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
+    let info = vk::CommandBufferBeginInfo::default().flags(usage);
+    // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.
+    unsafe { device.raw().begin_command_buffer(commands, &info) }
+        .map_err(device.failed("vkBeginCommandBuffer"))
+}
+
+fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
+    // SAFETY: recording, outside a render pass.
+    unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
+}

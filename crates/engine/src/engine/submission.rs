@@ -1,0 +1,88 @@
+//! Submitting a frame: one `vkQueueSubmit2`, with the semaphores of the producer, the window system and the pacer.
+
+use ash::vk;
+
+use super::filler::Filler;
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Flight, Pacer, Queue};
+use wavefield_handoff::producer::FrameSync;
+
+#[derive(Clone, Copy, Debug)]
+pub struct PresentSync {
+    /// Signalled when the picture may be drawn on.
+    pub acquired: vk::Semaphore,
+    /// The submission signals it when the picture is drawn.
+    pub rendered: vk::Semaphore,
+}
+
+#[derive(Default)]
+pub struct Behind<'a> {
+    /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
+    /// it in that layout. They need their own barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
+    pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
+    /// The window system's semaphores, if the picture is presented.
+    pub present: Option<PresentSync>,
+}
+
+/// Submits a flight's recorded commands, followed by `more`.
+pub(super) fn submit(
+    queue: &mut Queue,
+    pacer: &Pacer,
+    filler: &mut Filler,
+    flight: &Flight,
+    present: Option<PresentSync>,
+    more: Option<vk::CommandBuffer>,
+) -> Result<()> {
+    let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
+    let mut submit = |sync: FrameSync| {
+        let mut waits = Batch::new();
+        let mut signals = Batch::new();
+        if let Some(present) = present {
+            // Only writes to the picture wait for the window system; earlier work need not wait.
+            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
+            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
+        }
+        sync.wait.into_iter().for_each(|wait| waits.push(wait));
+        sync.signal.into_iter().for_each(|signal| signals.push(signal));
+        signals.push(pacer.signal());
+        let commands = [flight.before, flight.draw, more.unwrap_or_default()];
+        let commands =
+            commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
+        let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
+        let batch = vk::SubmitInfo2::default()
+            .wait_semaphore_infos(waits.as_slice())
+            .command_buffer_infos(commands)
+            .signal_semaphore_infos(signals.as_slice());
+        // A batch without commands: it signals once all earlier submissions are done.
+        let before = sync.signal_before.map(|signal| [signal]);
+        let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
+        let both = [before.unwrap_or_default(), batch];
+        let batches = if before.is_some() { &both[..] } else { &both[1..] };
+        // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes
+        // away.
+        unsafe { queue.submit_all(batches) }
+    };
+    // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
+    unsafe { filler.producer.submit(&mut submit) }
+}
+
+/// Up to three semaphores without a heap allocation. A frame waits for at most two, and signals at most three.
+struct Batch {
+    infos: [vk::SemaphoreSubmitInfo<'static>; 3],
+    count: usize,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self { infos: [vk::SemaphoreSubmitInfo::default(); 3], count: 0 }
+    }
+
+    fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {
+        self.infos[self.count] = info;
+        self.count += 1;
+    }
+
+    fn as_slice(&self) -> &[vk::SemaphoreSubmitInfo<'static>] {
+        &self.infos[..self.count]
+    }
+}

@@ -1,0 +1,50 @@
+//! The kernels that the program brings, besides the [`gallery`](crate::gallery).
+
+use wavefield_gpu::cuda::KernelSource;
+
+use crate::scene::Scene;
+
+const TEXTURE: &str = include_str!("../kernels/texture.ptx");
+
+/// The kernel that fills a scene by default.
+pub fn of(scene: Scene) -> KernelSource {
+    match scene {
+        Scene::Field => wave(),
+        Scene::Texture => texture(),
+    }
+}
+
+/// The default field: the demo's kernel.
+pub fn wave() -> KernelSource {
+    crate::gallery::gallery()[0].source()
+}
+
+/// The default texture.
+pub fn texture() -> KernelSource {
+    KernelSource::new("the built-in texture", TEXTURE, "paint")
+}
+
+/// Fills a texture's smaller levels from its first.
+pub fn texture_reduce() -> KernelSource {
+    KernelSource::new("the built-in mip chain", TEXTURE, "reduce")
+}
+
+/// Writes the frame's number into every texel of a level: see [`crate::frame_stamp::texel`].
+pub fn texture_stamp() -> KernelSource {
+    KernelSource::new("the built-in texture stamp", TEXTURE, "texture_stamp")
+}
+
+/// Writes the frame's number into every vertex: see [`crate::frame_stamp`].
+pub fn frame_stamp() -> KernelSource {
+    KernelSource::new("the built-in frame stamp", include_str!("../kernels/frame_stamp.ptx"), "frame_stamp")
+}
+
+/// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
+pub fn clock() -> KernelSource {
+    KernelSource::new("the built-in clock", include_str!("../kernels/stamp.ptx"), "stamp")
+}
+
+/// Writes and reads the texels of images: an entry of `kernels/image.cu`. For `wavefield devices --formats --check`.
+pub fn image(entry: &'static str) -> KernelSource {
+    KernelSource::new(&format!("the built-in {entry}"), include_str!("../kernels/image.ptx"), entry)
+}

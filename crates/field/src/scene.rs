@@ -1,0 +1,58 @@
+//! What a run shows, and how large a frame is.
+
+use crate::texture;
+use crate::wave::Grid;
+use wavefield_gpu::cuda::Signature;
+
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Scene {
+    /// A field of vertices: slots are buffers.
+    #[default]
+    Field,
+    /// A plane with an animated texture and its mip chain: slots are images.
+    Texture,
+}
+
+impl Scene {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Field => "field",
+            Self::Texture => "texture",
+        }
+    }
+
+    /// What a frame consists of, for messages.
+    pub fn elements(self) -> &'static str {
+        match self {
+            Self::Field => "vertices",
+            Self::Texture => "texels",
+        }
+    }
+
+    /// The number of vertices, or of texels of all levels, in a frame of this size.
+    pub fn element_count(self, size: Grid) -> u64 {
+        match self {
+            Self::Field => size.count(),
+            Self::Texture => texture::chain_texels(size),
+        }
+    }
+
+    /// The bytes written for a frame of this size.
+    pub fn frame_bytes(self, size: Grid) -> u64 {
+        match self {
+            Self::Field => size.bytes(),
+            Self::Texture => texture::chain_bytes(size),
+        }
+    }
+
+    /// What a kernel that fills it takes.
+    pub fn signature(self) -> Signature {
+        match self {
+            Self::Field => Signature::Field,
+            Self::Texture => Signature::Texture,
+        }
+    }
+}

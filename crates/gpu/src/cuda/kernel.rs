@@ -1,0 +1,342 @@
+//! A kernel from PTX text, compiled by the driver.
+
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+
+use cudarc::driver::sys;
+
+use super::api;
+use super::cubin::Cubin;
+use super::jit_log::JitLog;
+use super::parameters::{self, KernelParameters};
+use super::ptx::{self, Code, Signature};
+use super::{Cuda, Stream, is_sticky, nvrtc};
+use wavefield_base::{Error, Result, input_file};
+
+/// The largest PTX of a kernel, in bytes.
+pub const MAX_PTX: u64 = 16 << 20;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct KernelSource {
+    /// The name in errors: the file, or a description.
+    pub name: String,
+    pub ptx: String,
+    pub entry: String,
+    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, so that loading needs no compiler.
+    pub cubin: Option<Cubin>,
+    /// Its name for `--kernel`, if it comes with the program.
+    pub built_in: Option<&'static str>,
+}
+
+impl KernelSource {
+    pub fn new(name: &str, ptx: &str, entry: &str) -> Self {
+        Self { name: name.into(), ptx: ptx.into(), entry: entry.into(), cubin: None, built_in: None }
+    }
+
+    /// Reads `FILE.ptx[:ENTRY]` or `FILE.cu[:ENTRY]`.
+    pub fn from_argument(argument: &str) -> Result<Self> {
+        if argument.is_empty() || argument.starts_with(':') {
+            return Err(Error::Usage(format!("--kernel `{argument}` names no file")));
+        }
+        if argument.ends_with(':') {
+            return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
+        }
+        let (path, entry) = split_argument(argument);
+        Self::from_file(&path, entry.as_deref())
+    }
+
+    /// Reads a file of PTX, or of CUDA C++ if its name ends with `.cu`; NVRTC compiles that. If `entry` is `None`, the
+    /// file must have exactly one entry.
+    pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
+        let name = path.display().to_string();
+        let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
+        let is_cuda = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("cu"));
+        let kind = if is_cuda { "CUDA C++" } else { "PTX" };
+        let mut ptx = String::from_utf8(input_file::read(path, MAX_PTX)?)
+            .map_err(|_| problem(format!("it is not text, so it cannot be {kind}")))?;
+        if is_cuda {
+            // Check the lines here, where they have the numbers that the user sees.
+            KernelParameters::of(&ptx).map_err(problem)?;
+            let compiled = nvrtc::compile(path, &ptx)?;
+            if !compiled.log.is_empty() {
+                wavefield_base::note!("note: {}", compiled.log);
+            }
+            ptx = parameters::declarations(&ptx) + &compiled.ptx;
+        }
+        let entry = ptx::choose(&ptx, entry).map_err(problem)?;
+        Ok(Self { name, ptx, entry, cubin: None, built_in: None })
+    }
+
+    pub fn file_of(argument: &str) -> PathBuf {
+        split_argument(argument).0
+    }
+
+    /// The PTX in a form that compilers accept. They refuse characters that are not ASCII, even in comments and in the
+    /// unit of a parameter. There the characters mean nothing to a compiler, so each becomes `?`.
+    ///
+    /// # Errors
+    /// The text has a control character. The driver takes what begins like an ELF file (0x7f) for machine code, and
+    /// trusts the sizes in it.
+    pub fn text(&self) -> Result<CString> {
+        let byte = |c: char| match c {
+            _ if !c.is_ascii() => Ok(b'?'),
+            _ if c.is_ascii_control() && !c.is_ascii_whitespace() => Err(c),
+            _ => Ok(c as u8),
+        };
+        let ascii: Vec<u8> = self.ptx.chars().map(byte).collect::<Result<_, char>>().map_err(|c| {
+            self.problem(format!("it has the control character 0x{:02x}: is this PTX text?", u32::from(c)))
+        })?;
+        CString::new(ascii).map_err(|error| self.problem(error.to_string()))
+    }
+
+    pub fn entry_name(&self) -> Result<CString> {
+        CString::new(&*self.entry).map_err(|_| self.problem("its entry has a zero byte"))
+    }
+
+    /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
+    pub fn parameters(&self) -> Result<KernelParameters> {
+        KernelParameters::of(&self.ptx).map_err(|problem| self.problem(problem))
+    }
+
+    pub fn check_signature(&self, signature: Signature) -> Result<()> {
+        signature
+            .check(&self.ptx, &self.entry, self.parameters()?.len())
+            .map_err(|problem| self.problem(problem))
+    }
+
+    /// The error that names this kernel.
+    pub fn problem(&self, problem: impl Into<String>) -> Error {
+        Error::Kernel { kernel: self.name.clone(), problem: problem.into() }
+    }
+}
+
+/// Splits the entry from the file at a colon after the last dot and path separator, so that `C:\…` stays whole.
+fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
+    match argument.rsplit_once(':') {
+        Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
+            (Path::new(path).into(), Some(entry.into()))
+        }
+        _ => (Path::new(argument).into(), None),
+    }
+}
+
+pub struct Kernel {
+    name: String,
+    parameters: KernelParameters,
+    block: u32,
+    function: sys::CUfunction,
+    module: sys::CUmodule,
+    context: Cuda,
+}
+
+// SAFETY: the driver API is thread-safe, and every use binds the context first.
+unsafe impl Send for Kernel {}
+
+/// The number of threads in a block, unless the kernel requires or allows fewer.
+const BLOCK: u32 = 256;
+
+/// The number of blocks of `block` threads that give one thread to each of `count` elements.
+pub fn blocks(count: u64, block: u32) -> u32 {
+    count.div_ceil(u64::from(block)) as u32
+}
+
+impl Kernel {
+    /// Compiles the PTX for this device.
+    pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
+        let _span = tracing::trace_span!("PTX").entered();
+        context.bind()?;
+        let problem = |problem| source.problem(problem);
+        let ptx = source.text()?;
+        let entry = source.entry_name()?;
+
+        // The driver recognises both PTX and machine code by their first bytes.
+        let image = source.cubin.as_ref();
+        let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
+
+        let mut log = JitLog::new();
+        let (count, options, values) = log.options();
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have `count`
+        // elements. `log` outlives the call.
+        let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
+        context.check("cuModuleLoadDataEx", code).map_err(|error| problem(log.after(error)))?;
+        // From here on, `Drop` unloads the module.
+        let mut kernel = Self {
+            name: source.name.clone(),
+            parameters: KernelParameters::default(),
+            block: BLOCK,
+            function: std::ptr::null_mut(),
+            module,
+            context: context.clone(),
+        };
+        // SAFETY: a loaded module and a terminated name.
+        let code = unsafe { api::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
+        context
+            .check("cuModuleGetFunction", code)
+            .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
+        kernel.block = match Code::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
+            Some([threads, 1, 1]) if threads > 0 => threads,
+            Some([x, y, z]) => {
+                return Err(problem(format!(
+                    "entry `{}` requires blocks of {x}x{y}x{z} threads (.reqntid), but it is launched with one-dimensional blocks",
+                    source.entry
+                )));
+            }
+            None => {
+                // `__launch_bounds__` and registers limit the threads of a block.
+                let most =
+                    kernel.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+                most.clamp(1, BLOCK)
+            }
+        };
+        // After the compiler, which gives a better error for text that is not PTX.
+        kernel.parameters = source.parameters()?;
+        Ok(kernel)
+    }
+
+    /// The bytes of local memory that each thread needs: large arrays, and registers that did not suffice.
+    pub fn local_bytes(&self) -> Result<u32> {
+        self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
+    }
+
+    fn attribute(&self, which: sys::CUfunction_attribute) -> Result<u32> {
+        self.context.bind()?;
+        let mut value = 0;
+        // SAFETY: a function of a loaded module; writes one integer.
+        let code = unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
+        self.context.check("cuFuncGetAttribute", code)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    pub fn parameters(&self) -> &KernelParameters {
+        &self.parameters
+    }
+
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
+    /// Enqueues the kernel with one of the documented signatures ([`Signature`]) and one thread per vertex or texel:
+    /// `(target, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the structure of its
+    /// parameters, if it has any.
+    ///
+    /// # Safety
+    /// The kernel must have that signature, and `stream` must belong to its context. `target` must be memory of that
+    /// context with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else touches it
+    /// until the stream has passed this point.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        mut target: u64,
+        [mut cols, mut rows]: [u32; 2],
+        mut frame: u64,
+        mut time: f64,
+        values: &[f32],
+    ) -> Result<()> {
+        let count = u64::from(cols) * u64::from(rows);
+        let mut values = self.parameters.values(values);
+        let mut arguments: [*mut c_void; 6] = [
+            (&raw mut target).cast(),
+            (&raw mut cols).cast(),
+            (&raw mut rows).cast(),
+            (&raw mut frame).cast(),
+            (&raw mut time).cast(),
+            values.pointer(),
+        ];
+        // SAFETY: the caller promises that the arguments have the types of the documented signature.
+        unsafe { self.launch_for(stream, count, &mut arguments) }
+    }
+
+    /// Enqueues a kernel of any signature with at least `count` threads, in blocks that it accepts. The last block may
+    /// have more threads than needed.
+    ///
+    /// # Safety
+    /// As for [`Kernel::launch_with`].
+    pub unsafe fn launch_for(
+        &self,
+        stream: &Stream,
+        count: u64,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise).
+        unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
+    }
+
+    /// Enqueues the kernel with a one-dimensional launch of any signature.
+    ///
+    /// # Safety
+    /// `stream` must belong to the kernel's context. `arguments` must point to one value of the right type for each of
+    /// the kernel's parameters. The kernel must be allowed to touch all memory that it touches.
+    pub unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        blocks: u32,
+        threads: u32,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
+        self.context.bind()?;
+        let (function, arguments) = (self.function, arguments.as_mut_ptr());
+        let none = std::ptr::null_mut();
+        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise); the arguments are copied before the call returns.
+        let code = unsafe {
+            api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
+        };
+        self.context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
+            // A sticky error may come from an earlier kernel.
+            error @ Error::Cuda { code, .. } if !is_sticky(code) => {
+                Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
+            }
+            error => error,
+        })
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // SAFETY: loaded above. The streams that ran it are idle, because a kernel is dropped only after waiting for them.
+        self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_argument_is_a_file_and_maybe_an_entry() {
+        let split = |text| {
+            let (path, entry) = split_argument(text);
+            (path.display().to_string(), entry)
+        };
+        assert_eq!(split("a.ptx"), ("a.ptx".into(), None));
+        assert_eq!(split("dir/a.ptx:wave"), ("dir/a.ptx".into(), Some("wave".into())));
+        assert_eq!(split("C:\\kernels\\a.ptx"), ("C:\\kernels\\a.ptx".into(), None));
+        assert_eq!(split("a:b/c.ptx"), ("a:b/c.ptx".into(), None));
+    }
+
+    #[test]
+    fn a_bad_file_says_what_is_wrong() {
+        let error = KernelSource::from_argument("/no/such/file.ptx").unwrap_err().to_string();
+        assert!(error.contains("cannot read /no/such/file.ptx"), "{error}");
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        let error = KernelSource::from_argument(here).unwrap_err().to_string();
+        assert!(error.contains("no .entry"), "{error}");
+        let wave = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/wave.ptx:nothing");
+        let error = KernelSource::from_argument(wave).unwrap_err().to_string();
+        assert!(error.contains("no entry `nothing`") && error.contains("wave"), "{error}");
+    }
+
+    #[test]
+    fn compilers_get_ascii() {
+        let ptx = "//!PARAM a float 0 1 1 \"°\"\n.version 6.0 // é\n";
+        let source = KernelSource::new("toy", ptx, "toy");
+        let text = source.text().unwrap();
+        assert_eq!(text.to_str(), Ok("//!PARAM a float 0 1 1 \"?\"\n.version 6.0 // ?\n"));
+        assert_eq!(source.parameters().unwrap()[0].unit, "°");
+        // The driver would take the second one for machine code.
+        for (ptx, character) in [("a\0b", "0x00"), ("\x7fELF\x02.version 6.0", "0x7f"), ("\x1b[2J", "0x1b")] {
+            let words = KernelSource { ptx: ptx.into(), ..source.clone() }.text().unwrap_err().to_string();
+            assert!(words.contains(character) && words.contains("is this PTX text?"), "{words}");
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! CUDA as this program uses it: streams, kernels and memory that CUDA allocates. The driver, its devices and their
+//! contexts are in the library ([`vulkan_cuda::cuda`]).
+//!
+//! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
+
+pub mod api;
+mod copies;
+pub mod cubin;
+mod jit_log;
+mod kernel;
+mod memory;
+mod mipmap;
+mod nvrtc;
+mod parameters;
+mod ptx;
+mod stream;
+mod texture;
+
+pub use copies::{copy_array, copy_array_to_host};
+pub use kernel::blocks;
+pub use kernel::{Kernel, KernelSource, MAX_PTX};
+pub use memory::DeviceMemory;
+pub use memory::memset;
+pub use mipmap::MipmappedArray;
+pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
+pub use ptx::Signature;
+pub use stream::{Event, Stream};
+pub use texture::{Texture, TextureDesc};
+pub use vulkan_cuda::cuda::is_sticky;
+pub use vulkan_cuda::cuda::{Array, Surface};
+pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
+
+use wavefield_base::Result;
+
+/// Loads CUDA's driver, with the functions that only this program calls.
+pub fn load_driver() -> Result<Driver> {
+    let driver = Driver::load()?;
+    // SAFETY: the library is present, because the driver was loaded.
+    unsafe { api::look_up() }?;
+    Ok(driver)
+}

@@ -1,0 +1,205 @@
+//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a library. It is opened for the first `.cu` file and needs no GPU.
+//!
+//! The [manual](https://docs.nvidia.com/cuda/nvrtc/index.html) describes its functions.
+
+use std::ffi::{CStr, CString, OsString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use wavefield_base::{Error, Result};
+
+/// The oldest GPU that the PTX is for: NVRTC 13 supports no older one. A driver can compile the PTX for any newer GPU.
+const TARGET: &CStr = c"--gpu-architecture=compute_75";
+
+/// The file names to try, the best first. A driver loads PTX of its own CUDA version and older, so an older compiler
+/// suits more drivers.
+const NAMES: &[&str] = if cfg!(windows) {
+    &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
+} else {
+    &["libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.11.2", "libnvrtc.so"]
+};
+
+const HINT: &str = if cfg!(windows) {
+    "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc-cu12` and put the folder of its DLL into PATH; or compile the \
+     file to PTX yourself (crates/field/kernels/README.md)"
+} else {
+    "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc-cu12` and put the folder of its library into LD_LIBRARY_PATH; \
+     or compile the file to PTX yourself (crates/field/kernels/README.md)"
+};
+
+type Code = c_int;
+/// `NVRTC_ERROR_COMPILATION`: the source has an error, which the log describes.
+const COMPILATION: Code = 6;
+
+type Program = *mut std::ffi::c_void;
+type Get = unsafe extern "C" fn(Program, *mut c_char) -> Code;
+type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Code;
+type Create = unsafe extern "C" fn(
+    *mut Program,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> Code;
+
+struct Nvrtc {
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
+    error_string: unsafe extern "C" fn(Code) -> *const c_char,
+    create: Create,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
+    destroy: unsafe extern "C" fn(*mut Program) -> Code,
+    log: (GetSize, Get),
+    ptx: (GetSize, Get),
+    /// Keeps the functions loaded.
+    _library: Library,
+}
+
+pub(super) struct Compiled {
+    pub(super) ptx: String,
+    /// The compiler's warnings; usually empty.
+    pub(super) log: String,
+}
+
+/// Compiles CUDA C++. `path` is the file of `source`: it appears in messages, and headers are looked for in its folder.
+///
+/// # Errors
+/// NVRTC is not installed, or the source has an error. The error then has the compiler's log, with file name and lines.
+pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
+    static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
+    let nvrtc = match NVRTC.get() {
+        Some(nvrtc) => nvrtc,
+        // If another thread was faster, the second library is closed again.
+        None => {
+            let opened = Nvrtc::open()?;
+            NVRTC.get_or_init(|| opened)
+        }
+    };
+    let name = path.display().to_string();
+    nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
+}
+
+/// The folders of CUDA toolkits, which the system does not search by itself.
+fn folders() -> Vec<PathBuf> {
+    let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
+    let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
+    let roots = roots.filter(|root| !root.is_empty()).chain(usual);
+    roots.map(|root| Path::new(&root).join(if cfg!(windows) { "bin" } else { "lib64" })).collect()
+}
+
+impl Nvrtc {
+    fn open() -> Result<Self> {
+        let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
+        let folders = folders();
+        let places = std::iter::once(Path::new("")).chain(folders.iter().map(PathBuf::as_path));
+        let mut files = places.flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
+        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for it.
+        let opened = files.find_map(|file| unsafe { Library::new(file) }.ok());
+        let library = opened.ok_or_else(|| {
+            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            let (names, more) = (NAMES.join(", "), folders.join(" or "));
+            missing(match more.is_empty() {
+                true => format!("the system finds none of {names}"),
+                false => format!("the system finds none of {names}, and none is in {more}"),
+            })
+        })?;
+        // SAFETY: these functions have these types in every version of the library.
+        unsafe { Self::look_up(library) }.map_err(|error| missing(error.to_string()))
+    }
+
+    /// # Safety
+    /// The library must be NVRTC.
+    unsafe fn look_up(library: Library) -> Result<Self, libloading::Error> {
+        // SAFETY: the library is NVRTC (the caller's promise). The functions are kept with the library, so none is called after it is closed.
+        unsafe {
+            Ok(Self {
+                version: *library.get(b"nvrtcVersion\0")?,
+                error_string: *library.get(b"nvrtcGetErrorString\0")?,
+                create: *library.get(b"nvrtcCreateProgram\0")?,
+                compile: *library.get(b"nvrtcCompileProgram\0")?,
+                destroy: *library.get(b"nvrtcDestroyProgram\0")?,
+                log: (*library.get(b"nvrtcGetProgramLogSize\0")?, *library.get(b"nvrtcGetProgramLog\0")?),
+                ptx: (*library.get(b"nvrtcGetPTXSize\0")?, *library.get(b"nvrtcGetPTX\0")?),
+                _library: library,
+            })
+        }
+    }
+
+    fn name(&self) -> String {
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: writes two integers.
+        match unsafe { (self.version)(&mut major, &mut minor) } {
+            0 => format!("NVRTC {major}.{minor}"),
+            _ => "NVRTC".into(),
+        }
+    }
+
+    fn check(&self, call: &str, code: Code) -> Result<(), String> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: takes any code, and returns a static string or null.
+        let text = unsafe { (self.error_string)(code) };
+        let text = match text.is_null() {
+            true => "unknown".into(),
+            // SAFETY: a static, terminated string.
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+        };
+        Err(format!("{call} of {} failed: {text} ({code})", self.name()))
+    }
+
+    fn compile(&self, path: &Path, source: &str) -> Result<Compiled, String> {
+        let text = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} has a zero byte"));
+        let name = text(&path.display().to_string(), "its name")?;
+        let source = text(source, "it")?;
+        // The parent of a name without a folder is empty.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = text(&format!("--include-path={}", folder.display()), "its folder")?;
+        let options = [TARGET.as_ptr(), c"--std=c++17".as_ptr(), folder.as_ptr()];
+
+        let mut raw = std::ptr::null_mut();
+        let none = std::ptr::null();
+        // SAFETY: both texts are terminated and copied; there are no headers.
+        let code = unsafe { (self.create)(&mut raw, source.as_ptr(), name.as_ptr(), 0, none, none) };
+        self.check("nvrtcCreateProgram", code)?;
+        let program = Open { raw, nvrtc: self };
+
+        // SAFETY: a live program; `options` has the given length and outlives the call.
+        let code = unsafe { (self.compile)(program.raw, options.len() as c_int, options.as_ptr()) };
+        let log = program.text("nvrtcGetProgramLog", self.log).map(|log| log.trim().to_owned());
+        if code == COMPILATION
+            && let Ok(log) = &log
+        {
+            return Err(format!("{} cannot compile it:\n{log}", self.name()));
+        }
+        self.check("nvrtcCompileProgram", code)?;
+        Ok(Compiled { ptx: program.text("nvrtcGetPTX", self.ptx)?, log: log? })
+    }
+}
+
+struct Open<'a> {
+    raw: Program,
+    nvrtc: &'a Nvrtc,
+}
+
+impl Open<'_> {
+    fn text(&self, call: &str, (size_of, get): (GetSize, Get)) -> Result<String, String> {
+        let mut size = 0;
+        // SAFETY: a live program; writes one number.
+        self.nvrtc.check(call, unsafe { size_of(self.raw, &mut size) })?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: a live program, and room for `size` bytes.
+        self.nvrtc.check(call, unsafe { get(self.raw, bytes.as_mut_ptr().cast()) })?;
+        let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once. The only possible error is that there is no such program.
+        unsafe { (self.nvrtc.destroy)(&mut self.raw) };
+    }
+}

@@ -1,0 +1,164 @@
+//! What a pipeline's shaders read and write: its descriptor sets and its layout.
+
+use ash::vk;
+
+use super::{Device, Owned};
+use wavefield_base::Result;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    Buffer(vk::DescriptorBufferInfo),
+    Uniforms(vk::Buffer),
+    /// An image to read, in this layout.
+    Sampled(vk::ImageView, vk::ImageLayout),
+    /// An image to write, in the layout `GENERAL`.
+    Storage(vk::ImageView),
+    Sampler(vk::Sampler),
+}
+
+impl Bound {
+    pub(super) fn kind(&self) -> vk::DescriptorType {
+        match self {
+            Self::Buffer(_) => vk::DescriptorType::STORAGE_BUFFER,
+            Self::Uniforms(_) => vk::DescriptorType::UNIFORM_BUFFER,
+            Self::Sampled(..) => vk::DescriptorType::SAMPLED_IMAGE,
+            Self::Storage(_) => vk::DescriptorType::STORAGE_IMAGE,
+            Self::Sampler(_) => vk::DescriptorType::SAMPLER,
+        }
+    }
+
+    fn buffer(self) -> vk::DescriptorBufferInfo {
+        match self {
+            Self::Buffer(part) => part,
+            Self::Uniforms(buffer) => whole(buffer),
+            _ => vk::DescriptorBufferInfo::default(),
+        }
+    }
+
+    fn image(self) -> vk::DescriptorImageInfo {
+        let info = vk::DescriptorImageInfo::default();
+        match self {
+            Self::Sampled(view, layout) => info.image_view(view).image_layout(layout),
+            Self::Storage(view) => info.image_view(view).image_layout(vk::ImageLayout::GENERAL),
+            Self::Sampler(sampler) => info.sampler(sampler),
+            _ => info,
+        }
+    }
+}
+
+impl From<vk::Buffer> for Bound {
+    fn from(buffer: vk::Buffer) -> Self {
+        Self::Buffer(whole(buffer))
+    }
+}
+
+fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
+    vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
+}
+
+/// The sets that can be bound as one set of a shader. They differ only in what they point at.
+pub struct SetDesc<'a> {
+    /// What the set has at bindings 0, 1, …, and the stages that use it. Not empty.
+    pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
+    /// How many such sets there are; at least one.
+    pub count: usize,
+}
+
+impl SetDesc<'_> {
+    fn layout(&self, device: &Device) -> Result<Owned<vk::DescriptorSetLayout>> {
+        let binding = |(index, &(kind, stages))| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(index)
+                .descriptor_type(kind)
+                .descriptor_count(1)
+                .stage_flags(stages)
+        };
+        let bindings: Vec<_> = (0..).zip(self.bindings).map(binding).collect();
+        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+        // SAFETY: a live device, and a description that points to locals.
+        let raw = unsafe { device.raw().create_descriptor_set_layout(&info, None) };
+        Ok(Owned::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
+    }
+}
+
+pub struct Bindings {
+    layout: Owned<vk::PipelineLayout>,
+    _set_layouts: Vec<Owned<vk::DescriptorSetLayout>>,
+    _pool: Owned<vk::DescriptorPool>,
+    /// For each set of the shader, the sets that can be bound to it.
+    sets: Vec<Vec<vk::DescriptorSet>>,
+}
+
+impl Bindings {
+    /// Makes the sets; they point at nothing yet.
+    pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
+        let vk = device.raw();
+        let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
+        let layouts: Vec<_> = set_layouts.iter().map(Owned::raw).collect();
+        let info =
+            vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);
+        // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
+        let layout = unsafe { vk.create_pipeline_layout(&info, None) };
+        let layout = Owned::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
+
+        let sizes: Vec<_> = desc
+            .iter()
+            .flat_map(|set| set.bindings.iter().map(|&(kind, _)| (kind, set.count as u32)))
+            .map(|(kind, count)| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count))
+            .collect();
+        let count = desc.iter().map(|set| set.count as u32).sum();
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
+        // SAFETY: as above.
+        let pool = unsafe { vk.create_descriptor_pool(&info, None) };
+        let pool = Owned::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
+        let sets = desc.iter().zip(layouts).map(|(set, layout)| {
+            let layouts = vec![layout; set.count];
+            let info =
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw()).set_layouts(&layouts);
+            // SAFETY: as above; the pool was sized for this.
+            unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
+        });
+        let sets = sets.collect::<Result<_>>()?;
+        Ok(Self { layout, _set_layouts: set_layouts, _pool: pool, sets })
+    }
+
+    pub fn layout(&self) -> vk::PipelineLayout {
+        self.layout.raw()
+    }
+
+    /// Points bindings 0, 1, … of a set at `bound`. The set is number `chosen` of those made for the shader's set `set`.
+    ///
+    /// # Safety
+    /// The kinds are those that the set was made for. No submitted commands use the set, and no commands recorded with it are
+    /// submitted again. What is bound lives as long as commands use it.
+    pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
+        let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
+        let writes: [_; COUNT] = std::array::from_fn(|index| {
+            // Vulkan reads the one that the kind needs and ignores the other.
+            vk::WriteDescriptorSet::default()
+                .dst_set(self.sets[set][chosen])
+                .dst_binding(index as u32)
+                .descriptor_type(bound[index].kind())
+                .buffer_info(&buffers[index..=index])
+                .image_info(&images[index..=index])
+        });
+        // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
+        unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
+    }
+
+    /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it.
+    ///
+    /// # Safety
+    /// `commands` is recording, and [`Bindings::point`] was called for these sets.
+    pub unsafe fn bind<const SETS: usize>(
+        &self,
+        commands: vk::CommandBuffer,
+        point: vk::PipelineBindPoint,
+        chosen: [usize; SETS],
+    ) {
+        let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
+        let vk = self.layout.device().raw();
+        // SAFETY: recording (the caller's promise); layout and sets belong together and are alive.
+        unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, &[]) };
+    }
+}

@@ -1,0 +1,124 @@
+//! A compute pipeline over buffers and images, for passes over all vertices or texels.
+
+use std::ffi::CStr;
+
+use ash::vk;
+
+use super::{Bindings, Bound, Device, Owned, SetDesc, shader_module};
+use wavefield_base::Result;
+
+/// Threads in a workgroup of every one-dimensional compute shader.
+const WORKGROUP: u64 = 256;
+/// Workgroups that every device allows in one dimension.
+const MAX_GROUPS: u64 = 65_535;
+
+/// The workgroups that give at least `threads` threads. In two dimensions, because one dimension may have only 65,535.
+pub fn groups(threads: u64) -> [u32; 2] {
+    let groups = threads.div_ceil(WORKGROUP);
+    [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
+}
+
+pub struct ComputePipelineDesc<'a> {
+    pub spirv: &'a [u8],
+    pub entry: &'a CStr,
+    /// The size of the push constants in bytes; a multiple of 4.
+    pub constants: u32,
+    /// What can be bound to each descriptor set of the shader. A set has one descriptor, at binding 0. No list is empty.
+    pub sets: &'a [Choices<'a>],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Choices<'a> {
+    These(&'a [Bound]),
+    /// This many of this kind. Each must be pointed at something before it is used.
+    Later(vk::DescriptorType, usize),
+}
+
+impl Choices<'_> {
+    fn kind(&self) -> vk::DescriptorType {
+        match self {
+            Self::These(list) => list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind),
+            Self::Later(kind, _) => *kind,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::These(list) => list.len(),
+            Self::Later(_, count) => *count,
+        }
+    }
+}
+
+pub struct ComputePipeline {
+    raw: Owned<vk::Pipeline>,
+    bindings: Bindings,
+}
+
+impl ComputePipeline {
+    /// Makes the pipeline. What is bound must live as long as the pipeline uses it.
+    pub fn new(device: &Device, desc: &ComputePipelineDesc<'_>) -> Result<Self> {
+        let compute = vk::ShaderStageFlags::COMPUTE;
+        let kinds: Vec<_> = desc.sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
+        let sets = kinds.iter().zip(desc.sets);
+        let sets: Vec<_> =
+            sets.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
+        let constants = [vk::PushConstantRange::default().stage_flags(compute).size(desc.constants)];
+        // Vulkan forbids an empty range.
+        let constants = &constants[..usize::from(desc.constants > 0)];
+        let bindings = Bindings::new(device, &sets, constants)?;
+        for (set, choices) in desc.sets.iter().enumerate() {
+            let Choices::These(bound) = choices else { continue };
+            for (chosen, &bound) in bound.iter().enumerate() {
+                // SAFETY: the sets have never been used.
+                unsafe { bindings.point(set, chosen, [bound]) };
+            }
+        }
+        let module = shader_module(device, desc.spirv)?;
+        let stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module.raw())
+            .name(desc.entry);
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
+        // SAFETY: a live device, and a description that points to locals. On failure ash returns the pipelines that were
+        // made; of a single one there are none.
+        let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
+            .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
+        Ok(Self { raw: Owned::new(device, made[0]), bindings })
+    }
+
+    /// Replaces entry `chosen` of list `list` by `bound`, of the same kind, for commands recorded after this call.
+    ///
+    /// # Safety
+    /// No submitted commands use that entry, and no commands recorded with it are submitted again. What is bound lives as
+    /// long as commands use it.
+    pub unsafe fn point(&self, list: usize, chosen: usize, bound: Bound) {
+        // SAFETY: no commands use the entry, and what is bound lives (the caller's promise).
+        unsafe { self.bindings.point(list, chosen, [bound]) };
+    }
+
+    /// Records a dispatch of `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass; there is a choice for every list, within its bounds; `constants`
+    /// has as many bytes as the pipeline was made for; the caller's barriers order the memory that the shader uses.
+    pub unsafe fn dispatch<const SETS: usize>(
+        &self,
+        commands: vk::CommandBuffer,
+        chosen: [usize; SETS],
+        constants: &[u8],
+        groups: [u32; 2],
+    ) {
+        let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
+        let vk = self.raw.device().raw();
+        // SAFETY: recording (the caller's promise); pipeline and layout belong together and are alive.
+        unsafe {
+            vk.cmd_bind_pipeline(commands, point, self.raw.raw());
+            self.bindings.bind(commands, point, chosen);
+            if !constants.is_empty() {
+                vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
+            }
+            vk.cmd_dispatch(commands, groups[0], groups[1], 1);
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The logical device, and the allocator that serves everything that is not shared.
+
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ash::{ext, khr, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use vulkan_cuda::{Cuda, Pair, Vk};
+
+use super::fault::FaultReport;
+use super::{Adapter, AdapterInfo, Instance, Owned};
+use wavefield_base::{Error, Result, stuck_gpu};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceDesc {
+    /// Draws to a window: enables `VK_KHR_swapchain`.
+    pub present: bool,
+    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` if
+    /// the device has it.
+    pub interop: bool,
+    /// Launches CUDA kernels from command buffers, if the device can: for `--handoff inline`.
+    pub inline: bool,
+}
+
+impl DeviceDesc {
+    /// Whether a device of this adapter launches CUDA kernels from command buffers.
+    pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
+        self.inline && info.inline
+    }
+}
+
+/// A logical device. Cheap to clone; every object made from it keeps a clone.
+#[derive(Clone)]
+pub struct Device {
+    /// With `interop`: the same device, as `vulkan_cuda` sees it.
+    vk: Option<Vk>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    // Dropped by hand, before the device: its Drop frees VkDeviceMemory.
+    allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
+    raw: ash::Device,
+    swapchain: Option<khr::swapchain::Device>,
+    calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
+    inline: bool,
+    fault: Option<FaultReport>,
+    /// See [`Device::mark_stuck`].
+    stuck: AtomicBool,
+    adapter: Adapter,
+}
+
+impl Device {
+    /// Takes ownership of `raw`, also on failure.
+    ///
+    /// # Safety
+    /// `raw` was made from this adapter with everything that `desc` asks for, and nothing has been made from it yet.
+    pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
+        let (info, instance) = (adapter.info(), adapter.instance().raw());
+        let inline = desc.inline(info);
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.clone(),
+            device: raw.clone(),
+            physical_device: adapter.raw(),
+            debug_settings: Default::default(),
+            buffer_device_address: inline,
+            allocation_sizes: Default::default(),
+        });
+        let allocator = match allocator {
+            Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
+            Err(source) => {
+                // SAFETY: nothing has been made from the device yet.
+                unsafe { raw.destroy_device(None) };
+                return Err(Error::Allocation {
+                    what: "the allocator itself",
+                    bytes: 0,
+                    device: info.name.clone(),
+                    source,
+                });
+            }
+        };
+        let shared = Arc::new(Shared {
+            allocator,
+            swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
+            calibrated_timestamps: info
+                .calibrated_timestamps
+                .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
+            inline,
+            fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
+            raw,
+            stuck: AtomicBool::new(false),
+            adapter: adapter.clone(),
+        });
+        let vk = match desc.interop {
+            // SAFETY: the three handles belong together and live as long as `shared`; the features that this needs are
+            // enabled (the caller's promise).
+            true => Some(unsafe {
+                Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
+            }?),
+            false => None,
+        };
+        Ok(Self { vk, shared })
+    }
+
+    /// Leaks the device and everything made from it: its queue did not become idle, so the GPU may still use any of it.
+    pub fn mark_stuck(&self) {
+        if !self.shared.stuck.swap(true, Ordering::Relaxed) {
+            if let Some(vk) = &self.vk {
+                vk.abandon();
+            }
+            stuck_gpu::leak(self.clone());
+        }
+    }
+
+    /// Whether the device is leaked. Every `Drop` asks, and then destroys nothing.
+    pub fn is_stuck(&self) -> bool {
+        self.shared.stuck.load(Ordering::Relaxed)
+    }
+
+    pub fn raw(&self) -> &ash::Device {
+        &self.shared.raw
+    }
+
+    pub fn adapter(&self) -> &Adapter {
+        &self.shared.adapter
+    }
+
+    pub fn info(&self) -> &AdapterInfo {
+        self.shared.adapter.info()
+    }
+
+    pub fn instance(&self) -> &Instance {
+        self.shared.adapter.instance()
+    }
+
+    /// The allocator, for a library that allocates by itself. The library must free everything before the last clone of
+    /// this device is dropped.
+    pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
+        Arc::clone(&self.shared.allocator)
+    }
+
+    /// The allocator of everything that is not exported.
+    pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        // A poisoned lock only means that another thread panicked; the allocator itself is intact.
+        self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The swapchain functions. Fails on a device made without `present`.
+    pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
+        self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
+    }
+
+    /// Fails on a device made without `inline`.
+    pub fn require_inline(&self) -> Result<()> {
+        self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
+    }
+
+    /// The device, as `vulkan_cuda` sees it. Fails on a device made without `interop`.
+    pub fn sharing(&self) -> Result<&Vk> {
+        self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
+    }
+
+    pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
+        Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
+    }
+
+    /// The functions that read the device's clock, if it can be read.
+    pub fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
+        self.shared.calibrated_timestamps.as_ref()
+    }
+
+    pub fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// A timeline that has reached `value`.
+    pub fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(value);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let raw = unsafe { self.raw().create_semaphore(&info, None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// Waits until a timeline of this device reaches `value`, for at most `limit`. Returns whether it did.
+    pub(super) fn wait(&self, timeline: &Owned<vk::Semaphore>, value: u64, limit: Duration) -> Result<bool> {
+        let (semaphores, values) = ([timeline.raw()], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { self.raw().wait_semaphores(&info, limit.as_nanos() as u64) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(self.failed("vkWaitSemaphores")(result)),
+        }
+    }
+
+    fn made_without(&self, what: &str) -> Error {
+        Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
+    }
+
+    /// For `map_err`: the error names the call and this device, and says why a lost device was lost.
+    pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
+        move |result| {
+            let device = self.info().name.clone();
+            match result {
+                vk::Result::ERROR_DEVICE_LOST => {
+                    let fault = self.shared.fault.as_ref().and_then(FaultReport::words);
+                    Error::DeviceLost { call, device, fault }
+                }
+                result => Error::Vulkan { call, device, result },
+            }
+        }
+    }
+
+    /// The driver's estimate of the bytes of the device's own memory that this process can still allocate; `None` if there is
+    /// no estimate.
+    pub fn free_memory(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
+    }
+
+    /// The bytes of the device's own memory that this process uses, as the driver counts them; `None` if it does not.
+    pub fn memory_used(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_usage[heap])
+    }
+
+    /// The sum of `ask` over the heaps of the device's own memory; `None` without `VK_EXT_memory_budget`.
+    fn budget(
+        &self,
+        ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
+    ) -> Option<u64> {
+        if !self.info().memory_budget {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut memory = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let (instance, adapter) = (self.instance().raw(), self.adapter().raw());
+        // SAFETY: a live physical device, which has the extension; the chain is of local structures.
+        unsafe { instance.get_physical_device_memory_properties2(adapter, &mut memory) };
+        let heaps = memory.memory_properties;
+        let local = |heap: &vk::MemoryHeap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+        let heaps = heaps.memory_heaps_as_slice().iter().enumerate().filter(|(_, heap)| local(heap));
+        Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
+    }
+
+    /// The alignment of a storage buffer's offset, in bytes (`minStorageBufferOffsetAlignment`).
+    pub fn storage_alignment(&self) -> u64 {
+        // SAFETY: a live physical device.
+        let properties =
+            unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
+        properties.limits.min_storage_buffer_offset_alignment
+    }
+}
+
+/// The lock under which CUDA inside Vulkan is made and destroyed: devices that launch CUDA kernels, and their modules. The CUDA
+/// context of such a run is made under it too.
+///
+/// Without it, NVIDIA's driver can deadlock. `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of the Vulkan driver and
+/// takes one of libcuda; `vkCreateCuModuleNVX` takes them in the opposite order. If two threads make such a device and such a
+/// module at the same time, both hang, and so does every thread that needs either lock (seen in a debugger on driver
+/// 580.159.04).
+pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _alone = self.inline.then(cuda_inside_vulkan);
+        // SAFETY: every object made from the device holds a clone of it, so none is left. The allocator frees its
+        // blocks through the device, so it goes first; it is not used again.
+        unsafe {
+            ManuallyDrop::drop(&mut self.allocator);
+            self.raw.destroy_device(None);
+        }
+    }
+}

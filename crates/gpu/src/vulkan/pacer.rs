@@ -1,0 +1,173 @@
+//! Limits how far the CPU runs ahead: command buffers for a few frames, and a timeline that says which are free again.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::{CommandPool, Device, Owned, Queue};
+use wavefield_base::Result;
+
+/// The resources of one frame in flight, until the GPU is done with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Flight {
+    /// Its index, below [`Pacer::depth`].
+    pub index: usize,
+    /// For commands before the draw. The GPU is done with all three command buffers. Each keeps its commands until it is
+    /// recorded again, so it can be submitted again as it is.
+    pub before: vk::CommandBuffer,
+    pub draw: vk::CommandBuffer,
+    pub behind: vk::CommandBuffer,
+    /// For `vkAcquireNextImageKHR`: unsignalled, and no wait is pending.
+    pub acquired: vk::Semaphore,
+}
+
+/// Bounds the frames in flight.
+///
+/// With the timeline hand-off, only the pacer makes the CPU wait for the GPU, and only for a value that *Vulkan* signals. Such a
+/// wait returns at once; a host wait for a value that CUDA signals was seen to return about 10 ms late.
+pub struct Pacer {
+    device: Device,
+    _pool: CommandPool,
+    flights: Vec<Flight>,
+    _acquired: Vec<Owned<vk::Semaphore>>,
+    done: Owned<vk::Semaphore>,
+    submitted: u64,
+    /// The most frames in flight; never more than there are flights.
+    limit: u64,
+    blocking_waits: u64,
+    /// The longest wait for one frame; `None` until a frame has finished.
+    slowest: Option<Duration>,
+}
+
+impl Pacer {
+    /// Allows `depth` frames in flight, at least 1.
+    pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
+        Self::counting_from(0, queue, depth)
+    }
+
+    /// A pacer with another depth that continues this one's count. Replace this one only when none of its frames is in
+    /// flight.
+    pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
+        let mut successor = Self::counting_from(self.submitted, queue, depth)?;
+        (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
+        Ok(successor)
+    }
+
+    fn counting_from(submitted: u64, queue: &Queue, depth: usize) -> Result<Self> {
+        let device = queue.device().clone();
+        let depth = depth.max(1);
+        let pool =
+            CommandPool::new(&device, queue.family(), vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)?;
+        let commands = pool.allocate(3 * depth as u32)?;
+        let acquired = (0..depth).map(|_| device.semaphore()).collect::<Result<Vec<_>>>()?;
+        let flights =
+            commands.chunks_exact(3).zip(&acquired).enumerate().map(|(index, (three, acquired))| Flight {
+                index,
+                before: three[0],
+                draw: three[1],
+                behind: three[2],
+                acquired: acquired.raw(),
+            });
+        Ok(Self {
+            flights: flights.collect(),
+            _acquired: acquired,
+            done: device.timeline(submitted)?,
+            _pool: pool,
+            device,
+            submitted,
+            limit: depth as u64,
+            blocking_waits: 0,
+            slowest: None,
+        })
+    }
+
+    pub fn depth(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Allows at most `frames` in flight, clamped to 1..=[`Pacer::depth`].
+    pub fn set_limit(&mut self, frames: usize) {
+        self.limit = frames.clamp(1, self.flights.len()) as u64;
+    }
+
+    pub fn submitted(&self) -> u64 {
+        self.submitted
+    }
+
+    pub fn blocking_waits(&self) -> u64 {
+        self.blocking_waits
+    }
+
+    /// The longest wait for one frame so far; `None` until a frame has finished.
+    pub fn slowest(&self) -> Option<Duration> {
+        self.slowest
+    }
+
+    /// Waits until the next frame's resources are free, and returns them. Without a submission in between, another call
+    /// returns the same.
+    ///
+    /// While it waits, it calls `alive` at least ten times a second with the time since the last frame finished, or since the
+    /// wait began. An error of `alive` ends the wait.
+    pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
+        // Frame number `submitted - limit` signals its number plus 1. The last frame in this flight is not later than that.
+        if self.submitted >= self.limit {
+            self.wait_for(self.submitted - self.limit + 1, alive)?;
+        }
+        Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
+    }
+
+    /// How many frames are known to be done because [`Pacer::begin`] has waited for them.
+    pub fn awaited(&self) -> u64 {
+        (self.submitted + 1).saturating_sub(self.limit)
+    }
+
+    /// The signal that the frame's submission must carry, so that [`Pacer::begin`] sees when the frame is done.
+    pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
+        vk::SemaphoreSubmitInfo::default()
+            .semaphore(self.done.raw())
+            .value(self.submitted + 1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
+    }
+
+    /// Must be called after the submission that carries [`Pacer::signal`].
+    pub fn end(&mut self) {
+        self.submitted += 1;
+    }
+
+    /// Waits until every submitted frame is done. `alive` is as for [`Pacer::begin`].
+    pub fn wait_all(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+        self.wait_for(self.submitted, alive)
+    }
+
+    pub fn finished(&self) -> Result<u64> {
+        // SAFETY: a live timeline semaphore of this device.
+        unsafe { self.device.raw().get_semaphore_counter_value(self.done.raw()) }
+            .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
+    }
+
+    /// Waits until the first `value` frames are done; they must have been submitted. `alive` is as for [`Pacer::begin`].
+    pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
+        let mut finished = self.finished()?;
+        if finished > 0 {
+            self.slowest.get_or_insert_default();
+        }
+        if finished >= value {
+            return Ok(());
+        }
+        self.blocking_waits += 1;
+        let mut since = Instant::now();
+        while !self.device.wait(&self.done, value, LOOK_UP)? {
+            let now = self.finished()?;
+            if now > finished {
+                self.slowest = self.slowest.max(Some(since.elapsed()));
+                (finished, since) = (now, Instant::now());
+            }
+            alive(since.elapsed())?;
+        }
+        self.slowest = self.slowest.max(Some(since.elapsed()));
+        Ok(())
+    }
+}
+
+/// The longest wait between two calls of `alive`: the frame may never be done.
+const LOOK_UP: Duration = Duration::from_millis(100);

@@ -1,0 +1,120 @@
+//! A device's queue: submissions, and waits with a timeout.
+
+use std::time::Duration;
+
+use ash::vk;
+
+use super::{Device, Owned};
+use wavefield_base::{Error, Result};
+
+/// The device's queue. It is not `Clone` and is used through `&mut`, because Vulkan demands external synchronization.
+pub struct Queue {
+    device: Device,
+    raw: vk::Queue,
+    family: u32,
+    patience: Duration,
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Queue {
+    /// The only queue of a device.
+    ///
+    /// # Safety
+    /// The device was made with one queue of this family, and nothing else uses that queue.
+    pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
+        // SAFETY: the device has such a queue (the caller's promise).
+        let raw = unsafe { device.raw().get_device_queue(family, 0) };
+        Self { device: device.clone(), raw, family, patience: PATIENCE }
+    }
+
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Sets the timeout of [`Queue::wait_idle`]; the default is 10 s.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// The raw handle, for presenting and for a library that submits by itself.
+    pub fn raw(&mut self) -> vk::Queue {
+        self.raw
+    }
+
+    /// Submits one batch.
+    ///
+    /// # Safety
+    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
+    /// or the semaphores name lives until the GPU is done with it.
+    pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
+        // SAFETY: recorded, not pending, and everything named lives (the caller's promise).
+        unsafe { self.submit_all(std::slice::from_ref(batch)) }
+    }
+
+    /// Submits several batches in one call, in order.
+    ///
+    /// # Safety
+    /// As [`Queue::submit`], for each.
+    pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
+        // SAFETY: recorded, not pending, and everything named lives (the caller's promise); `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
+            .map_err(self.device.failed("vkQueueSubmit2"))
+    }
+
+    /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`] after the timeout of [`Queue::set_patience`]. Then the device and everything made from it are leaked,
+    /// because the GPU may still use them.
+    pub fn wait_idle(&mut self) -> Result<()> {
+        // SAFETY: only a signal is submitted.
+        unsafe { self.submit_and_wait(&[]) }
+    }
+
+    /// Submits commands, and blocks until they and all earlier ones are done. After an error, either they are not pending, or
+    /// the device is leaked: see [`Queue::wait_idle`].
+    ///
+    /// # Safety
+    /// As [`Queue::submit`].
+    pub unsafe fn submit_and_wait(&mut self, commands: &[vk::CommandBufferSubmitInfo<'_>]) -> Result<()> {
+        let device = self.device.clone();
+        let done = device.timeline(0)?;
+        let signal = [vk::SemaphoreSubmitInfo::default()
+            .semaphore(done.raw())
+            .value(1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
+        // SAFETY: the commands are recorded, and what they name lives (the caller's promise); the semaphore lives until the submission is done, or is leaked.
+        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(&done));
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Stuck { .. }) => device.mark_stuck(),
+            // The wait failed, so the commands may still be running.
+            Err(_) => drop(self.wait_presented()),
+        }
+        outcome
+    }
+
+    /// Waits for a timeline to reach 1, with a timeout, which `vkQueueWaitIdle` does not have.
+    fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
+        match self.device.wait(done, 1, self.patience)? {
+            true => Ok(()),
+            false => Err(Error::Stuck {
+                device: self.device.info().name.clone(),
+                seconds: self.patience.as_secs_f64(),
+                progress: "Vulkan's queue did not become idle".into(),
+            }),
+        }
+    }
+
+    /// Blocks until presents are done too, which signal nothing. There is no timeout: wait for all submissions first.
+    pub fn wait_presented(&mut self) -> Result<()> {
+        // SAFETY: `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
+    }
+}

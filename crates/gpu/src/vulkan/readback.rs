@@ -1,0 +1,154 @@
+//! One-time copies from the GPU to the CPU, for pictures and tests. This is the slow path that interop avoids.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ownership::{Access, Owner};
+
+use super::{
+    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, color_barrier, copy_of_level,
+    pipeline_barrier,
+};
+use wavefield_base::Result;
+
+const READS: Access =
+    Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
+
+/// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
+///
+/// `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
+///
+/// # Safety
+/// The buffer must be one of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`, and live.
+pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
+    let (device, family) = (queue.device().clone(), queue.family());
+    let acquire = owner.acquire(buffer, family, READS);
+    let release = owner.release(buffer, family, READS);
+    let copy = [vk::BufferCopy::default().size(size)];
+    read_back(queue, "buffer read-back", size, |commands, staging| {
+        // SAFETY: recording; both buffers (one by the caller's promise) live until the queue is idle.
+        unsafe {
+            pipeline_barrier(&device, commands, &[acquire], &[]);
+            device.raw().cmd_copy_buffer(commands, buffer, staging, &copy);
+            pipeline_barrier(&device, commands, &[release], &[]);
+        }
+    })
+}
+
+/// Copies a colour image to the CPU, row by row without padding. Waits for the queue to be idle. The image has 4 bytes per
+/// pixel and is in the layout `TRANSFER_SRC_OPTIMAL`.
+pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
+    let extent = image.extent();
+    let size = u64::from(extent.width) * u64::from(extent.height) * 4;
+    let place = (image.raw(), vk::ImageLayout::TRANSFER_SRC_OPTIMAL);
+    // SAFETY: the image is alive and of this size; Vulkan owns it.
+    unsafe { read_image_levels(queue, place, &[copy_of_level(0, extent, 0)], size, Owner::Queue) }
+}
+
+/// Copies levels of an image to the CPU: `regions` places them in `size` bytes. Waits for the queue to be idle.
+///
+/// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must be idle.
+///
+/// # Safety
+/// The image must be one of the queue's device, with the levels of `regions` and the usage `TRANSFER_SRC`, and live.
+/// `regions` must lie in `size` bytes.
+pub unsafe fn read_image_levels(
+    queue: &mut Queue,
+    (image, layout): (vk::Image, vk::ImageLayout),
+    regions: &[vk::BufferImageCopy],
+    size: u64,
+    owner: Owner,
+) -> Result<Vec<u8>> {
+    let (device, family) = (queue.device().clone(), queue.family());
+    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    let scope = (READS.stage, READS.access);
+    let transition = |from, to| color_barrier(image, (from, scope), (to, scope));
+    // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
+    let acquire = owner.acquire_image(image, family, READS).old_layout(layout).new_layout(layout);
+    let release = owner.release_image(image, family, READS).old_layout(layout).new_layout(layout);
+    read_back(queue, "picture read-back", size, |commands, staging| {
+        // SAFETY: recording; image (by the caller's promise) and buffer live until the queue is idle.
+        unsafe {
+            pipeline_barrier(&device, commands, &[], &[acquire]);
+            pipeline_barrier(&device, commands, &[], &[transition(layout, copied)]);
+            device.raw().cmd_copy_image_to_buffer(commands, image, copied, staging, regions);
+            pipeline_barrier(&device, commands, &[], &[transition(copied, layout)]);
+            pipeline_barrier(&device, commands, &[], &[release]);
+        }
+    })
+}
+
+/// Returns the bytes that `record`'s commands copy into a buffer of this size. Waits for the queue to be idle.
+fn read_back(
+    queue: &mut Queue,
+    label: &'static str,
+    size: u64,
+    record: impl FnOnce(vk::CommandBuffer, vk::Buffer),
+) -> Result<Vec<u8>> {
+    let device = queue.device().clone();
+    let (usage, location) = (vk::BufferUsageFlags::TRANSFER_DST, MemoryLocation::GpuToCpu);
+    let staging = Buffer::new(&device, &BufferDesc { label, size, usage, location })?;
+    one_shot(queue, |commands| {
+        record(commands, staging.raw());
+        // SAFETY: recording; the buffer lives until `one_shot` has waited for the queue.
+        unsafe { pipeline_barrier(&device, commands, &[to_host(&staging)], &[]) };
+    })?;
+    Ok(staging.bytes()?.to_vec())
+}
+
+/// The barrier that makes the copy visible to the host. Waiting for the queue does not.
+fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
+    buffer_barrier(
+        staging.raw(),
+        (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
+        (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
+    )
+}
+
+/// Records commands with `record`, submits them and waits until the queue is idle.
+pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
+    let device = queue.device().clone();
+    let pool = CommandPool::transient(&device, queue.family())?;
+    let cmd = pool.allocate(1)?[0];
+    let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
+    // SAFETY: a fresh command buffer.
+    unsafe { device.raw().begin_command_buffer(cmd, &begin) }
+        .map_err(device.failed("vkBeginCommandBuffer"))?;
+    record(cmd);
+    // SAFETY: recording.
+    unsafe { device.raw().end_command_buffer(cmd) }.map_err(device.failed("vkEndCommandBuffer"))?;
+    let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
+    // SAFETY: recorded and not pending; everything that the commands name outlives the wait in `submit_and_wait`.
+    unsafe { queue.submit_and_wait(&commands) }
+}
+
+/// A pool of command buffers, which are freed with it.
+pub struct CommandPool(Owned<vk::CommandPool>);
+
+impl CommandPool {
+    pub fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
+        let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
+        // SAFETY: a live device and a family of its queue.
+        let raw = unsafe { device.raw().create_command_pool(&info, None) };
+        Ok(Self(Owned::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
+    }
+
+    /// A pool for command buffers that are recorded once.
+    pub fn transient(device: &Device, family: u32) -> Result<Self> {
+        Self::new(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
+    }
+
+    pub fn raw(&self) -> vk::CommandPool {
+        self.0.raw()
+    }
+
+    pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
+        let info = vk::CommandBufferAllocateInfo::default()
+            .command_pool(self.raw())
+            .level(vk::CommandBufferLevel::PRIMARY)
+            .command_buffer_count(count);
+        let device = self.0.device();
+        // SAFETY: a live pool.
+        unsafe { device.raw().allocate_command_buffers(&info) }
+            .map_err(device.failed("vkAllocateCommandBuffers"))
+    }
+}

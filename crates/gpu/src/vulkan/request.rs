@@ -1,0 +1,83 @@
+//! Makes a logical device and its queue, and chooses the extensions and features.
+
+use std::ffi::{CStr, c_char};
+
+use ash::{ext, khr, nvx, vk};
+
+use super::device::cuda_inside_vulkan;
+use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue, failed};
+use wavefield_base::{Error, Result};
+
+impl Adapter {
+    /// Makes the logical device and its only queue.
+    pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
+        let _span = tracing::trace_span!("Vulkan device").entered();
+        let info = self.info();
+        self.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
+        let family = info.queue_family.unwrap_or(0);
+        let raw = create(self, desc, family)?;
+        // SAFETY: made above with what `desc` asks for, and with one queue of this family.
+        unsafe {
+            let device = Device::new(self, raw, desc)?;
+            let queue = Queue::new(&device, family);
+            Ok((device, queue))
+        }
+    }
+}
+
+/// The extensions that `desc` asks for, and those that are enabled wherever they exist.
+fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
+    let mut extensions = Vec::new();
+    if desc.present {
+        extensions.push(khr::swapchain::NAME);
+    }
+    if desc.interop {
+        // CUDA needs exported memory and semaphores. A device that exports only memory still shows what that costs a draw.
+        extensions.extend(info.sharing.extensions());
+    }
+    if info.calibrated_timestamps {
+        extensions.push(ext::calibrated_timestamps::NAME);
+    }
+    if info.memory_budget {
+        extensions.push(ext::memory_budget::NAME);
+    }
+    if desc.inline(info) {
+        extensions.push(nvx::binary_import::NAME);
+    }
+    if info.device_fault {
+        extensions.push(ext::device_fault::NAME);
+    }
+    extensions
+}
+
+fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Device> {
+    let info = adapter.info();
+    let extensions: Vec<*const c_char> = extensions(info, desc).into_iter().map(CStr::as_ptr).collect();
+    let inline = desc.inline(info);
+    let priorities = [1.0];
+    let queues =
+        [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+    let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
+    let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
+    let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
+    let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
+    let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
+    let mut create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .enabled_features(&features)
+        .push_next(&mut timeline)
+        .push_next(&mut sync2)
+        .push_next(&mut rendering);
+    if inline {
+        create = create.push_next(&mut addresses);
+    }
+    if info.device_fault {
+        create = create.push_next(&mut fault);
+    }
+    let _alone = inline.then(cuda_inside_vulkan);
+    // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
+    unsafe { adapter.instance().raw().create_device(adapter.raw(), &create, None) }
+        .map_err(failed("vkCreateDevice", &info.name))
+}

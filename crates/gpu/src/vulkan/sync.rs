@@ -1,0 +1,68 @@
+//! Short names for synchronization2's barriers.
+
+use ash::vk;
+
+use vulkan_cuda::ownership::whole_image;
+
+use super::Device;
+
+/// A stage and what it does to memory: one side of a barrier.
+pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
+
+/// A barrier for level 0 of an image within one queue family, with a layout change.
+pub fn image_barrier(
+    image: vk::Image,
+    aspect: vk::ImageAspectFlags,
+    (old, from): (vk::ImageLayout, Scope),
+    (new, to): (vk::ImageLayout, Scope),
+) -> vk::ImageMemoryBarrier2<'static> {
+    vk::ImageMemoryBarrier2::default()
+        .image(image)
+        .old_layout(old)
+        .new_layout(new)
+        .src_stage_mask(from.0)
+        .src_access_mask(from.1)
+        .dst_stage_mask(to.0)
+        .dst_access_mask(to.1)
+        .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+        .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+        .subresource_range(
+            vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1),
+        )
+}
+
+/// [`image_barrier`] for every level and layer of a colour image.
+pub fn color_barrier(
+    image: vk::Image,
+    from: (vk::ImageLayout, Scope),
+    to: (vk::ImageLayout, Scope),
+) -> vk::ImageMemoryBarrier2<'static> {
+    image_barrier(image, vk::ImageAspectFlags::COLOR, from, to).subresource_range(whole_image())
+}
+
+pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
+    vk::BufferMemoryBarrier2::default()
+        .buffer(buffer)
+        .size(vk::WHOLE_SIZE)
+        .src_stage_mask(from.0)
+        .src_access_mask(from.1)
+        .dst_stage_mask(to.0)
+        .dst_access_mask(to.1)
+        .src_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+        .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
+}
+
+/// Records the barriers.
+///
+/// # Safety
+/// `cmd` is in the recording state, outside a render pass, and the barriers name live objects of `device`.
+pub unsafe fn pipeline_barrier(
+    device: &Device,
+    cmd: vk::CommandBuffer,
+    buffers: &[vk::BufferMemoryBarrier2<'_>],
+    images: &[vk::ImageMemoryBarrier2<'_>],
+) {
+    let info = vk::DependencyInfo::default().buffer_memory_barriers(buffers).image_memory_barriers(images);
+    // SAFETY: recording, and the barriers name live objects (the caller's promise).
+    unsafe { device.raw().cmd_pipeline_barrier2(cmd, &info) };
+}

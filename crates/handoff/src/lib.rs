@@ -1,0 +1,165 @@
+//! Fills frames and hands them to Vulkan: from CUDA in six ways, side by side for comparison, or without CUDA.
+//!
+//! [`producer`] is the interface, with the producers that need no CUDA.
+//!
+//! Most hand-offs apply to a *work*, which is what CUDA does for a frame, either the library's ring (`timeline`) or an *order*
+//! that keeps the two sides apart in one slot (`one_slot`):
+//!
+//! | `--handoff` | file | what orders the two sides | what is copied |
+//! |---|---|---|---|
+//! | `timeline` | `timeline` | the library's ring of slots: the GPU waits | nothing |
+//! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
+//! | `cpu-sync` | `cpu_sync` | the CPU waits for each side in turn | nothing |
+//! | `device-copy` | `timeline` | as `timeline` | device to device, as Taichi and Warp do |
+//! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
+//! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
+//!
+//! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
+//! [`Handoff::make`] makes them. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
+
+mod binary;
+mod cpu_sync;
+mod field;
+mod host_copy;
+mod inline;
+mod module;
+mod one_slot;
+mod order;
+pub mod producer;
+mod texture;
+mod timeline;
+mod work;
+
+use clap::builder::PossibleValue;
+
+use crate::producer::{Producer, ProducerDesc};
+use wavefield_base::{Error, Result};
+use wavefield_field::scene::Scene;
+use wavefield_gpu::cuda::{Cuda, KernelSource};
+use wavefield_gpu::vulkan::{AdapterInfo, Queue};
+
+pub use field::FieldWork;
+pub use texture::TextureWork;
+pub use work::{Place, Work};
+
+/// The name of [`Handoff::Timeline`]'s producer.
+pub const TIMELINE_PRODUCER: &str = "cuda";
+
+type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
+
+struct Entry {
+    /// On the command line.
+    name: &'static str,
+    /// For `--help`.
+    help: &'static str,
+    /// For the benchmark's table.
+    brief: &'static str,
+    /// Whether it has one slot, whatever the ring's depth.
+    one_slot: bool,
+    /// Fails with the reason if a device cannot hand over frames this way.
+    supports: fn(&AdapterInfo) -> Result<(), &'static str>,
+    field: Make,
+    /// `None` if it hands over fields only.
+    texture: Option<Make>,
+}
+
+macro_rules! hand_offs {
+    ($($(#[$attribute:meta])* $handoff:ident = $entry:path,)*) => {
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+        pub enum Handoff {
+            $($(#[$attribute])* $handoff,)*
+        }
+
+        impl Handoff {
+            /// In the order of the help.
+            pub const ALL: [Self; [$(Self::$handoff),*].len()] = [$(Self::$handoff),*];
+
+            fn entry(self) -> &'static Entry {
+                match self {
+                    $(Self::$handoff => &$entry,)*
+                }
+            }
+        }
+    };
+}
+
+hand_offs! {
+    #[default]
+    Timeline = timeline::TIMELINE,
+    Inline = inline::INLINE,
+    Binary = binary::BINARY,
+    CpuSync = cpu_sync::CPU_SYNC,
+    DeviceCopy = timeline::DEVICE_COPY,
+    HostCopy = host_copy::HOST_COPY,
+}
+
+impl clap::ValueEnum for Handoff {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.name()).help(self.entry().help))
+    }
+}
+
+impl Handoff {
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// What it is, in a few words.
+    pub fn in_brief(self) -> &'static str {
+        self.entry().brief
+    }
+
+    /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
+    pub fn on(self, info: &AdapterInfo) -> (Self, Option<String>) {
+        let Err(reason) = self.supports(info) else { return (self, None) };
+        let note = format!("--handoff {} falls back to timeline on {}: {reason}", self.name(), info.name);
+        (Self::Timeline, Some(note))
+    }
+
+    pub fn has_one_slot(self) -> bool {
+        self.entry().one_slot
+    }
+
+    /// Fails if no device hands over this scene this way.
+    pub fn check_scene(self, scene: Scene) -> Result<()> {
+        self.maker(scene).map(drop)
+    }
+
+    fn maker(self, scene: Scene) -> Result<Make> {
+        let make = match scene {
+            Scene::Field => Some(self.entry().field),
+            Scene::Texture => self.entry().texture,
+        };
+        make.ok_or_else(|| {
+            let name = self.name();
+            Error::Usage(format!(
+                "{name} hands over fields only, and --scene texture is none: leave one of them out"
+            ))
+        })
+    }
+
+    /// Fails with the reason if a device cannot hand over frames this way.
+    pub fn supports(self, info: &AdapterInfo) -> Result<(), &'static str> {
+        (self.entry().supports)(info)
+    }
+
+    /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
+    /// [`vulkan_cuda::find_twin`].
+    pub fn make(
+        self,
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Box<dyn Producer>> {
+        let (make, info) = (self.maker(desc.scene)?, queue.device().info());
+        self.supports(info).map_err(|reason| {
+            Error::Unsupported(format!("{} has no --handoff {}: {reason}", info.name, self.name()))
+        })?;
+        make(queue, context, source, desc)
+    }
+}

@@ -1,0 +1,37 @@
+//! Fills its slots only once, to measure the draw alone.
+
+use super::{Frame, Producer, Profile, reads};
+use wavefield_base::Result;
+use wavefield_field::scene::Scene;
+use wavefield_gpu::cuda::KernelValues;
+use wavefield_gpu::vulkan::{Queue, one_shot};
+
+/// Slots that another producer, whose work runs in Vulkan's queue, has filled once. They are drawn in turn, as a hand-off's
+/// slots are: a single slot may stay in the GPU's cache, and its draw then takes less time.
+pub struct StillProducer {
+    _filled_by: Box<dyn Producer>,
+    profile: Profile,
+}
+
+impl StillProducer {
+    /// Shows the same picture from every slot of `filled_by`. Waits for the queue.
+    pub fn new(
+        queue: &mut Queue,
+        scene: Scene,
+        parameters: KernelValues,
+        filled_by: Box<dyn Producer>,
+    ) -> Result<Self> {
+        let slots = filled_by.profile().slots.clone();
+        for (index, &slot) in (0..).zip(&slots) {
+            let frame = Frame { index, time: 0.0, step: 0.0, parameters, reads: reads(scene, false) };
+            one_shot(queue, |commands| filled_by.record_before_draw(commands, &frame, slot))?;
+        }
+        Ok(Self { _filled_by: filled_by, profile: Profile::of_queue("still", slots) })
+    }
+}
+
+impl Producer for StillProducer {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+}

@@ -1,0 +1,160 @@
+//! What the shaders of a picture read: the view, the colours and the slot.
+
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::{Mat4, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use super::palette::Palette;
+use super::{ColorMap, Placement, View, mesh};
+use wavefield_base::Result;
+use wavefield_field::array::{Array, Number};
+use wavefield_field::scene::Scene;
+use wavefield_gpu::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
+use wavefield_handoff::producer::{ImageSlot, Source};
+
+/// As in `parts/globals.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Globals {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 2],
+    tiles: u32,
+    components: u32,
+    picture: [f32; 2],
+    pixels_per_length: f32,
+    dot_size: f32,
+    limits: [f32; 2],
+    number: u32,
+    unused: u32,
+    place: [f32; 4],
+}
+
+/// As in `parts/numbers.wgsl`.
+fn code(number: Number) -> u32 {
+    match number {
+        Number::F32 => 0,
+        Number::F16 => 1,
+        Number::U8 => 2,
+    }
+}
+
+const FRAME: usize = 0;
+const SOURCE: usize = 1;
+
+/// The descriptor sets, and everything that they point at except the slots.
+///
+/// Each frame in flight has its own sets and uniforms. Its source set is pointed at the frame's slot when the frame is
+/// recorded, because each producer has its own slots.
+pub(super) struct Inputs {
+    bindings: Bindings,
+    uniforms: Vec<Buffer>,
+    palette: Palette,
+    texture_sampler: Owned<vk::Sampler>,
+}
+
+impl Inputs {
+    /// Makes the sets. Waits for the queue.
+    pub(super) fn new(queue: &mut Queue, scene: Scene, flights: usize, map: ColorMap) -> Result<Self> {
+        let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
+        let sampled =
+            [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
+        let frame = [(vk::DescriptorType::UNIFORM_BUFFER, vertex | fragment), sampled[0], sampled[1]];
+        let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex | fragment)];
+        let source = match scene {
+            Scene::Field => &vertices[..],
+            Scene::Texture => &sampled[..],
+        };
+        let sets = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
+        let uniforms = BufferDesc {
+            label: "uniforms",
+            size: size_of::<Globals>() as u64,
+            usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
+            location: MemoryLocation::CpuToGpu,
+        };
+        let palette = Palette::new(queue, map)?;
+        let device = queue.device();
+        let inputs = Self {
+            bindings: Bindings::new(device, &sets, &[])?,
+            uniforms: (0..flights).map(|_| Buffer::new(device, &uniforms)).collect::<Result<_>>()?,
+            palette,
+            texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
+        };
+        let [colors, color_sampler] = inputs.palette.bound();
+        for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
+            // SAFETY: the set has never been used.
+            unsafe {
+                let bound = [Bound::Uniforms(uniforms.raw()), colors, color_sampler];
+                inputs.bindings.point(FRAME, flight, bound);
+            }
+        }
+        Ok(inputs)
+    }
+
+    pub(super) fn layout(&self) -> vk::PipelineLayout {
+        self.bindings.layout()
+    }
+
+    /// Changes the colours. Waits for the queue.
+    pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        self.palette.set(queue, map)
+    }
+
+    /// Sets the view for a flight. The flight's previous frame must be done.
+    pub(super) fn set_view(
+        &mut self,
+        flight: usize,
+        view: &View,
+        extent: vk::Extent2D,
+        array: &Array,
+    ) -> Result<()> {
+        let (camera, grid) = (&view.camera, array.grid());
+        let place = Placement::new(grid, camera, (extent.width, extent.height));
+        let globals = Globals {
+            view_projection: camera.view_projection(extent.width, extent.height),
+            eye: camera.eye().extend(1.0),
+            grid: [grid.cols, grid.rows],
+            tiles: mesh::tile_count(grid).0,
+            components: array.components(),
+            picture: [extent.width as f32, extent.height as f32],
+            pixels_per_length: camera.pixels_per_length(extent.width, extent.height),
+            dot_size: view.size,
+            limits: view.scale(),
+            number: code(array.number()),
+            unused: 0,
+            place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
+        };
+        self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
+        Ok(())
+    }
+
+    /// Points a flight's source at a slot of the scene that the sets were made for. An array's slot holds `array`.
+    ///
+    /// # Safety
+    /// The flight's previous frame is done, and no frame recorded for this flight earlier is submitted again. The slot lives
+    /// until the frame is done.
+    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &Array) {
+        let sampler = Bound::Sampler(self.texture_sampler.raw());
+        // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
+        unsafe {
+            match source {
+                Source::Vertices(vertices) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Buffer(vertices.whole(array))]);
+                }
+                Source::Texture(ImageSlot { view, layout, .. }) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Sampled(view, layout), sampler]);
+                }
+            }
+        }
+    }
+
+    /// Binds a flight's sets.
+    ///
+    /// # Safety
+    /// `commands` is recording, and the flight's source was set.
+    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
+        // SAFETY: recording, and the flight's source was set (the caller's promise).
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };
+    }
+}

@@ -1,0 +1,35 @@
+//! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
+//!
+//! - `field`: [`FieldRenderer`] records the draw, from `inputs` (what shaders read), a `pipeline` for each pair of shaders, and
+//!   `pass` (the render pass around the draws)
+//! - `camera`, `view`, `style`, `color_map`, `palette`: how it looks; `mesh`: its triangles
+//! - `pick`: what lies under the pointer
+//! - `offscreen`: a picture without a window; `painter`: the overlay
+
+mod camera;
+mod color_map;
+mod field;
+mod inputs;
+mod mesh;
+mod offscreen;
+mod painter;
+mod palette;
+mod pass;
+mod pick;
+mod pipeline;
+mod style;
+mod view;
+
+pub use camera::{Camera, Ray};
+pub use color_map::ColorMap;
+pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Slices};
+pub use mesh::{TILE, tile_count, tile_indices};
+pub use offscreen::OffscreenTarget;
+pub use painter::{Painter, Painting};
+pub use pass::{Picture, Samples};
+pub use pick::Trail;
+pub use style::Style;
+pub use view::{Placement, View, has_color_map};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! The render pass of a picture: its multisampled colour, its depth, and the barriers around it.
+
+use ash::vk;
+
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Picture {
+    pub image: vk::Image,
+    pub view: vk::ImageView,
+    pub extent: vk::Extent2D,
+    pub final_layout: vk::ImageLayout,
+}
+
+/// Samples per pixel. Every device supports 1 and 4 for colour and depth ("Required Limits",
+/// `framebufferColorSampleCounts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Samples {
+    /// One: fast, with jagged edges.
+    #[value(name = "1")]
+    One,
+    /// Four: smooth edges.
+    #[default]
+    #[value(name = "4")]
+    Four,
+}
+
+impl Samples {
+    pub fn flags(self) -> vk::SampleCountFlags {
+        match self {
+            Self::One => vk::SampleCountFlags::TYPE_1,
+            Self::Four => vk::SampleCountFlags::TYPE_4,
+        }
+    }
+
+    pub fn count(self) -> u32 {
+        self.flags().as_raw()
+    }
+}
+
+pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+    (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+
+pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
+    vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
+        | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
+);
+
+pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
+    match layout {
+        // A semaphore orders the present. Commands after the draw begin at these stages.
+        vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
+        _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+    }
+}
+
+/// 24 bits if the device supports that, otherwise 32. Every device supports one of them ("Required Format Support"). Fewer
+/// bits are faster to clear and write (`docs/performance.md`, "The draw"). With 24 bits, the default camera still resolves a
+/// hundred-thousandth of the field's width.
+pub(super) fn depth_format(device: &Device) -> vk::Format {
+    let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
+    let small = vk::Format::X8_D24_UNORM_PACK32;
+    // SAFETY: a live physical device of this instance.
+    let features = unsafe { instance.get_physical_device_format_properties(adapter, small) };
+    match features.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT) {
+        true => small,
+        false => vk::Format::D32_SFLOAT,
+    }
+}
+
+/// Depth, and multisampled colour if there is more than one sample. One pair serves all frames, because frames on one queue
+/// draw one after another.
+pub(super) struct Attachments {
+    color: Option<Image>,
+    depth: Image,
+    device: Device,
+}
+
+impl Attachments {
+    pub(super) fn new(
+        device: &Device,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        samples: Samples,
+    ) -> Result<Self> {
+        let image = |label, format, usage, aspect| {
+            // The contents never outlive the render pass, so a tiling GPU need not store them.
+            let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
+            let color = ImageDesc::color(label, extent, format, usage);
+            Image::new(device, &ImageDesc { samples: samples.flags(), aspect, ..color })
+        };
+        let (color, depth) =
+            (vk::ImageUsageFlags::COLOR_ATTACHMENT, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT);
+        let multisampled = || image("multisampled colour", format, color, vk::ImageAspectFlags::COLOR);
+        Ok(Self {
+            color: (samples != Samples::One).then(multisampled).transpose()?,
+            depth: image("depth", depth_format(device), depth, vk::ImageAspectFlags::DEPTH)?,
+            device: device.clone(),
+        })
+    }
+
+    pub(super) fn extent(&self) -> vk::Extent2D {
+        self.depth.extent()
+    }
+
+    /// Records a render pass with the draws of `draw`, which must cover every pixel of the picture.
+    ///
+    /// # Safety
+    /// `commands` is recording. The picture has this size and format and is alive until the commands are done. Its contents may
+    /// be overwritten. Its earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
+    /// these.
+    pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
+        // SAFETY: recording, and the picture is alive, of this size and format (the caller's promise).
+        unsafe {
+            self.prepare(commands, picture);
+            self.begin(commands, picture);
+            draw();
+            self.device.raw().cmd_end_rendering(commands);
+            self.hand_on(commands, picture);
+        }
+    }
+
+    /// Makes the picture and the attachments ready for the draw, and discards their contents.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn prepare(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let color = vk::ImageAspectFlags::COLOR;
+        let depth_writes = (
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+        );
+        // The picture's last use: a draw, a present (the wait for the acquire semaphore is at this same stage) or a
+        // read-back.
+        let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
+        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
+        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        let depth = image_barrier(
+            self.depth.raw(),
+            vk::ImageAspectFlags::DEPTH,
+            undefined(depth_writes),
+            (
+                vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
+                (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
+            ),
+        );
+        let resolved = image_barrier(picture.image, color, undefined(picture_before), drawable);
+        let multisampled = self
+            .color
+            .as_ref()
+            .map(|image| image_barrier(image.raw(), color, undefined(COLOR_WRITES), drawable));
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe {
+            match multisampled {
+                Some(drawn) => pipeline_barrier(&self.device, commands, &[], &[depth, resolved, drawn]),
+                // The draw goes to the picture itself.
+                None => pipeline_barrier(&self.device, commands, &[], &[depth, resolved]),
+            }
+        }
+    }
+
+    /// Begins the pass over the whole picture.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn begin(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let target = vk::RenderingAttachmentInfo::default()
+            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
+            // Every pixel is drawn, so the old contents do not matter.
+            .load_op(vk::AttachmentLoadOp::DONT_CARE);
+        let colors = [match &self.color {
+            // Only the resolved picture is kept.
+            Some(multisampled) => target
+                .image_view(multisampled.view())
+                .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                .resolve_image_view(picture.view)
+                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+            None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
+        }];
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(self.depth.view())
+            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE)
+            .clear_value(vk::ClearValue {
+                // Reversed depth: 0 is the farthest.
+                depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
+            });
+        let extent = picture.extent;
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        let viewport = vk::Viewport {
+            width: extent.width as f32,
+            height: extent.height as f32,
+            max_depth: 1.0,
+            ..Default::default()
+        };
+        let vk = self.device.raw();
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe {
+            vk.cmd_begin_rendering(commands, &rendering);
+            vk.cmd_set_viewport(commands, 0, &[viewport]);
+            vk.cmd_set_scissor(commands, 0, &[area]);
+        }
+    }
+
+    /// Makes the picture ready for its next use.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn hand_on(&self, commands: vk::CommandBuffer, picture: &Picture) {
+        let drawn = image_barrier(
+            picture.image,
+            vk::ImageAspectFlags::COLOR,
+            (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
+            (picture.final_layout, next_use(picture.final_layout)),
+        );
+        // SAFETY: recording (the caller's promise), outside a render pass, and the picture is alive.
+        unsafe { pipeline_barrier(&self.device, commands, &[], &[drawn]) };
+    }
+}

@@ -1,0 +1,288 @@
+//! The client that has the seat. The render thread reads and sends its messages between two frames, and never waits for it.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use super::client_producer::Shared;
+use super::closer::{self, ClientFd};
+use super::imports::Import;
+use super::memory::ClientMemory;
+use super::protocol::{ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Request, Tagged, short};
+use super::session::{Fault, Judged, Session, Terms, is_heavy};
+use super::socket::{Connection, Received};
+use wavefield_base::{Result, note};
+use wavefield_engine::Config;
+use wavefield_render::{Camera, Drawing};
+
+/// How long frames of a client are still shown after its `bye`.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How many failed requests of one client are printed, and how many bytes of each reason. The client gets the whole reason.
+const MAX_COMPLAINTS: u32 = 20;
+const MAX_NOTE: usize = 1000;
+const CLOSED: &str = "its connection closed";
+/// The time between two reads of `ready`: while frames come in quick succession, and otherwise.
+const QUICK: Duration = Duration::from_micros(50);
+const CALM: Duration = Duration::from_millis(1);
+/// How long after a client's last frame [`QUICK`] applies.
+const QUICK_FOR: Duration = Duration::from_millis(100);
+
+/// A client, from its `welcome` to its end.
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) connection: Connection,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    /// The `snapshot` whose picture is not taken yet.
+    pub(super) wants_picture: Option<WantedPicture>,
+    /// Whether its messages wait: after a heavy request until the next draw, and until a picture without `after` is taken.
+    pub(super) busy: bool,
+    /// When its `bye` was read. Frames that were ready by then are still shown.
+    pub(super) leaving: Option<Instant>,
+    pub(super) drawing: Drawing,
+    /// The camera that it asked for before its ring is in the engine. `None` means the default.
+    pub(super) camera: Option<Camera>,
+    /// The parameters that it was last told.
+    pub(super) told: Parameters,
+    /// When something new of it was last drawn.
+    pub(super) last_new: Instant,
+    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) shown_at: Option<u64>,
+    pub(super) import: Option<Import>,
+    ended: Option<Ended>,
+    complaints: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct WantedPicture {
+    pub(super) request: Request,
+    /// It is taken once this frame of the client, or a later one, is drawn.
+    pub(super) after: Option<u64>,
+}
+
+enum Ended {
+    Left(&'static str),
+    Dropped(Fault),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Dropped(fault)
+    }
+}
+
+/// A request, what to do, and its descriptors.
+type Heard = (Request, Judged, Vec<ClientFd>);
+
+/// The values of `ready` and `free`; `None` with memory `host`.
+#[derive(Clone, Copy)]
+pub(super) struct Counters(Option<(u64, u64)>);
+
+impl Client {
+    pub(super) fn new(
+        name: String,
+        connection: Connection,
+        terms: Terms,
+        memory: ClientMemory,
+        drawing: Drawing,
+        parameters: Parameters,
+    ) -> Self {
+        Self {
+            name,
+            shared: Shared::new(Session::new(terms), memory),
+            connection,
+            wants_picture: None,
+            busy: false,
+            leaving: None,
+            drawing,
+            camera: None,
+            told: parameters,
+            last_new: Instant::now(),
+            shown_at: None,
+            import: None,
+            ended: None,
+            complaints: 0,
+        }
+    }
+
+    pub(super) fn first_camera(&self, config: &Config) -> Camera {
+        self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
+    }
+
+    /// Sends an answer to a request with this `request_id`. If the client does not read, or its connection is broken, its time is
+    /// over: the renderer never waits.
+    pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
+            Ok(()) => return,
+            Err(Errno::AGAIN) => {
+                Fault::new(ErrorCode::Slow, "the client does not read what it is sent").into()
+            }
+            Err(_) => Ended::Left("its connection broke"),
+        };
+        self.ended.get_or_insert(ended);
+    }
+
+    pub(super) fn send_error(&self, code: ErrorCode, reason: String) {
+        let _ = self.connection.send(&FromServer::Error { code, reason }, &[]);
+    }
+
+    pub(super) fn fail(&mut self, Request { name, id }: Request, reason: impl ToString) {
+        let reason = reason.to_string();
+        if self.complaints < MAX_COMPLAINTS {
+            self.complaints += 1;
+            // A reason may quote what the client sent, so it is made safe for the terminal.
+            note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
+        }
+        self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
+    }
+
+    /// Sends the parameters, as an answer if there is a `request_id`.
+    pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
+        self.told = parameters;
+        self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
+    }
+
+    /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was signalled has then
+    /// arrived, and is read before the new value counts.
+    pub(super) fn counters(&self) -> Result<Counters> {
+        Ok(Counters(match &self.shared.borrow().memory {
+            ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
+            ClientMemory::Host(_) => None,
+        }))
+    }
+
+    fn see(&self, Counters(counters): Counters) -> Result<(), Fault> {
+        let Some((ready, free)) = counters else { return Ok(()) };
+        let session = &mut self.shared.borrow_mut().session;
+        session.see_free(free).and_then(|()| session.see_ready(ready))
+    }
+
+    /// The next request and its descriptors. `None` if there is no message, or if messages wait.
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
+        if self.leaving.is_some() || self.ended.is_some() {
+            return None;
+        }
+        self.next(counters).unwrap_or_else(|ended| {
+            self.ended = Some(ended);
+            None
+        })
+    }
+
+    fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
+        if self.busy {
+            if self.import.is_some() && self.connection.is_closed() {
+                return Err(Ended::Left(CLOSED));
+            }
+            if self.can_count() {
+                self.see(counters)?;
+            }
+            return Ok(None);
+        }
+        let (packet, descriptors) = match self.connection.receive() {
+            Received::Packet(packet, descriptors) => (packet, ClientFd::all(descriptors)),
+            Received::Nothing => {
+                self.see(counters)?;
+                return Ok(None);
+            }
+            Received::Closed => return Err(Ended::Left(CLOSED)),
+            Received::TooLong => {
+                let reason = format!("a message longer than {MAX_MESSAGE} bytes");
+                return Err(Fault::new(ErrorCode::Message, reason).into());
+            }
+        };
+        if !descriptors.is_empty() && closer::is_full() {
+            return Err(Fault::new(ErrorCode::Stuck, closer::FULL).into());
+        }
+        let (request, judged) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
+        self.busy = judged.as_ref().is_ok_and(is_heavy);
+        Ok(Some((request, judged, descriptors)))
+    }
+
+    /// Ends its time if it is gone although its messages wait. For waits that can take long.
+    pub(super) fn notice_end(&mut self) {
+        if self.busy {
+            let gone = self.connection.is_closed();
+            self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
+        }
+    }
+
+    /// Whether a new value of `ready` counts while messages wait. It does not if one of them may be a `show`, which must be
+    /// read first.
+    fn can_count(&self) -> bool {
+        !self.connection.has_news() || !self.shared.borrow().session.has_allocations()
+    }
+
+    /// Whether a picture without `after` is pending. What the client says next waits for it.
+    pub(super) fn awaits_picture(&self) -> bool {
+        self.wants_picture.is_some_and(|picture| picture.after.is_none())
+    }
+
+    /// After `bye`: the frames that were ready by then are still shown, at most a ring of them.
+    pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
+        let seen = self.see(counters);
+        let has_next = self.shared.borrow().session.has_next();
+        self.ended = match seen {
+            Err(fault) => Some(Ended::Dropped(fault)),
+            // Not without a limit: in a hidden window nothing is drawn.
+            Ok(()) if has_next && since.elapsed() < FAREWELL => None,
+            Ok(()) => Some(Ended::Left("it said goodbye")),
+        };
+    }
+
+    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw.
+    pub(super) fn give_up(&mut self, seconds: f64) {
+        let reason = format!(
+            "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
+             triangles that each cover much of the picture do that: vertices that are neighbours in the grid should be \
+             neighbours in space"
+        );
+        self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped.
+    pub(super) fn part(&mut self) -> String {
+        let why = match self.ended.take() {
+            Some(Ended::Dropped(fault)) => {
+                let why = format!("dropped: {}", fault.reason);
+                self.send_error(fault.code, fault.reason);
+                why
+            }
+            Some(Ended::Left(why)) => why.into(),
+            None => "the renderer let it go".into(),
+        };
+        note!("note: {}: {why}", self.name);
+        why
+    }
+
+    /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.
+    pub(super) fn drawn(&mut self) {
+        self.busy = self.awaits_picture();
+        let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
+        for frame in copied {
+            self.answer(None, &FromServer::Free { frame }, &[]);
+        }
+    }
+
+    /// Its connection, if its next message would be read now.
+    pub(super) fn watched(&self) -> Option<PollFd<'_>> {
+        let waits = self.busy || self.leaving.is_some();
+        (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
+    }
+
+    /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
+    pub(super) fn quiet_time(&self, draws: bool) -> Duration {
+        let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
+        match by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR {
+            true => QUICK,
+            false => CALM,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `serve` without a window.
+
+use std::time::{Duration, Instant};
+
+use super::acceptor::Acceptor;
+use super::host::Host;
+use super::{FRAME_SECONDS, Options, check_scene, listen};
+use wavefield_base::{Error, Result, output_file, report::Failures, stuck_gpu};
+use wavefield_engine::{
+    Choice, Config, DeviceTable, Ended, FrameHook, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
+};
+
+/// There are resources for at least this many frames in flight.
+pub(super) const FLIGHTS: usize = 3;
+/// The field's clock advances at most this far from one frame to the next, also after a pause.
+const LONGEST_STEP: Duration = Duration::from_millis(100);
+
+/// Draws frames, its own or a client's, until `stop` is requested or `config.frames` are drawn. Writes the last one to
+/// `config.output`.
+///
+/// # Errors
+/// Any failure of the run, including errors of the validation layer. A client can cause one only by an array at which the GPU
+/// hangs.
+pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
+    check_scene(config)?;
+    for path in config.output.iter().chain(&options.json) {
+        output_file::check_writable(path)?;
+    }
+    let acceptor = listen(options, stop)?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    let log = choice.adapter.instance().validation_log().clone();
+    let mut failures = Failures::default();
+    let summary = serve(choice, acceptor, config, options, stop, &mut failures)?;
+    Ok(Ended::new(summary, failures, &log))
+}
+
+/// What must not be dropped while a stuck GPU uses it.
+struct Serving {
+    run: Headless,
+    host: Host,
+}
+
+fn serve(
+    choice: Choice,
+    acceptor: Acceptor,
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Summary> {
+    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
+    run.engine().heed(stop);
+    let host = Host::new(acceptor, choice, config, options);
+    let mut serving = Serving { run, host };
+    let mut times = FrameTimes::default();
+    failures.catch(draw(&mut serving, config, stop, &mut times));
+    let summary = serving.run.engine().summary(times, 0, failures);
+    let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+    failures.catch(serving.host.close(serving.run.engine(), &reason));
+    // The client's memory is the host's.
+    match serving.run.engine().quiesce() {
+        true => drop(serving),
+        false => stuck_gpu::leak(serving),
+    }
+    Ok(summary)
+}
+
+fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
+    let Serving { run, host } = serving;
+    let mut parameters = Parameters::new(config);
+    let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
+    let mut last = Instant::now();
+    while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
+        host.wait(run.engine(), &mut parameters)?;
+        if !host.is_ready() {
+            continue;
+        }
+        if let Err(error) = run.frame_at(moment) {
+            host.rescue(run.engine(), error)?;
+            continue;
+        }
+        host.drawn();
+        let now = Instant::now();
+        times.add(now - last);
+        let speed = if parameters.paused { 0.0 } else { parameters.speed };
+        moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
+        moment.time += moment.step;
+        last = now;
+        if host.wants_picture() {
+            let extent = run.extent();
+            // Drain first, with a time limit: reading back waits without one.
+            match run.engine().drain() {
+                Ok(()) => host.send_picture(extent, run.pixels()),
+                Err(error) => host.rescue(run.engine(), error)?,
+            }
+        }
+    }
+    host.shut();
+    if let Err(error) = run.engine().finish() {
+        host.rescue(run.engine(), error)?;
+        run.engine().finish()?;
+    }
+    times.finish(last.elapsed());
+    if let Some(path) = &config.output {
+        run.save(path, config)?;
+    }
+    Ok(())
+}

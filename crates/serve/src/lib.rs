@@ -1,0 +1,122 @@
+//! `wavefield serve`: draws what a client in *another process* writes, without trusting that client.
+//!
+//! `docs/protocol.md` describes the protocol. Read the code in this order:
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`protocol`] | the messages |
+//! | `array_description`, `settings` | what a message says about an array, the parameters and the camera, checked; pure |
+//! | [`session`] | what a client may say when, and what the renderer does then; pure |
+//! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
+//! | `folder` | the socket's default folder, which only its user can write to |
+//! | [`listener`] | the socket's file, and the lock beside it |
+//! | `closer` | closes what came from clients, on a thread of its own |
+//! | [`socket`] | connections: who is at the other end, packets and descriptors |
+//! | `acceptor` | accepts connections, and reads each `hello` once it is there |
+//! | `memory` | a client's memory, new for each client |
+//! | `handshake` | makes that memory for a newcomer, and says where it lies |
+//! | `client` | the client that has the seat: reads its messages and sends it others |
+//! | `requests` | its requests: memory, pictures, parameters, the state |
+//! | `imports` | memory that a client allocated: tried in a child process ([`wavefield_engine::child_process`]), then imported |
+//! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
+//! | `until_closed` | ends the renderer with the program that started it |
+//! | `slow_draw` | waits for the GPU while it draws an array that takes too long |
+//! | `stamps` | `--verify`: did a client stamp its frames? |
+//! | `statistics`, `report` | frame times and CPU time: measured, printed, written |
+//! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
+//!
+//! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never for a client. The
+//! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
+
+#![cfg(target_os = "linux")]
+
+mod acceptor;
+mod array_description;
+mod client;
+mod client_producer;
+mod closer;
+mod folder;
+mod handshake;
+mod headless;
+mod host;
+mod imports;
+pub mod ledger;
+pub mod listener;
+mod memory;
+pub mod protocol;
+mod report;
+mod requests;
+pub mod session;
+mod settings;
+mod slow_draw;
+pub mod socket;
+mod stamps;
+mod statistics;
+mod until_closed;
+mod windowed;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wavefield_base::{Error, Result};
+use wavefield_engine::{Choice, Config, Scene, Stop};
+
+use acceptor::Acceptor;
+use listener::Listener;
+
+pub use folder::default_path;
+pub use headless::serve_headless;
+pub use until_closed::end_when_closed;
+pub use windowed::serve_windowed;
+
+/// The options of `serve`, besides the [`Config`] of every run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen. `None` means [`default_path`].
+    pub socket: Option<PathBuf>,
+    /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
+    pub remove_folder: bool,
+    /// Headless: draws per second while there is nothing new to draw. 0 means 60 while a client's ring is drawn, otherwise no
+    /// limit.
+    pub pace: f64,
+    /// Where to write the measurements, as JSON.
+    pub json: Option<PathBuf>,
+}
+
+/// How the renderer was started.
+struct Setup {
+    choice: Choice,
+    config: Config,
+    options: Options,
+}
+
+/// Refuses a scene that a client cannot fill.
+fn check_scene(config: &Config) -> Result<()> {
+    match config.scene {
+        Scene::Field => Ok(()),
+        Scene::Texture => Err(Error::Usage(
+            "serve draws the vertices that a client writes, and --scene texture has none: leave it out"
+                .into(),
+        )),
+    }
+}
+
+/// Opens the socket and starts to accept connections.
+fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
+    let listener = Listener::bind(options.socket.as_deref())?;
+    if options.remove_folder {
+        listener.remove_folder_too();
+    }
+    Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
+}
+
+/// Seconds of the field from one frame to the next: `frame_seconds` in `handshake`.
+const FRAME_SECONDS: f64 = 1.0 / 60.0;
+
+/// [`FRAME_SECONDS`] as a duration. A longer gap between two draws counts as late.
+fn frame_time() -> Duration {
+    Duration::from_secs_f64(FRAME_SECONDS)
+}
+
+#[cfg(test)]
+mod tests;

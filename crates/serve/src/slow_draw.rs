@@ -1,0 +1,50 @@
+//! A client's array takes longer than `--timeout` to draw: the renderer waits for the GPU, which cannot be stopped.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::statistics::cpu_time;
+use wavefield_base::{Error, Result};
+use wavefield_engine::Engine;
+
+/// How long the GPU may finish nothing. Every draw ends at some time; only waiting tells a slow GPU from one that hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+pub(super) struct Slow {
+    pub(super) began: Instant,
+    /// When the GPU was last seen to finish a frame, and how many it had finished then.
+    progress: Instant,
+    finished: u64,
+    /// The CPU time of this process by then.
+    cpu: Duration,
+}
+
+impl Slow {
+    pub(super) fn begin(engine: &Engine) -> Result<Self> {
+        let (now, finished) = (Instant::now(), engine.frames_finished()?);
+        Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
+    }
+
+    /// Whether the GPU still draws.
+    ///
+    /// # Errors
+    /// It has finished no frame for [`LIMIT`], and a software device has used hardly any CPU time.
+    pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
+        let finished = engine.frames_finished()?;
+        // A software device that draws uses CPU time.
+        let works =
+            engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + LIMIT / 10;
+        if finished > self.finished || works {
+            (self.finished, self.progress, self.cpu) = (finished, Instant::now(), cpu_time());
+        }
+        if finished < engine.next_frame() && self.progress.elapsed() >= LIMIT {
+            return Err(Error::Stuck {
+                device: engine.device().info().name.clone(),
+                seconds: self.progress.elapsed().as_secs_f64(),
+                progress: format!("it was given what {client} wrote, and may hang"),
+            });
+        }
+        Ok(finished < engine.next_frame())
+    }
+}

@@ -1,0 +1,175 @@
+//! The thread that encodes pictures, and the queue to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::FilmDesc;
+use super::gif::Gif;
+use super::raw::Raw;
+use super::scale::{Order, fit, fitting};
+use wavefield_base::{Error, Result, output_file::Growing, threads::Job};
+
+/// A picture as the GPU drew it.
+pub(super) struct Shot {
+    pub(super) pixels: Vec<u8>,
+    pub(super) extent: vk::Extent2D,
+    pub(super) order: Order,
+    /// Its time in the film.
+    pub(super) at: Duration,
+}
+
+/// The number of frames in the film, and its size.
+type Written = (u64, Option<(u32, u32)>);
+
+/// The most pictures that wait for the thread.
+const WAITING: usize = 8;
+/// How often to look whether the thread has gone on.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The frame loop's side of the thread.
+pub(super) struct Encoder {
+    /// `None` once the thread was told to end.
+    shots: Option<SyncSender<Shot>>,
+    thread: Option<Job<Written>>,
+    /// The pictures that the thread is done with.
+    encoded: Arc<AtomicU64>,
+    path: PathBuf,
+    timeout: Duration,
+}
+
+impl Encoder {
+    pub(super) fn start(desc: &FilmDesc) -> Result<Self> {
+        let (shots, take_shots) = sync_channel(WAITING);
+        let encoded = Arc::new(AtomicU64::new(0));
+        // A GIF has a limit for its longer side.
+        let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
+        let reel = Reel {
+            output: Some(Growing::begin(&desc.path)?),
+            sink: None,
+            limit,
+            size: None,
+            film: Vec::new(),
+        };
+        let count = encoded.clone();
+        let thread = Job::begin("recording", move |_| reel.work(take_shots, &count))?;
+        let (path, timeout) = (desc.path.clone(), desc.timeout);
+        Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
+    }
+
+    /// Sends a picture to the thread. False if the queue is full. With `wait`, waits for room up to the timeout.
+    pub(super) fn send(&self, mut shot: Shot, wait: bool) -> Result<bool> {
+        let Some(shots) = &self.shots else { return Ok(false) };
+        let began = Instant::now();
+        loop {
+            match shots.try_send(shot) {
+                // If the thread has failed, `end` returns the reason.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return Ok(true),
+                Err(TrySendError::Full(_)) if !wait => return Ok(false),
+                Err(TrySendError::Full(_)) if began.elapsed() > self.timeout => return Err(self.stuck()),
+                Err(TrySendError::Full(again)) => shot = again,
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Whether the thread has failed and takes no more pictures.
+    pub(super) fn has_failed(&self) -> bool {
+        self.shots.is_some() && self.thread.as_ref().is_some_and(Job::is_done)
+    }
+
+    /// Waits until everything is written. Fails if nothing is written for the whole timeout.
+    pub(super) fn end(&mut self) -> Result<Written> {
+        self.shots = None;
+        let Some(thread) = self.thread.take() else { return Ok((0, None)) };
+        let (mut encoded, mut since) = (0, Instant::now());
+        while !thread.is_done() {
+            let now = self.encoded.load(Ordering::Relaxed);
+            if std::mem::replace(&mut encoded, now) != now {
+                since = Instant::now();
+            }
+            if since.elapsed() > self.timeout {
+                return Err(self.stuck());
+            }
+            sleep(LOOK);
+        }
+        thread.finish()
+    }
+
+    /// The error of a thread that waits for the reader of its output. The thread is not stopped.
+    fn stuck(&self) -> Error {
+        let words = format!(
+            "nothing was read from it for {:.0} s: is its reader still running?",
+            self.timeout.as_secs_f64()
+        );
+        let source = std::io::Error::new(std::io::ErrorKind::TimedOut, words);
+        Error::Io { action: "write", path: self.path.clone(), source }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // After a run that fails early, finish the file or remove it.
+        let _ = self.end();
+    }
+}
+
+/// The film in progress. Its first picture determines its size, so the sink is made only then.
+struct Reel {
+    output: Option<Growing>,
+    sink: Option<Sink>,
+    /// The limit for the longer side of a GIF; `None` for raw frames.
+    limit: Option<u32>,
+    size: Option<(u32, u32)>,
+    film: Vec<u8>,
+}
+
+enum Sink {
+    Gif(Gif),
+    Raw(Raw),
+}
+
+impl Reel {
+    /// The thread's work, until the last picture or a failure. Without frames there is no file.
+    fn work(mut self, shots: Receiver<Shot>, encoded: &AtomicU64) -> Result<Written> {
+        let (mut frames, mut outcome) = (0, Ok(()));
+        for shot in shots {
+            outcome = self.frame(&shot);
+            if let Err(error) = &outcome {
+                wavefield_base::note!(
+                    "note: the recording has ended, a file keeps what was written so far: {error}"
+                );
+                break;
+            }
+            frames += 1;
+            encoded.store(frames, Ordering::Relaxed);
+        }
+        let ended = match self.sink {
+            Some(Sink::Gif(gif)) => gif.end(),
+            Some(Sink::Raw(raw)) => raw.end(),
+            None => Ok(()),
+        };
+        outcome.and(ended).map(|()| (frames, self.size))
+    }
+
+    fn frame(&mut self, shot: &Shot) -> Result<()> {
+        let size = *self.size.get_or_insert_with(|| fitting(shot.extent, self.limit.unwrap_or(u32::MAX)));
+        if let Some(output) = self.output.take() {
+            self.sink = Some(match self.limit {
+                Some(_) => Sink::Gif(Gif::new(output, size)?),
+                None => Sink::Raw(Raw::new(output, size)),
+            });
+        }
+        fit(&shot.pixels, shot.extent, shot.order, size, &mut self.film);
+        match &mut self.sink {
+            Some(Sink::Gif(gif)) => gif.frame(&mut self.film, shot.at),
+            Some(Sink::Raw(raw)) => raw.frame(&self.film, shot.at),
+            None => Ok(()),
+        }
+    }
+}

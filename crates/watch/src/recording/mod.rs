@@ -1,0 +1,265 @@
+//! Records drawn pictures as a film: a GIF, or raw frames on standard output.
+//!
+//! [`Film`] records commands that run after the draw and copy the picture into a buffer that the CPU can read. Once the GPU is done,
+//! it sends the pixels to a thread that encodes them. The frame loop of a window never waits for this: if the encoder is
+//! behind, the film leaves frames out.
+
+mod encoder;
+mod gif;
+mod raw;
+mod scale;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use self::encoder::{Encoder, Shot};
+use self::scale::Order;
+use wavefield_base::{Error, Result};
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
+use wavefield_render::Picture;
+
+#[derive(Clone, Debug)]
+pub struct FilmDesc {
+    /// The GIF's path, or `-` for raw frames on standard output.
+    pub path: PathBuf,
+    /// The largest side of a GIF in pixels. Larger pictures are divided by a whole number.
+    pub side: u32,
+    pub format: vk::Format,
+    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
+    pub complete: bool,
+    /// The film fails if nothing can be written for this long.
+    pub timeout: Duration,
+}
+
+impl FilmDesc {
+    fn is_raw(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
+    fn period(&self) -> Duration {
+        if self.is_raw() { raw::PERIOD } else { gif::PERIOD }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub path: PathBuf,
+    pub frames: u64,
+    /// Frames that were left out because the encoder was behind.
+    pub dropped: u64,
+    pub size: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_os_str() == "-" {
+            true => write!(f, "standard output")?,
+            false => write!(f, "{}", self.path.display())?,
+        }
+        if (self.frames, self.dropped) == (0, 0) {
+            return write!(f, ": no frame was drawn, so nothing was written");
+        }
+        write!(f, " ({} frames", self.frames)?;
+        if let Some((width, height)) = self.size {
+            write!(f, " of {width}x{height}")?;
+        }
+        match self.dropped {
+            0 => write!(f, ")"),
+            dropped => write!(f, ", {dropped} left out)"),
+        }
+    }
+}
+
+/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if it returns true,
+/// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
+pub struct Film {
+    device: Device,
+    desc: FilmDesc,
+    order: Order,
+    copies: Vec<Copied>,
+    encoder: Encoder,
+    clock: Clock,
+    /// The next picture's time in the film.
+    next: Option<Duration>,
+    dropped: u64,
+    failure: Option<Error>,
+}
+
+#[derive(Default)]
+struct Copied {
+    buffer: Option<Buffer>,
+    extent: vk::Extent2D,
+    /// The picture's time in the film, until the GPU has copied it.
+    at: Option<Duration>,
+}
+
+impl Film {
+    pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
+        let Some(order) = Order::of(desc.format) else {
+            return Err(Error::Unsupported(format!(
+                "pictures of {:?} cannot be recorded: leave --record out",
+                desc.format
+            )));
+        };
+        Ok(Self {
+            device: device.clone(),
+            encoder: Encoder::start(&desc)?,
+            clock: Clock::new(desc.period()),
+            desc,
+            order,
+            copies: Vec::new(),
+            next: None,
+            dropped: 0,
+            failure: None,
+        })
+    }
+
+    /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
+    pub fn done(&mut self, flight: usize) {
+        let Some(Copied { buffer: Some(buffer), extent, at }) = self.copies.get_mut(flight) else { return };
+        let Some(at) = at.take() else { return };
+        let shot = |bytes: &[u8]| Shot { pixels: bytes.to_vec(), extent: *extent, order: self.order, at };
+        match buffer.bytes().map(shot).and_then(|shot| self.encoder.send(shot, self.desc.complete)) {
+            Ok(true) => {}
+            Ok(false) => self.dropped += 1,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// [`Film::done`] for every flight, in the order of their pictures. The GPU must be at rest. Flights may be numbered differently
+    /// afterwards.
+    pub fn all_done(&mut self) {
+        let mut flights: Vec<_> = (0..self.copies.len()).collect();
+        flights.sort_unstable_by_key(|&flight| self.copies[flight].at);
+        flights.into_iter().for_each(|flight| self.done(flight));
+    }
+
+    /// Whether the current frame belongs in the film. `now` may count from any fixed moment, and must not go back.
+    pub fn wants(&mut self, now: Duration) -> bool {
+        self.next = if self.has_ended() { None } else { self.clock.frame(now) };
+        self.next.is_some()
+    }
+
+    /// Records the copy of a picture for which [`Film::wants`] returned true. Leaves the picture in its final layout.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture. The picture
+    /// is alive, has the film's format, may be copied from, and is then in its final layout. The GPU has finished this flight's
+    /// earlier commands, and [`Film::done`] was called since.
+    pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
+        let Some(at) = self.next.take() else { return };
+        if self.copies.len() <= flight {
+            self.copies.resize_with(flight + 1, Copied::default);
+        }
+        let copied = &mut self.copies[flight];
+        let extent = picture.extent;
+        if copied.buffer.is_none() || copied.extent != extent {
+            // Drop the old buffer first, so that the two never exist at once.
+            copied.buffer = None;
+            let desc = BufferDesc {
+                label: "recording",
+                size: u64::from(extent.width) * u64::from(extent.height) * 4,
+                usage: vk::BufferUsageFlags::TRANSFER_DST,
+                location: MemoryLocation::GpuToCpu,
+            };
+            match Buffer::new(&self.device, &desc) {
+                Ok(buffer) => (copied.buffer, copied.extent) = (Some(buffer), extent),
+                Err(error) => return self.fail(error),
+            }
+        }
+        let Some(buffer) = &copied.buffer else { return };
+        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the GPU is
+        // done, because the film's owner waits before it drops the film.
+        unsafe { copy(&self.device, commands, picture, buffer) };
+        copied.at = Some(at);
+    }
+
+    /// Whether the film takes no more frames because something has failed.
+    pub fn has_ended(&self) -> bool {
+        self.failure.is_some() || self.encoder.has_failed()
+    }
+
+    /// Ends the film, and waits until it is written. If the GPU is `at_rest`, the film includes the frames in flight.
+    ///
+    /// # Errors
+    /// The error that ended the film early. The frames before it are still written if possible.
+    pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
+        if at_rest {
+            self.all_done();
+        }
+        let (frames, size) = self.encoder.end().map_err(|error| self.failure.take().unwrap_or(error))?;
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Recorded { path: self.desc.path.clone(), frames, dropped: self.dropped, size }),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        wavefield_base::note!("note: the recording has ended: {error}");
+        self.failure.get_or_insert(error);
+    }
+}
+
+/// Records the copy of a picture. Leaves the picture in its final layout.
+///
+/// # Safety
+/// See [`Film::record`]. The buffer has room for the picture.
+unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
+    let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+    let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    let aspect = vk::ImageAspectFlags::COLOR;
+    let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+    // The next commands may draw over the picture.
+    let after = (copied, (read.0, vk::AccessFlags2::NONE));
+    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
+    let region = [vk::BufferImageCopy::default()
+        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+        .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
+    // SAFETY: the caller's promise.
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[before]);
+        device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
+        let visible = buffer_barrier(buffer.raw(), written, by_host);
+        pipeline_barrier(device, commands, &[visible], &[after]);
+    }
+}
+
+/// Chooses the frames of a film, and gives their times in it.
+struct Clock {
+    period: Duration,
+    last: Option<Duration>,
+    time: Duration,
+    taken: Option<Duration>,
+}
+
+/// The longest gap between frames of the film. Longer pauses are shortened to it.
+const LONGEST_GAP: Duration = Duration::from_secs(1);
+/// How much too early a frame may come. Displays do not pace frames quite evenly.
+const EARLY: Duration = Duration::from_millis(2);
+
+impl Clock {
+    fn new(period: Duration) -> Self {
+        Self { period, last: None, time: Duration::ZERO, taken: None }
+    }
+
+    /// To be called for each drawn frame. Returns its time in the film; `None` if the film leaves it out.
+    fn frame(&mut self, now: Duration) -> Option<Duration> {
+        let before = self.last.replace(now).unwrap_or(now);
+        self.time += now.saturating_sub(before).min(LONGEST_GAP);
+        if self.taken.is_some_and(|taken| self.time + EARLY < taken + self.period) {
+            return None;
+        }
+        self.taken = Some(self.time);
+        Some(self.time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Writes Chrome's trace events (the "Trace Event Format"), which Perfetto and `chrome://tracing` show.
+//!
+//! Each [`Lane`] becomes a process. Its threads are the CPU, the CPU's other threads, the window system, CUDA, Vulkan, and the time
+//! in which the GPU ran neither. Arrows ("flow events") show what allowed work to begin: CPU → GPU for each submission,
+//! CUDA → Vulkan for `ready`, Vulkan → CUDA for `free`.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::recorder::{FrameSpans, Lane, Track};
+use wavefield_base::{Result, output_file};
+
+/// Writes the lanes to one file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
+/// `command` recorded.
+pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
+    let text = match wavefield_base::svg::is_name_of(path) {
+        true => super::picture::drawing(lanes),
+        false => document(command, lanes).to_string(),
+    };
+    output_file::write(path, |file| writeln!(file, "{text}"))
+}
+
+const CPU: u32 = 1;
+const OTHER_THREADS: u32 = 2;
+const PRESENT: u32 = 3;
+const CUDA: u32 = 4;
+const VULKAN: u32 = 5;
+const NEITHER: u32 = 6;
+const THREADS: [(u32, &str); 6] = [
+    (CPU, "CPU"),
+    (OTHER_THREADS, "CPU: other threads"),
+    (PRESENT, "CPU: window system"),
+    (CUDA, "GPU: CUDA stream"),
+    (VULKAN, "GPU: Vulkan queue"),
+    (NEITHER, "GPU: neither (switching or waiting)"),
+];
+
+fn document(command: &str, lanes: &[Lane]) -> Value {
+    // All times are microseconds since the first span.
+    let epoch = lanes.iter().flat_map(|lane| &lane.cpu).map(|span| span.begin).min();
+    let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
+    for (lane, process) in lanes.iter().zip(1..) {
+        events.lane(process, lane);
+    }
+    let clocks: Vec<_> = lanes.iter().map(|lane| clock_words(&lane.track)).collect();
+    json!({
+        "displayTimeUnit": "ns",
+        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": clocks },
+        "traceEvents": events.list,
+    })
+}
+
+/// How the clocks were tied, and the possible errors.
+fn clock_words(track: &Track) -> Value {
+    json!({
+        "run": track.name,
+        "device": track.device,
+        "cpu_to_gpu": if track.vulkan_clock.calibrated() { "VK_EXT_calibrated_timestamps" } else { "an empty submission" },
+        "cpu_to_gpu_error_us": track.vulkan_clock.error().as_secs_f64() * 1e6,
+        "cuda_to_gpu_error_us": track.cuda_clock_error_ns.map(|error| error * 1e-3),
+        "cuda_against_vulkan_violation_us": track.clock_violation_ns() * 1e-3,
+    })
+}
+
+struct Events {
+    list: Vec<Value>,
+    arrows: u64,
+    epoch: Instant,
+}
+
+impl Events {
+    fn lane(&mut self, process: u32, lane: &Lane) {
+        let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
+            let event =
+                json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { key: value } });
+            self.list.push(event);
+        };
+        tell("process_name", 0, "name", json!(lane.track.name));
+        for (thread, words) in THREADS {
+            tell("thread_name", thread, "name", json!(words));
+            tell("thread_sort_index", thread, "sort_index", json!(thread));
+        }
+        for span in &lane.cpu {
+            let Some(end) = span.end else { continue };
+            let thread = match span.name {
+                _ if span.other_thread => OTHER_THREADS,
+                "acquire" | "present" => PRESENT,
+                _ => CPU,
+            };
+            let (begin, end) = (self.since_epoch(span.begin), self.since_epoch(end));
+            self.slice(process, thread, span.name, span.frame, begin, end);
+        }
+        let track = &lane.track;
+        for spans in &track.frames {
+            self.frame(process, spans, lane);
+        }
+        for (begin, end) in neither(&track.frames) {
+            let (begin, end) = (self.gpu(track, begin), self.gpu(track, end));
+            self.slice(process, NEITHER, "neither", None, begin, end);
+        }
+    }
+
+    fn frame(&mut self, process: u32, spans: &FrameSpans, lane: &Lane) {
+        let (track, frame) = (&lane.track, Some(spans.frame));
+        let [begin, draw, end] = spans.vulkan.map(|time| self.gpu(track, time));
+        if track.in_queue {
+            self.slice(process, VULKAN, track.producer, frame, begin, draw);
+        }
+        self.slice(process, VULKAN, "draw", frame, draw, end);
+        let mut from = draw;
+        for slice in spans.slices.into_iter().flatten() {
+            let to = self.gpu(track, slice);
+            self.slice(process, VULKAN, "part of the draw", frame, from, to);
+            from = to;
+        }
+        let cpu = |name| lane.cpu.iter().find(|span| span.name == name && span.frame == frame);
+        if let Some(submit) = cpu("submit") {
+            let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
+            self.arrow("submit", (process, CPU, at), (process, VULKAN, to));
+        }
+        let Some(cuda) = spans.cuda else { return };
+        let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
+        self.slice(process, CUDA, "kernel", frame, kernel, done);
+        if let Some(produce) = cpu("produce") {
+            let at = self.since_epoch(produce.begin);
+            self.arrow("launch", (process, CPU, at), (process, CUDA, kernel));
+        }
+        // The arrow ends where its effect begins. The draw's timestamp may be earlier than the end of its wait.
+        self.arrow("ready", (process, CUDA, done - NUDGE), (process, VULKAN, draw.max(done)));
+        if let Some(freed) = track.freed_before(spans) {
+            let from = self.gpu(track, freed.vulkan[2]);
+            self.arrow("free", (process, VULKAN, from - NUDGE), (process, CUDA, kernel));
+        }
+    }
+
+    fn slice(&mut self, process: u32, thread: u32, name: &str, frame: Option<u64>, begin: f64, end: f64) {
+        let mut event = json!({
+            "ph": "X", "name": name, "cat": "wavefield", "pid": process, "tid": thread,
+            "ts": round(begin), "dur": round((end - begin).max(0.0)),
+        });
+        if let Some(frame) = frame {
+            event["args"] = json!({ "frame": frame });
+        }
+        self.list.push(event);
+    }
+
+    /// Adds an arrow from one (process, thread, time) to another.
+    fn arrow(&mut self, name: &str, from: (u32, u32, f64), to: (u32, u32, f64)) {
+        self.arrows += 1;
+        let end = |phase, (process, thread, time): (u32, u32, f64)| {
+            json!({
+                "ph": phase, "id": self.arrows, "name": name, "cat": "hand-off", "pid": process, "tid": thread,
+                "ts": round(time), "bp": "e",
+            })
+        };
+        let ends = [end("s", from), end("f", (to.0, to.1, to.2 + NUDGE))];
+        self.list.extend(ends);
+    }
+
+    fn since_epoch(&self, at: Instant) -> f64 {
+        at.saturating_duration_since(self.epoch).as_secs_f64() * 1e6
+    }
+
+    fn gpu(&self, track: &Track, nanoseconds: f64) -> f64 {
+        track.vulkan_clock.to_host_us(nanoseconds, self.epoch)
+    }
+}
+
+/// An arrow belongs to the slice around its time, so its ends lie this many µs inside the slices.
+const NUDGE: f64 = 0.002;
+
+/// Rounds to the nanosecond. More digits would be noise, and make the file longer.
+fn round(microseconds: f64) -> f64 {
+    (microseconds * 1e3).round() / 1e3
+}
+
+/// The spans in which neither a kernel nor a draw ran, between the first frame and the last.
+pub fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> Vec<(f64, f64)> {
+    let mut busy: Vec<(f64, f64)> = Vec::new();
+    for spans in frames {
+        let [begin, draw, end] = spans.vulkan;
+        // A command buffer's first timestamps may be earlier than the end of its wait for `ready`.
+        let begin = spans.cuda.map_or(begin, |(_, done)| draw.max(done));
+        busy.push((begin, end));
+        busy.extend(spans.cuda);
+    }
+    busy.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut gaps = Vec::new();
+    let mut until = f64::INFINITY;
+    for (begin, end) in busy {
+        if begin > until {
+            gaps.push((until, begin));
+        }
+        until = if until.is_finite() { until.max(end) } else { end };
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use wavefield_handoff::producer::Batch;
+
+    fn frame(frame: u64, cuda: (f64, f64), vulkan: [f64; 3]) -> FrameSpans {
+        FrameSpans {
+            frame,
+            batch: Batch::of_one(frame),
+            vulkan,
+            slices: None,
+            cuda: Some(cuda),
+            cpu: (Instant::now(), Duration::ZERO),
+        }
+    }
+
+    #[test]
+    fn gaps_are_where_nothing_runs() {
+        // A kernel, a gap of 5, a draw with a second kernel inside, a gap of 10, a draw.
+        let frames = [frame(0, (0.0, 10.0), [0.0, 15.0, 40.0]), frame(1, (20.0, 22.0), [41.0, 50.0, 60.0])];
+        assert_eq!(neither(&frames), [(10.0, 15.0), (40.0, 50.0)]);
+        assert!(neither([]).is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! Draws the trace as an SVG, for readers without a trace viewer: a few frames of each run, one run below the other.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+
+use super::recorder::Lane;
+use super::recorder::{FrameSpans, Track};
+use wavefield_base::svg::{self, n, round_step};
+
+/// The number of frames to show of each run.
+const SHOWN: usize = 4;
+// In pixels: the drawing's width, the names at the left, the margin at the right, a run's name, one row.
+const WIDTH: f64 = 1180.0;
+const NAMES: f64 = 92.0;
+const RIGHT: f64 = 12.0;
+const HEAD: f64 = 24.0;
+const ROW: f64 = 22.0;
+const BAR: f64 = ROW - 4.0;
+
+/// The part of a run that is shown. It starts at the draw of a frame in the middle: the first frames fill the ring, so they are
+/// not typical.
+struct Window<'a> {
+    track: &'a Track,
+    from: f64,
+    to: f64,
+}
+
+impl<'a> Window<'a> {
+    fn of(track: &'a Track) -> Option<Self> {
+        let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
+        Some(Self { track, from: shown.first()?.vulkan[1], to: shown.last()?.vulkan[2] })
+    }
+}
+
+/// All runs have the same scale.
+pub(super) fn drawing(lanes: &[Lane]) -> String {
+    let windows: Vec<_> = lanes.iter().filter_map(|lane| Window::of(&lane.track)).collect();
+    let longest = windows.iter().map(|window| window.to - window.from).fold(1.0, f64::max);
+    let scale = (WIDTH - NAMES - RIGHT) / longest;
+    let mut top = 8.0;
+    let runs: Vec<_> = windows
+        .iter()
+        .map(|window| {
+            // Without CUDA, nothing switches.
+            let alike = windows.iter().filter(|_| window.track.uses_cuda);
+            let alike = alike.filter(|other| other.track.grid == window.track.grid);
+            let run = run(window, &usual(alike.flat_map(|other| &other.track.frames)), scale, top);
+            top += HEAD + if window.track.uses_cuda { 2.0 * ROW } else { ROW } + 20.0;
+            run
+        })
+        .collect();
+    let step = round_step(longest / 10.0);
+    let ticks = (0..=(longest / step) as u32).map(|tick| f64::from(tick) * step);
+    let content = html! {
+        @for run in runs { (run) }
+        @for tick in ticks {
+            @let x = n(NAMES + tick * scale);
+            line.line x1=(x) x2=(x) y1=(n(top)) y2=(n(top + 5.0)) {}
+            text.soft x=(x) y=(n(top + 18.0)) text-anchor="middle" { ((tick * 1e-4).round() / 100.0) " ms" }
+        }
+        (svg::text("soft", [8.0, top + 40.0], &legend(lanes)))
+    };
+    svg::picture("What ran when on the GPU", [WIDTH, top + 48.0], &content).into_string()
+}
+
+/// One run: its name, a row for CUDA if it uses that, and a row for Vulkan.
+fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
+    let Window { track, from, to } = *window;
+    let cuda = top + HEAD;
+    let vulkan = if track.uses_cuda { cuda + ROW } else { cuda };
+    let bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
+        let (begin, end) = (begin.max(from), end.min(to));
+        // A kernel of 3 µs must be visible among draws of milliseconds.
+        let width = ((end - begin) * scale).max(2.5);
+        let tip = format!("{words}: {:.1} µs", (end - begin) * 1e-3);
+        let place = [NAMES + (begin - from) * scale, row + 2.0];
+        html! { @if begin < end { (svg::bar(class, place, [width, BAR], &tip)) } }
+    };
+    let frame = |spans: &FrameSpans| {
+        let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
+        let class = if frame % 2 == 0 { "b" } else { "a" };
+        html! {
+            @if track.in_queue {
+                @let kernel = track.kernel().unwrap_or_default();
+                (bar(vulkan, "hot", (begin, draw), &format!("frame {frame}, {kernel} in Vulkan's queue")))
+            }
+            @for part in at_work(spans, usual) { (bar(vulkan, class, part, &format!("frame {frame}, part of the draw"))) }
+            @if spans.slices.is_none() { (bar(vulkan, class, (draw, end), &format!("frame {frame}, draw"))) }
+            @if let Some(kernel) = spans.cuda { (bar(cuda, "hot", kernel, &format!("frame {frame}, kernel"))) }
+        }
+    };
+    html! {
+        (svg::text("ink head", [8.0, top + 14.0], &track.name))
+        @for (row, name) in [(cuda, "CUDA"), (vulkan, "Vulkan")] {
+            @if name == "Vulkan" || track.uses_cuda {
+                (svg::text("soft", [8.0, row + 14.0], name))
+                (svg::bar("row", [NAMES, row + 2.0], [(to - from) * scale, BAR], ""))
+            }
+        }
+        @for spans in &track.frames { (frame(spans)) }
+    }
+}
+
+/// The parts of a draw: its slices, and the rest after the last slice (the background, and resolving the samples).
+fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
+    let Some(slices) = spans.slices else { return Vec::new() };
+    let ends = slices.into_iter().chain([spans.vulkan[2]]);
+    [spans.vulkan[1]].into_iter().chain(slices).zip(ends).collect()
+}
+
+/// The undisturbed time of each part of a draw: the shortest over all frames of all runs with the same field. In a run whose GPU
+/// switches in every frame, no frame has it.
+fn usual<'a>(frames: impl Iterator<Item = &'a FrameSpans>) -> Vec<f64> {
+    let lengths = frames.map(|spans| parts(spans).iter().map(|(from, to)| to - from).collect::<Vec<_>>());
+    let shortest = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(b).map(|(a, b)| a.min(b)).collect();
+    lengths.filter(|lengths| !lengths.is_empty()).reduce(shortest).unwrap_or_default()
+}
+
+/// The parts in which Vulkan was at work. A part that is far longer than usual had to wait, for CUDA's signal or for the GPU to
+/// switch back from CUDA. It is cut to its usual length, so that the wait shows as a gap.
+fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
+    let mut parts = parts(spans);
+    for ((from, to), usual) in parts.iter_mut().zip(usual) {
+        if *to - *from > usual + SWITCH {
+            *from = *to - usual;
+        }
+    }
+    parts
+}
+
+/// A part that is longer than usual by more than this had to wait. In nanoseconds.
+const SWITCH: f64 = 60_000.0;
+
+/// Explains the colours that these runs use.
+fn legend(lanes: &[Lane]) -> String {
+    let kernels: BTreeSet<_> = lanes.iter().filter_map(|lane| lane.track.kernel()).collect();
+    let kernels = kernels.into_iter().collect::<Vec<_>>().join(" or the ");
+    let mut words = if kernels.is_empty() { kernels } else { format!("Orange: the {kernels}. ") };
+    words += "Blue: the draw, in parts";
+    if lanes.iter().any(|lane| lane.track.uses_cuda) {
+        words += "; a gap within it is where the GPU was switching to CUDA and back";
+    }
+    words + "."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SLICES;
+    use super::*;
+    use wavefield_handoff::producer::Batch;
+
+    /// A draw from 0 on. Its parts take 10 µs each, except `waiting`, which takes 340 µs.
+    fn frame(frame: u64, waiting: Option<usize>) -> FrameSpans {
+        let length = |part: usize| if Some(part) == waiting { 340_000.0 } else { 10_000.0 };
+        let mut at = 0.0;
+        let slices = std::array::from_fn(|part| {
+            at += length(part);
+            at
+        });
+        FrameSpans {
+            frame,
+            batch: Batch::of_one(frame),
+            vulkan: [0.0, 0.0, at + length(SLICES)],
+            slices: Some(slices),
+            cuda: None,
+            cpu: (std::time::Instant::now(), std::time::Duration::ZERO),
+        }
+    }
+
+    #[test]
+    fn a_part_that_waited_is_shown_without_its_wait() {
+        let frames = [frame(0, None), frame(1, Some(3)), frame(2, None), frame(3, Some(SLICES))];
+        let usual = usual(frames.iter());
+        assert_eq!(usual, [10_000.0; SLICES + 1]);
+        let shown = at_work(&frames[1], &usual);
+        assert_eq!(shown[3], (360_000.0, 370_000.0));
+        assert!(shown.iter().all(|(from, to)| to - from == 10_000.0));
+        assert_eq!(at_work(&frames[3], &usual)[SLICES].0, 490_000.0);
+        let always = [frame(0, Some(2)), frame(1, Some(2))];
+        assert_eq!(self::usual(always.iter().chain(&frames)), usual);
+    }
+}

@@ -1,0 +1,200 @@
+//! Records the GPU's times of the first or the last frames of a run.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::clock::{CudaClock, GpuClock};
+use super::cpu::CpuSpan;
+use crate::observer::{At, Finished, Observer};
+use wavefield_base::Result;
+use wavefield_field::wave::Grid;
+use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
+use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
+
+/// The number of slices of a traced draw, each with its own end time. If the GPU switches to CUDA and back during the draw, one slice
+/// is longer by that time.
+pub const SLICES: usize = 16;
+
+/// The times of a frame's parts, in nanoseconds of the GPU's clock.
+#[derive(Clone, Debug)]
+pub struct FrameSpans {
+    pub frame: u64,
+    /// The frames that were filled together with it.
+    pub batch: Batch,
+    /// Frame start, draw start and draw end.
+    pub vulkan: [f64; 3],
+    pub slices: Option<[f64; SLICES]>,
+    /// Start and end of the kernel on CUDA's stream.
+    pub cuda: Option<(f64, f64)>,
+    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
+    pub cpu: (Instant, Duration),
+}
+
+/// One traced run.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    pub cpu: Vec<CpuSpan>,
+    pub track: Track,
+}
+
+/// Collects [`FrameSpans`] of the first frames, or always of the last ones.
+pub struct Recorder {
+    slices: Option<Timestamps<SLICES>>,
+    vulkan: GpuClock,
+    cuda: Option<CudaClock>,
+    frames: VecDeque<FrameSpans>,
+    most: usize,
+    /// Whether a new frame replaces the oldest. Otherwise recording ends after `most` frames.
+    live: bool,
+    batches: Vec<Batch>,
+}
+
+impl Recorder {
+    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs, to tie their clocks.
+    pub fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        let slices = Timestamps::new(queue.device(), flights)?;
+        Ok(Self { slices, live: false, ..Self::live(queue, fill, flights, most)? })
+    }
+
+    /// Collects the last `most` frames, with their draws whole. Waits for both APIs, to tie their clocks.
+    pub fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
+        Ok(Self {
+            slices: None,
+            vulkan: GpuClock::tie(queue)?,
+            cuda: fill.map(tie).transpose()?,
+            frames: VecDeque::with_capacity(most),
+            most,
+            live: true,
+            batches: vec![Batch::of_one(0); flights],
+        })
+    }
+
+    pub fn frames(&self) -> &VecDeque<FrameSpans> {
+        &self.frames
+    }
+
+    pub fn clock(&self) -> &GpuClock {
+        &self.vulkan
+    }
+
+    /// Ties the clocks again, as far as possible without a wait.
+    pub fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
+        if self.vulkan.calibrated() {
+            // After a failure the old tie stays.
+            self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
+        }
+        match (&mut self.cuda, fill) {
+            (Some(clock), Some(fill)) => clock.move_on(fill.stream()).map_err(|error| fill.blame(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn wants(&self) -> bool {
+        self.live || self.frames.len() < self.most
+    }
+
+    pub fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
+        Track {
+            name,
+            device: format!("{} ({})", device.info().name, device.info().driver),
+            grid,
+            producer: producer.name,
+            uses_cuda: producer.uses_cuda,
+            in_queue: producer.in_queue,
+            frames: self.frames.into(),
+            vulkan_clock: self.vulkan,
+            cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn slices(&self) -> usize {
+        if self.slices.is_some() && self.wants() { SLICES } else { 0 }
+    }
+
+    unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, _source: Source, at: At) {
+        let Some(slices) = self.slices.as_ref().filter(|_| self.wants()) else { return };
+        match at {
+            At::BeforeDraw => slices.reset(commands, flight),
+            At::Slice(slice) if slice < SLICES => slices.mark(commands, flight, slice),
+            At::Slice(_) | At::AfterDraw => {}
+        }
+    }
+
+    fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
+        self.batches[flight] = produced.batch;
+    }
+
+    fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
+        let Finished { frame, flight, cpu, marks, fill } = *done;
+        let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
+        let cuda = match (fill, &self.cuda) {
+            (Some(fill), Some(clock)) => {
+                let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
+                match fill.events(frame) {
+                    Some((before, after)) => time(before)?.zip(time(after)?),
+                    None => None,
+                }
+            }
+            _ => None,
+        };
+        let slices = self.slices.as_ref().map(|slices| slices.read(flight)).transpose()?.flatten();
+        if self.live && self.frames.len() == self.most {
+            self.frames.pop_front();
+        }
+        self.frames.push_back(FrameSpans { frame, batch: self.batches[flight], vulkan, slices, cuda, cpu });
+        Ok(())
+    }
+}
+
+/// The GPU's side of a traced run.
+#[derive(Clone, Debug)]
+pub struct Track {
+    pub name: String,
+    pub device: String,
+    pub grid: Grid,
+    pub producer: &'static str,
+    /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
+    pub uses_cuda: bool,
+    /// Whether the producer's work is in Vulkan's command buffer.
+    pub in_queue: bool,
+    pub frames: Vec<FrameSpans>,
+    pub vulkan_clock: GpuClock,
+    /// The largest possible error of CUDA's tie to the GPU's clock; `None` without CUDA's stream.
+    pub cuda_clock_error_ns: Option<f64>,
+}
+
+impl Track {
+    /// What the producer runs on the GPU, in words; `None` if it runs nothing there.
+    pub fn kernel(&self) -> Option<&'static str> {
+        match (self.uses_cuda, self.in_queue) {
+            (true, _) => Some("CUDA kernel"),
+            (false, true) => Some("compute shader"),
+            (false, false) => None,
+        }
+    }
+
+    /// The least error of the two clocks that the trace proves, in nanoseconds; 0 if it proves none. A kernel cannot end after its
+    /// frame's draw, or begin before the slot that it waits for is free. If the times say so, the clocks are wrong by that much.
+    pub fn clock_violation_ns(&self) -> f64 {
+        let mut worst: f64 = 0.0;
+        for spans in &self.frames {
+            let Some((begin, end)) = spans.cuda else { continue };
+            worst = worst.max(end - spans.vulkan[2]);
+            if let Some(freed) = self.freed_before(spans) {
+                worst = worst.max(freed.vulkan[2] - begin);
+            }
+        }
+        worst
+    }
+
+    /// The frame whose draw CUDA waited for before it filled that frame's slot.
+    pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
+        let freed = spans.batch.waits_for?;
+        self.frames.iter().find(|spans| spans.frame == freed)
+    }
+}

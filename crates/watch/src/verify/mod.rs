@@ -1,0 +1,16 @@
+//! Checks that every frame arrives whole. `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
+//!
+//! Every producer can stamp its frames ([`wavefield_handoff::producer::ProducerDesc::stamped`]). The frame loop owns a [`Check`].
+
+mod broken;
+mod check;
+mod checker;
+mod footprint;
+pub mod slots;
+pub mod tally;
+
+pub use broken::Broken;
+pub use broken::BrokenProducer;
+pub use check::{Check, CheckDesc, Checked};
+pub use checker::{Checker, Pass};
+pub use footprint::Footprint;

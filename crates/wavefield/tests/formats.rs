@@ -1,0 +1,243 @@
+//! Sends images and buffers through CUDA and back, and checks what the library must refuse before it asks a driver.
+//!
+//! The tests that need CUDA are skipped without it. Vulkan's half runs on every device that exports memory, even lavapipe.
+
+mod common;
+
+use std::sync::Arc;
+
+use ash::vk;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{ExportedAllocation, ExportedImage, ImageRequest, Shape, SharedImage, ViewType};
+use wavefield_base::report::Failures;
+use wavefield_engine::{Choice, DeviceTable, DriverThread, ProducerKind, Stop};
+use wavefield_gpu::cuda::{Cuda, DeviceMemory, Stream};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
+
+fn instance() -> (Instance, Arc<ValidationLog>) {
+    let instance =
+        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let log = instance.validation_log().clone();
+    (instance, log)
+}
+
+/// Asserts that the validation layer has reported nothing.
+fn assert_silent(log: &ValidationLog) {
+    log.verdict().unwrap();
+    assert_eq!(log.warnings(), 0, "validation warnings");
+}
+
+/// The device that shares with CUDA. Returns `None` and reports a skip if there is none.
+fn with_cuda(instance: &Instance) -> Option<Choice> {
+    match DeviceTable::query(instance, None, DriverThread::begin()).unwrap().choose(None, ProducerKind::Cuda)
+    {
+        Ok(choice) => Some(choice),
+        Err(error) => {
+            common::skip_without_gpu(&error.to_string());
+            None
+        }
+    }
+}
+
+/// Any device that exports memory. Returns `None` and reports a skip if there is none.
+fn exporting(instance: &Instance) -> Option<(Choice, Device, Queue)> {
+    let choice = DeviceTable::query(instance, None, DriverThread::begin())
+        .unwrap()
+        .choose(None, ProducerKind::Auto)
+        .unwrap();
+    if choice.adapter.info().sharing.buffer_export.is_none() {
+        common::skip("no Vulkan device here exports memory");
+        return None;
+    }
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, queue) = choice.adapter.request_device(&desc).unwrap();
+    Some((choice, device, queue))
+}
+
+/// Checks every format, view type and level. CUDA writes by surface and Vulkan reads; Vulkan writes and CUDA reads by surface
+/// and by texture, filtered if the format allows it. Also checks buffers, dedicated and several in one allocation.
+#[test]
+fn everything_exported_comes_back_from_cuda_as_it_was_written() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let mut failures = Failures::default();
+    let report = wavefield_formats::check(&choice, "test".into(), &Stop::default(), &mut failures).unwrap();
+    failures.outcome().unwrap();
+    println!("{report}");
+    drop((choice, instance));
+    assert_silent(&log);
+    assert_eq!(report.failed, Vec::<String>::new());
+    assert_eq!(report.refused, Vec::<String>::new(), "the driver refused what Vulkan said it exports");
+    let tried = report.images.iter().filter(|image| image.passed > Some(0)).count();
+    assert!(tried > 200, "only {tried} images were tried");
+    assert!(report.buffers.iter().all(|buffer| buffer.passed.is_some()), "{:?}", report.buffers);
+}
+
+const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
+
+#[test]
+fn buffers_that_overlap_or_lie_outside_are_refused_with_both_named() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    let place = |ranges: &[(u64, u64)], size| {
+        let ranges: Vec<_> = ranges.iter().map(|&(offset, size)| Range { offset, size }).collect();
+        ExportedAllocation::with_offsets(device.sharing().unwrap(), &ranges, size, USAGE).map(|_| ())
+    };
+    place(&[(0, 1000), (4096, 1000)], 8192).unwrap();
+    for (outcome, parts) in [
+        (
+            place(&[(0, 8192), (4096, 100)], 16384),
+            &["buffer 0 (8192 bytes at offset 0)", "buffer 1", "overlap"][..],
+        ),
+        (place(&[(0, 100), (8192, 100)], 8192), &["buffer 1", "at offset 8192", "8192 bytes"]),
+        (place(&[(0, 100), (4099, 100)], 8192), &["buffer 1", "offset 4099", "multiple"]),
+        (place(&[(0, 100), (4096, 0)], 8192), &["buffer 1", "no bytes"]),
+        (place(&[], 8192), &["no buffers"]),
+    ] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, vulkan_cuda::Error::Rule(_)), "{error:?}");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{part} is missing in: {error}");
+        }
+    }
+    drop((choice, device, queue, instance));
+    assert_silent(&log);
+}
+
+#[test]
+fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    let extent = vk::Extent3D { width: 16, height: 16, depth: 1 };
+    let request = |format, extent| ImageRequest {
+        format,
+        shape: Shape::new(ViewType::D2, extent, 1, 1).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: false,
+    };
+    let refused = |request| {
+        ExportedImage::new(device.sharing().unwrap(), &request).map(|_| ()).unwrap_err().to_string()
+    };
+    let text = refused(request(vk::Format::B8G8R8A8_UNORM, extent));
+    assert!(text.contains("B8G8R8A8_UNORM has no counterpart") && text.contains("R8G8B8A8_UNORM"), "{text}");
+    let vast = vk::Extent3D { width: 1 << 20, ..extent };
+    let text = refused(request(vk::Format::R8G8B8A8_UNORM, vast));
+    assert!(text.contains("R8G8B8A8_UNORM") && text.contains("1048576x16x1 texels were requested"), "{text}");
+    drop((choice, device, queue, instance));
+    assert_silent(&log);
+}
+
+/// The rules that can be broken only after an import.
+#[test]
+fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let (driver, info) = choice.cuda.clone().unwrap();
+    let context = Cuda::primary(driver, &info).unwrap();
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, queue) = choice.adapter.request_device(&desc).unwrap();
+
+    // No buffer can be mapped twice: tests/refused.rs. Each keeps alive what it needs of the allocation.
+    let exported = ExportedAllocation::new(device.sharing().unwrap(), &[100, 7], USAGE).unwrap();
+    let buffers = exported.buffers().to_vec();
+    let mut shared = exported.share(&device.pair(&context).unwrap()).unwrap();
+    let [first, last] = shared.as_slice() else { panic!("{} buffers", shared.len()) };
+    assert_eq!([first.vulkan(), last.vulkan()].as_slice(), buffers);
+    assert_eq!([first.size(), last.size()], [100, 7]);
+    assert_ne!(last.cuda(), first.cuda());
+    drop(shared.remove(0));
+    let own = DeviceMemory::new(&context, 7).unwrap();
+    let stream = Stream::new(&context).unwrap();
+    own.write(&stream, &[1, 2, 3, 4, 5, 6, 7]).unwrap();
+    // SAFETY: the mapping has 7 bytes, and Vulkan is idle.
+    unsafe { own.copy_to(&stream, shared[0].cuda()) }.unwrap();
+    stream.synchronize().unwrap();
+    drop((shared, own, stream));
+
+    let request = ImageRequest {
+        format: vk::Format::R8G8B8A8_UNORM,
+        shape: Shape::new(ViewType::D2, vk::Extent3D { width: 64, height: 32, depth: 1 }, 1, 3).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: true,
+    };
+    let image = SharedImage::import(
+        &device.pair(&context).unwrap(),
+        &Arc::new(ExportedImage::new(device.sharing().unwrap(), &request).unwrap()),
+    );
+    let image = image.unwrap();
+    let text = image.level(3).map(|_| ()).unwrap_err().to_string();
+    assert!(text.contains("no level 3 in an image of 3"), "{text}");
+    // A surface keeps everything below it alive, so any order of dropping is right.
+    let surface = image.level(2).unwrap().surface().unwrap();
+    drop(image);
+    assert_ne!(surface.raw(), 0);
+    drop((surface, context, device, queue, choice, instance));
+    assert_silent(&log);
+}
+
+/// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is destroyed while
+/// in use. (tests/rounds.rs counts the descriptors that are left, which needs its own process.)
+#[test]
+fn shared_images_and_allocations_come_and_go() {
+    let (instance, log) = instance();
+    let Some(choice) = with_cuda(&instance) else { return };
+    let (driver, info) = choice.cuda.clone().unwrap();
+    let context = Cuda::primary(driver, &info).unwrap();
+    let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
+    let (device, queue) = choice.adapter.request_device(&desc).unwrap();
+    let request = ImageRequest {
+        format: vk::Format::R32_SFLOAT,
+        shape: Shape::new(ViewType::D2, vk::Extent3D { width: 64, height: 32, depth: 1 }, 1, 6).unwrap(),
+        usage: vk::ImageUsageFlags::SAMPLED,
+        surface: true,
+    };
+    let mut mapped = Vec::new();
+    for _ in 0..20 {
+        let image = vulkan_cuda::SharedImage::new(&device.pair(&context).unwrap(), &request).unwrap();
+        let surface = image.level(0).unwrap().surface().unwrap();
+        let pair = device.pair(&context).unwrap();
+        let buffers = ExportedAllocation::new(pair.vk(), &[1000, 3], USAGE).unwrap().share(&pair).unwrap();
+        mapped.push((surface, image, buffers));
+        if mapped.len() == 5 {
+            mapped.clear();
+        }
+    }
+    drop(mapped);
+    drop((context, device, queue, choice, instance));
+    assert_silent(&log);
+}
+
+#[test]
+fn the_list_is_printed_and_written_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("formats.json");
+    let output = common::run(&["devices", "--formats", "--json", path.to_str().unwrap()]);
+    common::assert_exit(&output, 0);
+    let table = common::stdout(&output);
+    for part in ["buffers     dedicated:", "semaphore   timeline:", "cube-array", "R32G32B32A32_SFLOAT"] {
+        assert!(table.contains(part), "{part} is missing in:\n{table}");
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["schema"], "wavefield-formats/2");
+    assert_eq!(report["images"].as_array().unwrap().len(), 36 * 8);
+    assert_eq!(report["checked"], false);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_check_without_cuda_says_why_not() {
+    let (instance, _) = instance();
+    if DeviceTable::query(&instance, None, DriverThread::begin())
+        .unwrap()
+        .choose(None, ProducerKind::Cuda)
+        .is_ok()
+    {
+        return common::skip("CUDA is available, so the check runs");
+    }
+    let output = common::run(&["devices", "--formats", "--check"]);
+    common::assert_exit(&output, 1);
+    assert!(common::stderr(&output).contains("--check needs CUDA on"), "{}", common::stderr(&output));
+    common::assert_exit(&common::run(&["devices", "--check"]), 2);
+    common::assert_exit(&common::run(&["devices", "--json=a.json"]), 2);
+}

@@ -1,0 +1,64 @@
+//! Boxes with text over the picture.
+
+use egui::{
+    Align2, Area, Color32, Context, FontId, Frame, Grid as Table, Label, Painter, Pos2, RichText, ScrollArea,
+    Window, vec2,
+};
+
+use super::{ACCENT, PAPER};
+use crate::keys;
+
+/// Shows a message beside the panel. The colours' scale has room to its right.
+pub(super) fn notice(egui: &Context, words: &str) {
+    let picture = egui.available_rect();
+    Area::new("notice".into()).fixed_pos(picture.left_top() + vec2(8.0, 8.0)).show(egui, |ui| {
+        Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
+            ui.set_max_width((picture.width() - 120.0).clamp(120.0, 620.0));
+            ui.label(RichText::new(words).color(ACCENT));
+        });
+    });
+}
+
+pub(super) fn keys(egui: &Context) {
+    let room = egui.content_rect().size() - vec2(40.0, 70.0);
+    let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
+    list.collapsible(false).resizable(false).show(egui, |ui| {
+        let scroll = ScrollArea::vertical().max_height(room.y).min_scrolled_height(room.y.min(440.0));
+        scroll.show(ui, |ui| {
+            Table::new("keys").num_columns(2).max_col_width((room.x - 80.0).min(360.0)).show(ui, |ui| {
+                for (key, does) in keys::help() {
+                    ui.label(RichText::new(key).monospace().strong());
+                    ui.add(Label::new(does).wrap());
+                    ui.end_row();
+                }
+            });
+        });
+    });
+}
+
+/// Writes a line on the picture, after a `dot`.
+pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, dot: Option<Color32>) {
+    let text = paint.layout_no_wrap(words.to_owned(), FontId::proportional(12.0), Color32::from_gray(225));
+    let room = vec2(if dot.is_some() { 16.0 } else { 0.0 }, 0.0);
+    let rect = anchor.anchor_size(at, text.size() + room + vec2(12.0, 8.0));
+    paint.rect_filled(rect, 4.0, PAPER);
+    if let Some(dot) = dot {
+        paint.circle_filled(rect.left_center() + vec2(13.0, 0.0), 5.0, dot);
+    }
+    paint.galley(rect.min + room + vec2(6.0, 4.0), text, Color32::WHITE);
+}
+
+/// Shows a kernel's problem in full, at the bottom of the picture. Notices are at its top.
+pub(super) fn problem(egui: &Context, problem: &str) {
+    let (picture, all) = (egui.available_rect(), egui.content_rect());
+    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
+    Window::new("not reloaded: the last good kernel keeps running")
+        .anchor(Align2::CENTER_BOTTOM, offset)
+        .default_width((picture.width() - 40.0).min(800.0))
+        .collapsible(false)
+        .resizable(false)
+        .show(egui, |ui| {
+            let text = ScrollArea::vertical().max_height(picture.height() * 0.35);
+            text.show(ui, |ui| ui.label(RichText::new(problem).monospace().color(ACCENT)));
+        });
+}

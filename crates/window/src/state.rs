@@ -1,0 +1,419 @@
+//! The state of an open window, and how it draws a frame.
+
+mod open;
+mod pictures;
+mod switching;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use tracing::trace_span;
+use winit::event::WindowEvent;
+use winit::window::{Fullscreen, Window};
+
+use self::pictures::Snapshot;
+use super::clock::Clock;
+use super::controls::Controls;
+use super::keys::Action;
+use super::overlay::{Overlay, View};
+use super::reload::Reloader;
+use super::title::{self, Title};
+use super::visibility::Visibility;
+use wavefield_base::{Error, Result};
+use wavefield_engine::{Behind, PresentSync};
+use wavefield_engine::{
+    Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
+};
+use wavefield_field::array::Array;
+use wavefield_gpu::cuda::KernelSource;
+use wavefield_gpu::vulkan::{Acquired, Flight, Instance, PresentMode, Swapchain, SwapchainImage};
+use wavefield_render::{Camera, Picture};
+use wavefield_watch::recording::Film;
+
+/// How often to try again if there is no image to draw on. Nothing else paces the loop then.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// How long nothing may change before a window that shows a client's frames rests. Tooltips appear within this time.
+const STILL: Duration = Duration::from_secs(1);
+/// How often such a window looks for a new frame.
+const CALM: Duration = Duration::from_millis(10);
+
+pub(super) struct State {
+    // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
+    pub(super) engine: Engine,
+    pub(super) hook: Option<Box<dyn FrameHook>>,
+    snapshot: Snapshot,
+    swapchain: Swapchain,
+    pub(super) window: Arc<Window>,
+    pub(super) instance: Instance,
+    pub(super) overlay: Overlay,
+    film: Option<Film>,
+    config: Config,
+    choice: Choice,
+    /// The user's own kernel, in its last version that was drawn.
+    own: Option<KernelSource>,
+    reload: Option<Reloader>,
+    controls: Controls,
+    clock: Clock,
+    pub(super) times: FrameTimes,
+    title: Title,
+    /// When the picture last changed, the number of the next frame then, and what it was drawn with: see [`State::is_still`].
+    changed: (Instant, u64, Option<(wavefield_render::View, Parameters)>),
+    visibility: Visibility,
+    /// When to try again, if the last redraw found no image to draw on.
+    retry: Option<Instant>,
+    pub(super) skipped: u64,
+    began: Instant,
+}
+
+fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
+    Config {
+        camera: Some(camera.rounded()).filter(|camera| *camera != Camera::of(config.scene).rounded()),
+        speed: controls.parameters.speed,
+        ..config.clone()
+    }
+}
+
+impl State {
+    /// Draws one frame, or skips it. The image is acquired first, so a skipped frame has enqueued nothing.
+    pub(super) fn redraw(&mut self) -> Result<()> {
+        self.consult()?;
+        self.lay_out().or_else(|error| self.mend(error))?;
+        if !self.may_begin() {
+            self.skip();
+            return Ok(());
+        }
+        let flight = match (self.engine.begin(), &mut self.hook) {
+            (Err(error), Some(hook)) => {
+                hook.rescue(&mut self.engine, error)?;
+                if !self.may_begin() {
+                    self.skip();
+                    return Ok(());
+                }
+                self.engine.begin()?
+            }
+            (begun, _) => begun?,
+        };
+        let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
+            self.skip();
+            return Ok(());
+        };
+        self.retry = None;
+        let now = Instant::now();
+        if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
+            self.times.add(elapsed);
+            if self.controls.rotating {
+                self.engine.view_mut().camera.rotate(elapsed.as_secs_f32());
+            }
+        }
+        let picture = Picture {
+            image: image.image,
+            view: image.view,
+            extent: image.extent,
+            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+        };
+        let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
+        let moment = self.clock.moment;
+        let drawn = self.draw(&flight, moment, &picture, present);
+        if let Err(error) = drawn {
+            // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
+            self.mend(error)?;
+            let flight = self.engine.begin()?;
+            self.draw(&flight, moment, &picture, present)?;
+        }
+        if let Some(hook) = &mut self.hook {
+            hook.drawn();
+        }
+        self.window.pre_present_notify();
+        trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
+        let (text, states) = self.title_words();
+        self.title.frame(&self.window, now, &text, &states);
+        self.hand_out_picture()
+    }
+
+    fn draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        picture: &Picture,
+        present: PresentSync,
+    ) -> Result<()> {
+        let Self { engine, overlay, film, .. } = self;
+        let wants = record::wants(film, flight, self.began.elapsed());
+        let mut film = film.as_mut().filter(|_| wants);
+        let mut overlay = overlay.is_shown().then_some(overlay);
+        let has_more = film.is_some() || overlay.is_some();
+        let mut record = |commands| {
+            if let Some(overlay) = &mut overlay {
+                // SAFETY: the engine records these commands after the draw of this picture, which lives as long as the swapchain's
+                // images; no more frames are in flight than the deepest ring has slots.
+                unsafe { overlay.record(commands, flight.index, picture) }?;
+            }
+            if let Some(film) = &mut film {
+                // SAFETY: as above; `make_readable` allows copies from the picture; the flight was free, and `record::wants` told
+                // the film.
+                unsafe { film.record(commands, flight.index, picture) };
+            }
+            if let Some(overlay) = &overlay {
+                overlay.end(commands, flight.index);
+            }
+            Ok(())
+        };
+        let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
+        engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
+    }
+
+    fn title_words(&self) -> (String, Vec<&'static str>) {
+        let client = self.hook.as_ref().and_then(|hook| hook.shown_client());
+        let states = [(self.controls.parameters.paused, "paused"), (self.film.is_some(), "recording")];
+        let states = states.into_iter().filter_map(|(is, word)| is.then_some(word)).collect();
+        (title::text(&self.engine, &self.config, client), states)
+    }
+
+    /// Lays the overlay out if that is due, and applies what the user changed in it.
+    fn lay_out(&mut self) -> Result<()> {
+        if !self.overlay.is_due() {
+            return Ok(());
+        }
+        let Self { engine, config, choice, controls, own, hook, .. } = self;
+        let no_cuda = match &choice.twin {
+            Some(_) => None,
+            None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
+        };
+        let camera = engine.view().camera;
+        let command = || shown(config, controls, camera).command_line(false);
+        let mut view = View {
+            engine,
+            config,
+            own: own.as_ref(),
+            modes: self.swapchain.modes(),
+            choice,
+            no_cuda,
+            command: &command,
+            extent: self.swapchain.extent(),
+            serves: hook.is_some(),
+            still: config.overlay == OverlayMode::Legend
+                && hook.as_ref().is_some_and(|hook| hook.shown_client().is_some()),
+        };
+        match self.overlay.lay_out(&self.window, &mut view, &controls.parameters)? {
+            Some(wish) => self.follow(wish),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the overlay of an event. True if nothing else may handle it.
+    pub(super) fn overlay_takes(&mut self, event: &WindowEvent) -> bool {
+        if let WindowEvent::KeyboardInput { event: key, .. } = event {
+            // egui would use the overlay's own key to move the focus.
+            if Action::of(&key.logical_key) == Some(Action::Overlay) {
+                return false;
+            }
+        }
+        self.overlay.hear(&self.window, event)
+    }
+
+    /// The next image. Tries twice, because the window may change between remaking the images and acquiring one.
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<SwapchainImage>> {
+        for _ in 0..2 {
+            if self.swapchain.is_stale() {
+                // Remaking the images waits for the queue without a limit. This wait comes first and has a limit.
+                self.drain()?;
+                self.engine.forget_recorded();
+            }
+            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done.
+            match unsafe { self.swapchain.acquire(self.engine.queue(), flight.acquired) }? {
+                Acquired::Image(image) => return Ok(Some(image)),
+                Acquired::NotReady if self.swapchain.is_stale() => {}
+                Acquired::NotReady => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a frame may begin. Only a hook can forbid it.
+    fn may_begin(&self) -> bool {
+        self.hook.as_ref().is_none_or(|hook| hook.is_ready())
+    }
+
+    fn consult(&mut self) -> Result<()> {
+        let Some(hook) = &mut self.hook else { return Ok(()) };
+        // Presenting in FIFO order paces the frames.
+        match self.config.present == PresentMode::Fifo || self.visibility.is_hidden() {
+            true => hook.before_frame(&mut self.engine, &mut self.controls.parameters),
+            false => hook.wait(&mut self.engine, &mut self.controls.parameters),
+        }
+    }
+
+    /// Waits until every frame is drawn. If that takes too long, the hook may drop a client.
+    fn drain(&mut self) -> Result<()> {
+        self.engine.drain().or_else(|error| self.mend(error))
+    }
+
+    /// Makes the hook repair the engine after `error`, and waits until a frame may begin. Without a hook, returns `error`.
+    fn mend(&mut self, error: Error) -> Result<()> {
+        match &mut self.hook {
+            Some(hook) => hook.rescue(&mut self.engine, error)?,
+            None => return Err(error),
+        }
+        while !self.may_begin() {
+            self.consult()?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self) {
+        self.retry = Some(Instant::now() + IDLE);
+        self.skipped += 1;
+        self.ignore_gap();
+    }
+
+    /// Says that the time until the next frame is not a frame time.
+    fn ignore_gap(&mut self) {
+        self.clock.ignore_gap();
+        self.overlay.ignore_gap();
+    }
+
+    pub(super) fn look(&mut self, now: Instant) {
+        self.visibility.look(&self.window, now);
+        if self.visibility.is_hidden() {
+            self.ignore_gap();
+        }
+    }
+
+    /// Serves the hook while the window rests. Nothing is drawn in the window then.
+    pub(super) fn serve_while_still(&mut self, now: Instant) -> Result<()> {
+        if self.visibility.is_hidden() {
+            self.consult()?;
+            return self.hand_out_picture();
+        }
+        if self.is_still(now) {
+            self.ignore_gap();
+            let (text, states) = self.title_words();
+            self.title.show_still(&self.window, &text, &states);
+            if let Some(hook) = &mut self.hook {
+                hook.ignore_gap();
+                hook.before_frame(&mut self.engine, &mut self.controls.parameters)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a client's frames are shown, and nothing has changed for [`STILL`].
+    fn is_still(&mut self, now: Instant) -> bool {
+        let Some(hook) = &self.hook else { return false };
+        let seen = Some((*self.engine.view(), self.controls.parameters));
+        let busy = self.film.is_some() || self.overlay.has_notice() || !hook.is_still();
+        if busy || self.changed.2 != seen {
+            self.changed = (now, self.engine.next_frame(), seen);
+        }
+        let (since, frame, _) = self.changed;
+        // What is under the pointer is known once every frame in flight is another one.
+        let enough = self.engine.producer().profile().slots.len() as u64 + 3;
+        now - since >= STILL && self.engine.next_frame() >= frame + enough
+    }
+
+    /// To be called if the next picture may differ.
+    pub(super) fn stir(&mut self) {
+        (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
+    }
+
+    /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.
+    pub(super) fn sleeps_until(&mut self, now: Instant) -> Option<Instant> {
+        match () {
+            () if self.visibility.is_hidden() => Some(now + IDLE),
+            () if self.is_still(now) => Some(now + CALM),
+            () => self.retry.filter(|&at| at > now),
+        }
+    }
+
+    pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
+        match event {
+            WindowEvent::Resized(size) => {
+                self.visibility.resized(size.width == 0 || size.height == 0);
+                self.swapchain.invalidate();
+                // Try to draw at once.
+                self.retry = None;
+            }
+            WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
+            WindowEvent::Occluded(occluded) => {
+                self.visibility.occluded(occluded);
+                self.retry = None;
+            }
+            event => {
+                let extent = self.swapchain.extent();
+                let image = self.engine.image_in(extent);
+                self.controls.handle(event, &mut self.engine.view_mut().camera, image, extent.height);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a reset puts the camera. A client's array has its own initial camera.
+    fn home(&self) -> Camera {
+        match *self.engine.array() == Array::mesh(self.config.grid) {
+            true => self.controls.first,
+            false => self.config.camera_for(self.engine.array()),
+        }
+    }
+
+    pub(super) fn press(&mut self, action: Action) -> Result<()> {
+        let parameters = &mut self.controls.parameters;
+        match action {
+            Action::Pause => parameters.paused = !parameters.paused,
+            Action::Step => self.clock.step(parameters),
+            Action::Colors => {
+                parameters.colormap = parameters.colormap.next();
+                self.recolor()?;
+            }
+            Action::Picture => self.save_picture()?,
+            Action::Record => self.record()?,
+            Action::FullScreen => {
+                let is_full = self.window.fullscreen().is_some();
+                self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
+            }
+            Action::Overlay => {
+                let toggled = self.overlay.toggle(&mut self.engine);
+                toggled.or_else(|error| self.mend(error))?;
+            }
+            Action::Help => self.overlay.toggle_help(),
+            Action::Reset => {
+                self.controls.rotating = false;
+                self.engine.view_mut().camera = self.home();
+            }
+            Action::Rotate => self.controls.rotating = !self.controls.rotating,
+            Action::Close | Action::Leave => {}
+        }
+        Ok(())
+    }
+
+    /// Closes the innermost thing that is open. False if nothing is.
+    pub(super) fn close_innermost(&mut self) -> bool {
+        if self.overlay.close_innermost() {
+            return true;
+        }
+        let is_full = self.window.fullscreen().is_some();
+        if is_full {
+            self.window.set_fullscreen(None);
+        }
+        is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavefield_gpu::vulkan::Validation;
+
+    #[test]
+    fn the_copied_command_has_a_camera_that_a_person_can_read() {
+        let config = Config { validation: Validation::IfInstalled, ..Config::default() };
+        let command = |camera| shown(&config, &Controls::new(&config), camera).command_line(false);
+        let mut camera = config.camera();
+        assert_eq!(command(camera), "wavefield");
+        camera.orbit(37.3, 11.7);
+        camera.zoom(1.7);
+        assert_eq!(command(camera), "wavefield --camera=0.3562,0.5902,2.7588,0,-0.2,0");
+    }
+}

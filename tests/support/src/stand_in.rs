@@ -1,0 +1,118 @@
+//! Runs the program on the stand-in for a GPU (`tests/stand_in`) and reads the stand-in's report.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use ash::vk;
+use tempfile::{TempDir, TempPath};
+
+use crate::{harness, skip_without_tools, wavefield};
+
+pub use harness::{Report, Run, each};
+
+/// What takes longer hangs: the program gives up sooner, whatever fails, but other work may slow the machine.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// Every extension that the layer can pretend to have.
+pub const ALL: [&str; 4] =
+    ["VK_KHR_external_semaphore_fd", "VK_EXT_device_fault", "VK_EXT_memory_budget", "VK_NVX_binary_import"];
+
+/// The stand-in's library, installed as `libcuda`, as `libnvrtc` and as a Vulkan layer.
+pub struct StandIn {
+    library: PathBuf,
+    folder: TempDir,
+    /// The patched copy of the library that [`StandIn::lacking`] makes.
+    patched: Option<TempPath>,
+}
+
+impl StandIn {
+    /// Returns `None` and reports a skip if the first Vulkan device is not a software device. A CUDA driver that runs on
+    /// the CPU can write only to the memory of a software device.
+    pub fn new() -> Option<Self> {
+        let library = harness::library();
+        if !library.exists() {
+            skip_without_tools(&format!("{} does not exist", library.display()));
+            return None;
+        }
+        if !is_software() {
+            skip_without_tools("the first Vulkan device is not a software device (lavapipe)");
+            return None;
+        }
+        Some(Self::of(library))
+    }
+
+    fn of(library: PathBuf) -> Self {
+        let folder = harness::install(&library, &ALL);
+        Self { library, folder, patched: None }
+    }
+
+    /// The program with the CUDA half and the Vulkan layer. The layer pretends to have `extensions`.
+    pub fn command(&self, extensions: &[&str]) -> Command {
+        self.beneath(wavefield(), extensions)
+    }
+
+    /// Like [`command`](Self::command), for any program.
+    pub fn beneath(&self, program: Command, extensions: &[&str]) -> Command {
+        harness::beneath(program, self.folder.path(), extensions)
+    }
+
+    /// The program with the CUDA half only. Its device is then unknown to Vulkan.
+    pub fn cuda_alone(&self) -> Command {
+        with_libraries(self.folder.path())
+    }
+
+    /// A copy of the stand-in without some of CUDA's functions.
+    pub fn lacking(&self, symbols: &[&str]) -> Self {
+        let mut library = std::fs::read(&self.library).unwrap();
+        for symbol in symbols {
+            // Changes one letter in the table of names, so that nobody finds the function any more.
+            let name: Vec<u8> = [b"\0", symbol.as_bytes(), b"\0"].concat();
+            let places: Vec<_> =
+                (0..library.len() - name.len()).filter(|&at| library[at..].starts_with(&name)).collect();
+            assert!(!places.is_empty(), "the stand-in has no {symbol}");
+            places.into_iter().for_each(|at| library[at + 1] = b'x');
+        }
+        let mut file = tempfile::Builder::new().suffix(".so").tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &library).unwrap();
+        let mut made = Self::of(file.path().to_owned());
+        made.patched = Some(file.into_temp_path());
+        made
+    }
+}
+
+/// The program, which finds the libraries in `folder` before the system's.
+pub fn with_libraries(folder: &Path) -> Command {
+    harness::finding(wavefield(), folder)
+}
+
+/// Runs a command and reads its report. Returns an error if it does not end within [`LIMIT`].
+pub fn run(command: &mut Command) -> Result<Run, String> {
+    harness::run(command, LIMIT)
+}
+
+/// Like [`run`], without a report.
+pub fn finish(command: &mut Command) -> Result<Output, String> {
+    harness::finish(command, LIMIT)
+}
+
+/// Prints text that is shown even if the test passes.
+pub fn say(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Whether the first Vulkan device runs on the CPU.
+fn is_software() -> bool {
+    // SAFETY: the loader is the system's; the instance is destroyed after its last use.
+    unsafe {
+        let Ok(entry) = ash::Entry::load() else { return false };
+        let Ok(instance) = entry.create_instance(&vk::InstanceCreateInfo::default(), None) else {
+            return false;
+        };
+        let devices = instance.enumerate_physical_devices().unwrap_or_default();
+        let kind = devices.first().map(|&device| instance.get_physical_device_properties(device).device_type);
+        instance.destroy_instance(None);
+        kind == Some(vk::PhysicalDeviceType::CPU)
+    }
+}
