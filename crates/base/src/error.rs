@@ -1,4 +1,4 @@
-//! One error type for the crate: what was tried, on which device, what the driver answered and what to do.
+//! One error type for the tool: what was tried, on which device, what the driver answered and what to do.
 
 use std::path::PathBuf;
 

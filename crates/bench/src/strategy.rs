@@ -146,11 +146,6 @@ pub struct CellPlan {
 }
 
 impl CellPlan {
-    pub fn name(&self) -> String {
-        let Self { strategy, ring, batch, grid: Grid { cols, rows } } = self;
-        format!("{}, ring {}, batch {batch}, {cols}x{rows}", strategy.name(), ring.depth())
-    }
-
     /// The ring that the draw alone must have for a fair comparison with this cell.
     pub(super) fn ring_alone(&self) -> Ring {
         Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()

@@ -24,7 +24,6 @@ impl Parameters {
     }
 }
 
-#[cfg_attr(not(target_os = "linux"), allow(dead_code))] // Clients can connect only on Linux.
 pub struct FrameHookDesc<'a> {
     pub make: Box<dyn FnOnce(Choice) -> Result<Box<dyn FrameHook>> + 'a>,
     /// The least number of frames in flight that the engine must have resources for.
@@ -53,7 +52,7 @@ pub trait FrameHook {
     /// Whether a client's frames are drawn, and another draw would show the same.
     fn is_still(&self) -> bool;
 
-    /// Says that nothing is drawn until [`FrameHook::is_still`] returns false.
+    /// The time until the next draw is not a late frame: nothing is drawn until [`FrameHook::is_still`] returns false.
     fn ignore_gap(&mut self);
 
     fn wants_picture(&self) -> bool;

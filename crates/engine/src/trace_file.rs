@@ -41,7 +41,7 @@ impl Traced {
         let name = track_name(self.grid, engine.producer().profile());
         let Some(track) = engine.end_trace(name, failures) else { return };
         let lane = Lane { cpu: self.cpu.take(), track };
-        if failures.catch(write_trace(&self.path, &command_line(), &[lane])).is_some() {
+        if failures.catch(write_trace(&self.path, &command_line(), &lane)).is_some() {
             wavefield_base::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
         }
     }

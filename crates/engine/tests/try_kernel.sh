@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replaces `wavefield try-kernel` in the tests of src/trial/mod.rs. The entry's name selects what it does.
+# Replaces `wavefield try-kernel` in the tests of src/child_process/child.rs. The entry's name selects what it does.
 for argument; do
     case $argument in --entry=*) entry=${argument#--entry=} ;; esac
 done

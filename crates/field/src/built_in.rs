@@ -48,3 +48,15 @@ pub fn clock() -> KernelSource {
 pub fn image(entry: &'static str) -> KernelSource {
     KernelSource::new(&format!("the built-in {entry}"), include_str!("../kernels/image.ptx"), entry)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_has_its_entry() {
+        for kernel in [wave(), texture(), texture_reduce(), texture_stamp(), frame_stamp(), clock()] {
+            assert!(kernel.ptx.contains(&format!(".entry {}(", kernel.entry)), "{}", kernel.name);
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Launches the kernels of `kernels/image.cu`.
+//! Launches the kernels of `field/kernels/image.cu`.
 
 use std::ffi::c_void;
 
@@ -69,14 +69,14 @@ impl ImageKernels {
         let mut arguments: Vec<*mut c_void> = vec![(&raw mut object).cast(), (&raw mut pointer).cast()];
         arguments.extend(words.iter_mut().chain(more).map(|word| std::ptr::from_mut(word).cast::<c_void>()));
         let texels = u64::from(width) * u64::from(height) * u64::from(depth);
-        // SAFETY: the arguments have the types in `kernels/image.cu`. The callers in this module pass a surface or texture of
+        // SAFETY: the arguments have the types in `field/kernels/image.cu`. The callers in this module pass a surface or texture of
         // the level, and memory as large as its texels. Both live until the wait below.
         unsafe { kernel.launch_for(&self.stream, texels, &mut arguments) }?;
         self.stream.synchronize()
     }
 }
 
-/// `enum View` in `kernels/image.cu`.
+/// `enum View` in `field/kernels/image.cu`.
 fn view_code(view: ViewType) -> u32 {
     match view {
         ViewType::D1 => 0,
@@ -91,7 +91,7 @@ fn view_code(view: ViewType) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    /// `normalized` in `kernels/image.cu`, with the same precision and order. PTX's `div.rn.f32` rounds like this division.
+    /// `normalized` in `field/kernels/image.cu`, with the same precision and order. PTX's `div.rn.f32` rounds like this division.
     fn normalized(i: u32, n: u32, between: bool) -> f32 {
         (i as f32 + if between && i + 1 < n { 1.0 } else { 0.5 }) / n as f32
     }

@@ -124,7 +124,7 @@ impl Chain {
         unsafe { kernel.launch(stream, surface, [cols, rows], frame.index, frame.time, &frame.parameters) }
     }
 
-    /// Enqueues `reduce` of `kernels/texture.cu`, which makes a level from the one above.
+    /// Enqueues `reduce` of `field/kernels/texture.cu`, which makes a level from the one above.
     ///
     /// # Safety
     /// `kernel` is `reduce`; nobody else touches either level until the stream has passed this point.

@@ -1,4 +1,4 @@
-//! Accepts clients. The renderer looks at the acceptor between two frames, and never waits there: it takes only clients that belong
+//! Accepts clients. The renderer asks between two frames, and never waits: it takes only clients that belong
 //! to its user, speak its version, and come when nobody else draws.
 
 use std::path::PathBuf;
@@ -222,7 +222,7 @@ mod tests {
         encode(&FromClient::Hello(Hello { protocol: 2, client, memory, ring: None, array: None }))
     }
 
-    /// Looks at the acceptor until this connection is answered, which must be a refusal. Nobody is let in meanwhile.
+    /// Asks until this connection is answered, which must be a refusal. Nobody is let in meanwhile.
     fn refusal(
         acceptor: &mut Acceptor,
         draws: Option<&str>,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_connections_leave_the_door_open() {
+    fn a_hundred_connections_leave_it_open() {
         let (_folder, path, mut acceptor) = open(me());
         let crowd: Vec<_> = (0..100)
             .filter_map(|_| {

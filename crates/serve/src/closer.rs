@@ -32,7 +32,7 @@ pub(super) fn start() -> Result<()> {
             WAITING.fetch_sub(1, Ordering::Relaxed);
         }
     };
-    Builder::new().name("closing".into()).spawn(close_all).map_err(|error| not_started("closing", error))?;
+    Builder::new().name("closer".into()).spawn(close_all).map_err(|error| not_started("closer", error))?;
     // If another thread was faster, this `give` is dropped, and its thread ends.
     let _ = CLOSER.set(give);
     Ok(())

@@ -13,7 +13,7 @@ use super::protocol::{
 use super::session::Terms;
 use super::{FRAME_SECONDS, Setup};
 use wavefield_base::{Error, Result, note};
-use wavefield_engine::{self, Config, Engine};
+use wavefield_engine::{Config, Engine};
 use wavefield_field::{array::Array, wave::Vertex};
 use wavefield_render::{Drawing, View};
 

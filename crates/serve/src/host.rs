@@ -24,7 +24,7 @@ const MESSAGES_A_FRAME: usize = 64;
 /// After this time without a draw (in a hidden window, say), the client's messages no longer wait for one. They still wait
 /// for a pending picture, since they could change what it shows. A hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
-/// Without a client, the acceptor is looked at this often, even if nobody comes: newcomers' patience may end.
+/// Without a client, the acceptor is asked this often, even if nobody comes: newcomers' patience may end.
 const NO_CLIENT: Duration = Duration::from_millis(20);
 
 pub(crate) struct Host {

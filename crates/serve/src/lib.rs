@@ -110,7 +110,7 @@ fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 
-/// Seconds of the field from one frame to the next: `frame_seconds` in `handshake`.
+/// Seconds of the field from one frame to the next: `frame_seconds` in `welcome`.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
 
 /// [`FRAME_SECONDS`] as a duration. A longer gap between two draws counts as late.

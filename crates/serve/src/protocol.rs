@@ -65,7 +65,7 @@ pub struct Hello {
     pub memory: MemoryKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
-    /// What it wants to draw, a [`ArrayDescription`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
+    /// What it wants to draw, an [`ArrayDescription`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
     /// client learns what is wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Value>,

@@ -82,10 +82,10 @@ impl Desk<'_> {
         &mut self,
         client: &mut Client,
         request: Request,
-        wishes: &SettingsChange,
+        change: &SettingsChange,
         camera: Option<Camera>,
     ) -> Result<()> {
-        match wishes.apply(protocol::Parameters { field: *self.parameters, ..client.told }) {
+        match change.apply(protocol::Parameters { field: *self.parameters, ..client.told }) {
             Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;

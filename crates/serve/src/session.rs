@@ -717,8 +717,8 @@ mod tests {
                     prop_assert!(!host && (1..=MAX_CHUNKS).contains(&chunks.len()));
                     importing = Some(chunks.iter().sum());
                 }
-                Ok(Some(FromClient::Set { parameters: wishes, camera, .. })) => {
-                    if let Ok(parameters) = wishes.apply(Parameters::default()) {
+                Ok(Some(FromClient::Set { parameters: change, camera, .. })) => {
+                    if let Ok(parameters) = change.apply(Parameters::default()) {
                         let [low, high] = parameters.limits;
                         prop_assert!(low.is_finite() && high.is_finite() && low != high);
                         prop_assert!((1.0..=64.0).contains(&parameters.size));

@@ -140,15 +140,15 @@ mod tests {
 
     #[test]
     fn lateness_is_what_exceeds_the_target() {
-        let mut pace = Intervals::default();
+        let mut intervals = Intervals::default();
         let start = Instant::now();
         for millisecond in [0, 10, 20, 70, 80] {
-            pace.mark(start + Duration::from_millis(millisecond));
+            intervals.mark(start + Duration::from_millis(millisecond));
         }
-        let spread = pace.spread();
+        let spread = intervals.spread();
         assert_eq!((spread.frames, spread.max), (4, 50_000));
         assert!(spread.p50.abs_diff(10_000) < 20);
-        assert_eq!(pace.late(Duration::from_millis(20)), 30_000);
-        assert_eq!(pace.late(Duration::from_millis(60)), 0);
+        assert_eq!(intervals.late(Duration::from_millis(20)), 30_000);
+        assert_eq!(intervals.late(Duration::from_millis(60)), 0);
     }
 }

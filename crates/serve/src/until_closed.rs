@@ -25,7 +25,11 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
         // SAFETY: ends the process; nothing of it runs afterwards.
         unsafe { libc::_exit(1) }
     };
-    Builder::new().name("parent".into()).spawn(watch).map(drop).map_err(|error| not_started("parent", error))
+    Builder::new()
+        .name("until closed".into())
+        .spawn(watch)
+        .map(drop)
+        .map_err(|error| not_started("until closed", error))
 }
 
 fn wait_for_end(parent: OwnedFd) {

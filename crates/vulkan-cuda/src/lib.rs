@@ -38,7 +38,7 @@
 //!
 //! # Layers
 //!
-//! A module imports only from modules before it in this list.
+//! A module imports only from modules before it in this list:
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`,

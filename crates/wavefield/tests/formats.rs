@@ -137,7 +137,7 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (device, queue) = choice.adapter.request_device(&desc).unwrap();
 
-    // No buffer can be mapped twice: tests/refused.rs. Each keeps alive what it needs of the allocation.
+    // No buffer can be mapped twice: gpu/tests/refused.rs. Each keeps alive what it needs of the allocation.
     let exported = ExportedAllocation::new(device.sharing().unwrap(), &[100, 7], USAGE).unwrap();
     let buffers = exported.buffers().to_vec();
     let mut shared = exported.share(&device.pair(&context).unwrap()).unwrap();
@@ -176,7 +176,7 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
 }
 
 /// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is destroyed while
-/// in use. (tests/rounds.rs counts the descriptors that are left, which needs its own process.)
+/// in use. (engine/tests/rounds.rs counts the descriptors that are left, which needs its own process.)
 #[test]
 fn shared_images_and_allocations_come_and_go() {
     let (instance, log) = instance();

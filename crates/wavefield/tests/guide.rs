@@ -52,18 +52,15 @@ fn every_command_of_the_documents_is_one() {
                 ["cargo", "run", "-p", "vulkan-cuda", "--example", name, ..] => {
                     exists("crates/vulkan-cuda/examples", name, &place)
                 }
-                ["cargo", "test", "-p", "vulkan-cuda", "--test", name, ..] => {
-                    exists("crates/vulkan-cuda/tests", name, &place)
-                }
                 ["EXERCISES=yours", "cargo", "test", "-p", "vulkan-cuda", "--test", name] => {
                     exists("crates/vulkan-cuda/tests", name, &place);
                 }
-                ["cargo", "test", "-p", "wavefield", "--test", name, ref filter @ ..] => {
-                    exists("crates/wavefield/tests", name, &place);
-                    let text = std::fs::read_to_string(
-                        Path::new(ROOT).join("crates/wavefield/tests").join(format!("{name}.rs")),
-                    )
-                    .unwrap();
+                ["cargo", "test", "-p", package, "--test", name, ref filter @ ..] => {
+                    let folder = format!("crates/{}/tests", package.trim_start_matches("wavefield-"));
+                    exists(&folder, name, &place);
+                    let text =
+                        std::fs::read_to_string(Path::new(ROOT).join(folder).join(format!("{name}.rs")))
+                            .unwrap();
                     let named = filter.iter().take_while(|word| **word != "--");
                     named.for_each(|test| assert!(text.contains(&format!("fn {test}")), "{place}"));
                 }

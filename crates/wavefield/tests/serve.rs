@@ -363,7 +363,7 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     assert!(renderer.is_alive());
     let tasks = std::fs::read_dir(format!("/proc/{}/task", renderer.child.id())).unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    assert_eq!(names.filter(|name| name.trim() == "closing").count(), 1);
+    assert_eq!(names.filter(|name| name.trim() == "closer").count(), 1);
     // The others wait behind the two, until there are too many.
     let file = rustix::fs::memfd_create("file", rustix::fs::MemfdFlags::empty()).unwrap();
     for _ in 0..2 {

@@ -170,7 +170,7 @@ fn limits_and_colours_are_set_all_or_nothing() {
     let (before, camera) = (client.welcome.parameters, client.state().camera);
     let limits = SettingsChange { limits: Some([3.0, 7.0]), size: Some(9.0), ..SettingsChange::default() };
     let too_far = CameraPlace { distance: 99.0, ..camera };
-    for (wishes, place, words) in [
+    for (change, place, words) in [
         (SettingsChange { size: Some(0.0), ..limits.clone() }, None, "size 0"),
         (
             SettingsChange { limits: Some([3.0, 3.0]), paused: Some(true), ..SettingsChange::default() },
@@ -180,7 +180,7 @@ fn limits_and_colours_are_set_all_or_nothing() {
         (limits.clone(), Some(too_far), "distance of 99"),
         (SettingsChange { colormap: Some("jet".into()), ..limits.clone() }, Some(camera), "jet"),
     ] {
-        match set(&mut client, wishes, place) {
+        match set(&mut client, change, place) {
             FromServer::Failed { request, reason } => {
                 assert!(request == "set" && reason.contains(words), "{reason}");
             }
@@ -206,8 +206,8 @@ fn points_lie_where_they_are_and_are_as_large_as_is_said() {
     let mut client = client(&renderer, &array("points", &[2, 4], "<f4"));
     // Before the first frame, setting the camera already applies to the client's own picture.
     let ahead = CameraPlace { azimuth: 0.0, elevation: 0.0, distance: 2.0, target: [0.0; 3] };
-    let wishes = SettingsChange { size: Some(16.0), ..SettingsChange::default() };
-    assert!(matches!(set(&mut client, wishes, Some(ahead)), FromServer::Parameters { .. }));
+    let change = SettingsChange { size: Some(16.0), ..SettingsChange::default() };
+    assert!(matches!(set(&mut client, change, Some(ahead)), FromServer::Parameters { .. }));
     assert_eq!(client.state().camera, ahead);
     // One point is to the left and up, the other as far to the right.
     let bytes = floats(&[-0.5, 0.25, 0.0, 0.0, 0.5, 0.25, 0.0, 1.0]);

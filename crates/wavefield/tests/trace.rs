@@ -76,19 +76,3 @@ fn a_trace_can_be_a_picture() {
     }
     assert!(!text.contains("CUDA") && !text.contains("timeline"), "{text}");
 }
-
-#[test]
-fn the_benchmark_traces_every_cell() {
-    let folder = folder();
-    let path = folder.path().join("t.json");
-    let cells = ["bench", "--quick", "--grids=32x32,48x20", "--rounds=1", "--round-ms=10", "--size=64x48"];
-    let output =
-        run(&[cells.as_slice(), &["--strategies=compute,render-only", "--trace", path.to_str().unwrap()]]
-            .concat());
-    assert_exit(&output, 0);
-    let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap();
-    let names: Vec<_> = events.iter().filter(|event| event["name"] == "process_name").collect();
-    assert_eq!(names.len(), 4, "{names:?}");
-    assert_eq!(names[0]["args"]["name"], "compute, ring 3, batch 1, 32x32");
-}

@@ -26,7 +26,7 @@ impl Clock {
         }
     }
 
-    /// To be called when a frame is drawn. Returns the time since the last frame; `None` after a rest.
+    /// To be called when a frame is drawn. Returns the time since the last frame; `None` after a gap.
     pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
         let elapsed = now - self.last_frame.replace(now)?;
         self.elapsed[self.frames % RECENT] = elapsed;

@@ -282,7 +282,7 @@ impl State {
         }
     }
 
-    /// Serves the hook while the window rests. Nothing is drawn in the window then.
+    /// Lets the hook work while nothing is drawn in the window.
     pub(super) fn serve_while_still(&mut self, now: Instant) -> Result<()> {
         if self.visibility.is_hidden() {
             self.consult()?;

@@ -28,7 +28,9 @@ pub fn install(library: &Path, extensions: &[&str]) -> TempDir {
 pub fn install_in(folder: &Path, library: &Path, extensions: &[&str]) {
     // Every name under which a program may look for a driver.
     for name in ["libcuda.so", "libcuda.so.1", "libnvrtc.so.12"] {
-        let _ = symlink(library, folder.join(name));
+        if let Err(error) = symlink(library, folder.join(name)) {
+            assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists, "{error}");
+        }
     }
     let extension = |name| format!(r#"{{"name": "{name}", "spec_version": "1", "entrypoints": []}}"#);
     let extensions: Vec<_> = extensions.iter().map(extension).collect();

@@ -1,4 +1,4 @@
-//! SPIR-V modules, made from WGSL by naga in `build.rs`.
+//! SPIR-V modules, made from WGSL by the crate `shaders`.
 
 use ash::vk;
 

@@ -1,4 +1,4 @@
-//! Producers fill slots: a CUDA kernel (see [`crate`]), a Vulkan compute shader ([`ComputeProducer`]) or CPU threads
+//! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader ([`ComputeProducer`]) or CPU threads
 //! ([`HostProducer`]).
 //!
 //! A producer owns the ring's slots, because their memory differs: shared with CUDA, Vulkan's own, or writable by the CPU. It

@@ -1,7 +1,7 @@
 //! Packets that any client could send, and the parser's fuzz test.
 //! `session` has the fuzz test of whole conversations.
 //!
-//! `WAVEFIELD_FUZZ=10000000 cargo test -p wavefield --lib fuzz` tries ten million, not 200,000.
+//! `WAVEFIELD_FUZZ=10000000 cargo test -p wavefield-serve fuzz` tries ten million, not 200,000.
 
 use std::cell::Cell;
 

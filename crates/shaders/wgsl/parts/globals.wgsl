@@ -1,6 +1,6 @@
 // The inputs of every picture, for any content of a slot.
 
-// As in src/render/inputs.rs.
+// As in render/src/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
     eye: vec4f,

@@ -1,6 +1,6 @@
 //! Writes Chrome's trace events (the "Trace Event Format"), which Perfetto and `chrome://tracing` show.
 //!
-//! Each [`Lane`] becomes a process. Its threads are the CPU, the CPU's other threads, the window system, CUDA, Vulkan, and the time
+//! The run becomes a process. Its threads are the CPU, the CPU's other threads, the window system, CUDA, Vulkan, and the time
 //! in which the GPU ran neither. Arrows ("flow events") show what allowed work to begin: CPU → GPU for each submission,
 //! CUDA → Vulkan for `ready`, Vulkan → CUDA for `free`.
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::recorder::{FrameSpans, Lane, Track};
 use wavefield_base::{Result, output_file};
 
-/// Writes the lanes to one file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
+/// Writes a file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
 /// `command` recorded.
-pub fn write_trace(path: &Path, command: &str, lanes: &[Lane]) -> Result<()> {
+pub fn write_trace(path: &Path, command: &str, lane: &Lane) -> Result<()> {
     let text = match wavefield_base::svg::is_name_of(path) {
-        true => super::picture::drawing(lanes),
-        false => document(command, lanes).to_string(),
+        true => super::picture::drawing(&lane.track),
+        false => document(command, lane).to_string(),
     };
     output_file::write(path, |file| writeln!(file, "{text}"))
 }
@@ -37,17 +37,14 @@ const THREADS: [(u32, &str); 6] = [
     (NEITHER, "GPU: neither (switching or waiting)"),
 ];
 
-fn document(command: &str, lanes: &[Lane]) -> Value {
+fn document(command: &str, lane: &Lane) -> Value {
     // All times are microseconds since the first span.
-    let epoch = lanes.iter().flat_map(|lane| &lane.cpu).map(|span| span.begin).min();
+    let epoch = lane.cpu.iter().map(|span| span.begin).min();
     let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
-    for (lane, process) in lanes.iter().zip(1..) {
-        events.lane(process, lane);
-    }
-    let clocks: Vec<_> = lanes.iter().map(|lane| clock_words(&lane.track)).collect();
+    events.lane(1, lane);
     json!({
         "displayTimeUnit": "ns",
-        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": clocks },
+        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock_words(&lane.track)] },
         "traceEvents": events.list,
     })
 }

@@ -25,7 +25,7 @@ pub struct CpuSpan {
     pub end: Option<Instant>,
 }
 
-/// Collects this crate's spans. Clones share one list.
+/// Collects the tool's spans. Clones share one list.
 #[derive(Clone)]
 pub struct CpuSpans {
     spans: Arc<Mutex<Vec<CpuSpan>>>,

@@ -1,104 +1,77 @@
-//! Draws the trace as an SVG, for readers without a trace viewer: a few frames of each run, one run below the other.
-
-use std::collections::BTreeSet;
+//! Draws the trace as an SVG, for readers without a trace viewer: a few frames.
 
 use maud::{Markup, html};
 
-use super::recorder::Lane;
 use super::recorder::{FrameSpans, Track};
 use wavefield_base::svg::{self, n, round_step};
 
-/// The number of frames to show of each run.
+/// The number of frames to show.
 const SHOWN: usize = 4;
-// In pixels: the drawing's width, the names at the left, the margin at the right, a run's name, one row.
+// In pixels: the drawing's width, the names at the left, the margin at the right, the run's name, one row.
 const WIDTH: f64 = 1180.0;
 const NAMES: f64 = 92.0;
 const RIGHT: f64 = 12.0;
-const HEAD: f64 = 24.0;
+const HEAD: f64 = 32.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = ROW - 4.0;
 
-/// The part of a run that is shown. It starts at the draw of a frame in the middle: the first frames fill the ring, so they are
-/// not typical.
-struct Window<'a> {
-    track: &'a Track,
-    from: f64,
-    to: f64,
-}
-
-impl<'a> Window<'a> {
-    fn of(track: &'a Track) -> Option<Self> {
-        let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
-        Some(Self { track, from: shown.first()?.vulkan[1], to: shown.last()?.vulkan[2] })
-    }
-}
-
-/// All runs have the same scale.
-pub(super) fn drawing(lanes: &[Lane]) -> String {
-    let windows: Vec<_> = lanes.iter().filter_map(|lane| Window::of(&lane.track)).collect();
-    let longest = windows.iter().map(|window| window.to - window.from).fold(1.0, f64::max);
-    let scale = (WIDTH - NAMES - RIGHT) / longest;
-    let mut top = 8.0;
-    let runs: Vec<_> = windows
-        .iter()
-        .map(|window| {
-            // Without CUDA, nothing switches.
-            let alike = windows.iter().filter(|_| window.track.uses_cuda);
-            let alike = alike.filter(|other| other.track.grid == window.track.grid);
-            let run = run(window, &usual(alike.flat_map(|other| &other.track.frames)), scale, top);
-            top += HEAD + if window.track.uses_cuda { 2.0 * ROW } else { ROW } + 20.0;
-            run
-        })
-        .collect();
-    let step = round_step(longest / 10.0);
-    let ticks = (0..=(longest / step) as u32).map(|tick| f64::from(tick) * step);
+/// A row for CUDA if the run uses that, and a row for Vulkan. What is shown starts at the draw of a frame in the middle: the first
+/// frames fill the ring, so they are not typical.
+pub(super) fn drawing(track: &Track) -> String {
+    let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
+    let from = shown.first().map_or(0.0, |spans| spans.vulkan[1]);
+    let to = shown.last().map_or(1.0, |spans| spans.vulkan[2]);
+    let scale = (WIDTH - NAMES - RIGHT) / (to - from);
+    let vulkan = if track.uses_cuda { HEAD + ROW } else { HEAD };
+    let rows = [("CUDA", HEAD), ("Vulkan", vulkan)];
+    // Without CUDA, nothing switches.
+    let usual = if track.uses_cuda { usual(&track.frames) } else { Vec::new() };
+    let top = vulkan + ROW + 20.0;
+    let step = round_step((to - from) / 10.0);
+    let ticks = (0..=((to - from) / step) as u32).map(|tick| f64::from(tick) * step);
     let content = html! {
-        @for run in runs { (run) }
+        (svg::text("ink head", [8.0, HEAD - 10.0], &track.name))
+        @for (name, row) in &rows[usize::from(!track.uses_cuda)..] {
+            (svg::text("soft", [8.0, row + 14.0], name))
+            (svg::bar("row", [NAMES, row + 2.0], [(to - from) * scale, BAR], ""))
+        }
+        @for spans in &track.frames {
+            (frame(track, spans, &usual, |row, class, (begin, end), words| {
+                let (begin, end) = (begin.max(from), end.min(to));
+                // A kernel of 3 µs must be visible among draws of milliseconds.
+                let width = ((end - begin) * scale).max(2.5);
+                let tip = format!("{words}: {:.1} µs", (end - begin) * 1e-3);
+                let place = [NAMES + (begin - from) * scale, if row == "CUDA" { HEAD } else { vulkan } + 2.0];
+                html! { @if begin < end { (svg::bar(class, place, [width, BAR], &tip)) } }
+            }))
+        }
         @for tick in ticks {
             @let x = n(NAMES + tick * scale);
             line.line x1=(x) x2=(x) y1=(n(top)) y2=(n(top + 5.0)) {}
             text.soft x=(x) y=(n(top + 18.0)) text-anchor="middle" { ((tick * 1e-4).round() / 100.0) " ms" }
         }
-        (svg::text("soft", [8.0, top + 40.0], &legend(lanes)))
+        (svg::text("soft", [8.0, top + 40.0], &legend(track)))
     };
     svg::picture("What ran when on the GPU", [WIDTH, top + 48.0], &content).into_string()
 }
 
-/// One run: its name, a row for CUDA if it uses that, and a row for Vulkan.
-fn run(window: &Window<'_>, usual: &[f64], scale: f64, top: f64) -> Markup {
-    let Window { track, from, to } = *window;
-    let cuda = top + HEAD;
-    let vulkan = if track.uses_cuda { cuda + ROW } else { cuda };
-    let bar = |row: f64, class: &str, (begin, end): (f64, f64), words: &str| {
-        let (begin, end) = (begin.max(from), end.min(to));
-        // A kernel of 3 µs must be visible among draws of milliseconds.
-        let width = ((end - begin) * scale).max(2.5);
-        let tip = format!("{words}: {:.1} µs", (end - begin) * 1e-3);
-        let place = [NAMES + (begin - from) * scale, row + 2.0];
-        html! { @if begin < end { (svg::bar(class, place, [width, BAR], &tip)) } }
-    };
-    let frame = |spans: &FrameSpans| {
-        let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
-        let class = if frame % 2 == 0 { "b" } else { "a" };
-        html! {
-            @if track.in_queue {
-                @let kernel = track.kernel().unwrap_or_default();
-                (bar(vulkan, "hot", (begin, draw), &format!("frame {frame}, {kernel} in Vulkan's queue")))
-            }
-            @for part in at_work(spans, usual) { (bar(vulkan, class, part, &format!("frame {frame}, part of the draw"))) }
-            @if spans.slices.is_none() { (bar(vulkan, class, (draw, end), &format!("frame {frame}, draw"))) }
-            @if let Some(kernel) = spans.cuda { (bar(cuda, "hot", kernel, &format!("frame {frame}, kernel"))) }
-        }
-    };
+/// The bars of a frame. `bar` draws one: its row, its class, its time and its words.
+fn frame(
+    track: &Track,
+    spans: &FrameSpans,
+    usual: &[f64],
+    bar: impl Fn(&str, &str, (f64, f64), &str) -> Markup,
+) -> Markup {
+    let (frame, [begin, draw, end]) = (spans.frame, spans.vulkan);
+    let class = if frame % 2 == 0 { "b" } else { "a" };
     html! {
-        (svg::text("ink head", [8.0, top + 14.0], &track.name))
-        @for (row, name) in [(cuda, "CUDA"), (vulkan, "Vulkan")] {
-            @if name == "Vulkan" || track.uses_cuda {
-                (svg::text("soft", [8.0, row + 14.0], name))
-                (svg::bar("row", [NAMES, row + 2.0], [(to - from) * scale, BAR], ""))
-            }
+        @if track.in_queue {
+            @let kernel = track.kernel().unwrap_or_default();
+            (bar("Vulkan", "hot", (begin, draw), &format!("frame {frame}, {kernel} in Vulkan's queue")))
         }
-        @for spans in &track.frames { (frame(spans)) }
+        @for part in at_work(spans, usual) { (bar("Vulkan", class, part, &format!("frame {frame}, part of the draw"))) }
+        @if spans.slices.is_none() { (bar("Vulkan", class, (draw, end), &format!("frame {frame}, draw"))) }
+        @if let Some(kernel) = spans.cuda { (bar("CUDA", "hot", kernel, &format!("frame {frame}, kernel"))) }
     }
 }
 
@@ -109,10 +82,10 @@ fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     [spans.vulkan[1]].into_iter().chain(slices).zip(ends).collect()
 }
 
-/// The undisturbed time of each part of a draw: the shortest over all frames of all runs with the same field. In a run whose GPU
-/// switches in every frame, no frame has it.
-fn usual<'a>(frames: impl Iterator<Item = &'a FrameSpans>) -> Vec<f64> {
-    let lengths = frames.map(|spans| parts(spans).iter().map(|(from, to)| to - from).collect::<Vec<_>>());
+/// The undisturbed time of each part of a draw: the shortest over all frames.
+fn usual(frames: &[FrameSpans]) -> Vec<f64> {
+    let lengths =
+        frames.iter().map(|spans| parts(spans).iter().map(|(from, to)| to - from).collect::<Vec<_>>());
     let shortest = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(b).map(|(a, b)| a.min(b)).collect();
     lengths.filter(|lengths| !lengths.is_empty()).reduce(shortest).unwrap_or_default()
 }
@@ -132,16 +105,11 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
 /// A part that is longer than usual by more than this had to wait. In nanoseconds.
 const SWITCH: f64 = 60_000.0;
 
-/// Explains the colours that these runs use.
-fn legend(lanes: &[Lane]) -> String {
-    let kernels: BTreeSet<_> = lanes.iter().filter_map(|lane| lane.track.kernel()).collect();
-    let kernels = kernels.into_iter().collect::<Vec<_>>().join(" or the ");
-    let mut words = if kernels.is_empty() { kernels } else { format!("Orange: the {kernels}. ") };
-    words += "Blue: the draw, in parts";
-    if lanes.iter().any(|lane| lane.track.uses_cuda) {
-        words += "; a gap within it is where the GPU was switching to CUDA and back";
-    }
-    words + "."
+/// Explains the colours.
+fn legend(track: &Track) -> String {
+    let kernel = track.kernel().map(|kernel| format!("Orange: the {kernel}. ")).unwrap_or_default();
+    let gap = "; a gap within it is where the GPU was switching to CUDA and back";
+    format!("{kernel}Blue: the draw, in parts{}.", if track.uses_cuda { gap } else { "" })
 }
 
 #[cfg(test)]
@@ -171,13 +139,11 @@ mod tests {
     #[test]
     fn a_part_that_waited_is_shown_without_its_wait() {
         let frames = [frame(0, None), frame(1, Some(3)), frame(2, None), frame(3, Some(SLICES))];
-        let usual = usual(frames.iter());
+        let usual = usual(&frames);
         assert_eq!(usual, [10_000.0; SLICES + 1]);
         let shown = at_work(&frames[1], &usual);
         assert_eq!(shown[3], (360_000.0, 370_000.0));
         assert!(shown.iter().all(|(from, to)| to - from == 10_000.0));
         assert_eq!(at_work(&frames[3], &usual)[SLICES].0, 490_000.0);
-        let always = [frame(0, Some(2)), frame(1, Some(2))];
-        assert_eq!(self::usual(always.iter().chain(&frames)), usual);
     }
 }

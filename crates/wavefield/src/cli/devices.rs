@@ -7,9 +7,12 @@ use wavefield_gpu::vulkan::Validation;
 
 use super::{help, parse};
 
-const EXAMPLES: &str =
+const EXAMPLES: &str = if cfg!(feature = "formats") {
     "  wavefield devices                              all devices, and which one would be used
-  wavefield devices --formats --check            what it can share with CUDA, and whether that works";
+  wavefield devices --formats --check            what it can share with CUDA, and whether that works"
+} else {
+    "  wavefield devices                              all devices, and which one would be used"
+};
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]

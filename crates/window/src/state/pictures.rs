@@ -1,4 +1,4 @@
-//! Pictures for a hook and for files, and films. A presented picture cannot be read back, so it is drawn again into an
+//! Pictures for clients and for files, and films. A presented picture cannot be read back, so it is drawn again into an
 //! image.
 
 use std::path::PathBuf;
