@@ -133,7 +133,7 @@ has_cargo() {
 need_rust() {
     local oldest have
     has_cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
-    oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
+    oldest=$(sed -n '/^rust-version = /{s/.*"\(.*\)"/\1/p;q}' "$root/Cargo.toml")
     read -r _ have _ <<<"$(rustc --version)"
     # An old cargo would report errors about editions and lock files instead.
     [[ $(printf '%s\n' "$oldest" "$have" | sort -V) == "$oldest"$'\n'* ]] ||

@@ -1,4 +1,4 @@
-//! What every crate of the tool uses: the error type, lines for people, threads, and files.
+//! What every crate of the tool uses: the error type with its advice to the user, messages, threads, output files.
 //!
 //! - [`error`]: what was tried, on which device, what the driver answered, what to do
 //! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left

@@ -1,4 +1,4 @@
-//! Draws frames without a window: chooses a device, makes the producer and the renderer, and runs the frame loop.
+//! Draws frames without a window: reads the settings, chooses a device, makes producer and renderer, runs the frame loop.
 //!
 //! - `config`, [`parse`]: the settings of a run, and how options are read
 //! - `select`: which device, and the table that explains the choice; `startup`: both drivers start at the same time

@@ -1,4 +1,4 @@
-//! Vulkan objects and CUDA kernels that own their handles, and the machine on which they run.
+//! Vulkan objects, from the instance to the swapchain, and CUDA kernels from PTX. Each owns its handles.
 //!
 //! - [`vulkan`]: from the instance to the swapchain
 //! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++

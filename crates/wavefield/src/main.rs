@@ -1,4 +1,4 @@
-//! The command line program: parse, run, turn the outcome into an exit code.
+//! The command line: declares commands and options, runs them, turns the outcome into an exit code.
 
 mod cli;
 mod signals;

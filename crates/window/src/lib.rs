@@ -1,4 +1,4 @@
-//! The window: acquire an image, draw a frame, present it, repeat. This file handles events and ends the run.
+//! The window: draws and presents frames, takes keys and mouse, shows the overlay, reloads kernels that were saved.
 //!
 //! - `state`: draws a frame; `state/open`: the start; `state/switching`: settings that change; `state/pictures`: what is saved
 //! - `controls`, `keys`: what the user changes, and how
