@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use ash::vk;
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::shared_ring::QueueUse;
 use vulkan_cuda::{Cuda, CudaInfo, Error, Pair, SharedBuffer, SharedRing, Vk};
 
 use crate::gpu::{Gpu, PATIENCE};
@@ -23,7 +23,7 @@ pub struct Field {
     pub kernel: CudaFunction,
     stream: Arc<CudaStream>,
     pair: Pair,
-    reader: Reader,
+    reader: QueueUse,
     /// Columns and rows of vertices.
     pub grid: [u32; 2],
     /// One thread for each vertex.
@@ -55,7 +55,7 @@ impl Field {
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
 
         // Who reads the slots, and how: the shaders of `draw`.
-        let reader = Reader {
+        let reader = QueueUse {
             family: gpu.family,
             stage: vk::PipelineStageFlags::VERTEX_SHADER | vk::PipelineStageFlags::FRAGMENT_SHADER,
             access: vk::AccessFlags::SHADER_READ,

@@ -9,7 +9,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use ash::vk;
-use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::shared_ring::QueueUse;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
 #[path = "fill/mod.rs"]
@@ -30,7 +30,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let seen = readback::Target::new(&gpu, FRAMES * BYTES)?;
 
     // Vulkan copies each slot. A renderer would name VERTEX_SHADER and SHADER_READ.
-    let reader = Reader {
+    let reader = QueueUse {
         family: gpu.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,

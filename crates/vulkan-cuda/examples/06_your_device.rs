@@ -20,7 +20,7 @@ use std::time::Duration;
 use ash::vk;
 use cudarc::driver::{CudaContext, CudaFunction};
 use vulkan_cuda::Error::Unsupported;
-use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::shared_ring::QueueUse;
 use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
 
 use device::Device;
@@ -59,7 +59,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     let mut engine = Engine::new(device)?;
     // ANCHOR: ring
-    let reader = Reader {
+    let reader = QueueUse {
         family: engine.device.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,

@@ -27,7 +27,7 @@ use ash::vk;
 use cudarc::driver::{LaunchConfig, PushKernelArg};
 // 1. The feature `nvrtc` provides this type. Nothing is compiled at run time, and no library is opened.
 use cudarc::nvrtc::Ptx;
-use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::shared_ring::QueueUse;
 use vulkan_cuda::{SharedBuffer, SharedRing};
 
 #[path = "fill/mod.rs"]
@@ -50,7 +50,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     // 5. One stream for the ring's whole life.
     let stream = gpu.cuda.new_stream()?;
-    let reader = Reader {
+    let reader = QueueUse {
         family: gpu.family,
         stage: vk::PipelineStageFlags::TRANSFER,
         access: vk::AccessFlags::TRANSFER_READ,

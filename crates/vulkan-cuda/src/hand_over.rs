@@ -13,7 +13,8 @@ use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::Ledger;
 use crate::pair::Pair;
-use crate::slot::{Reader, Slot, Transfer};
+use crate::ring::MAX_DEPTH;
+use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
@@ -35,20 +36,49 @@ pub(crate) struct Parts<S, C: Stream> {
 
 pub(crate) struct Owned<S, C> {
     pub(crate) slots: Vec<S>,
-    /// CUDA signals it: a slot is written.
-    pub(crate) ready: SharedTimeline,
-    /// Vulkan signals it: a slot was read.
-    pub(crate) free: SharedTimeline,
+    /// CUDA signals it when it is done with a slot: `ready`, or `free` in a ring to CUDA.
+    pub(crate) cuda: SharedTimeline,
+    /// Vulkan signals it when it is done with a slot: `free`, or `ready` in a ring to CUDA.
+    pub(crate) vulkan: SharedTimeline,
     pub(crate) stream: C,
-    pub(crate) reader: Reader,
+    pub(crate) queue: QueueUse,
     pub(crate) pair: Pair,
 }
 
 impl<S, C: Stream> Parts<S, C> {
-    pub(crate) fn new(owned: Owned<S, C>, released: bool) -> Self {
+    fn new(owned: Owned<S, C>, released: bool) -> Self {
         let ledger = Mutex::new(Ledger::new(owned.slots.len()));
         let patience = AtomicU64::new(PATIENCE.as_millis() as u64);
         Self { owned: ManuallyDrop::new(owned), ledger, released: AtomicBool::new(released), patience }
+    }
+
+    /// The parts of a ring: checks the slots and the stream, and makes the timelines.
+    pub(crate) fn of_ring(
+        pair: &Pair,
+        stream: C,
+        slots: Vec<S>,
+        queue: QueueUse,
+        caller: &'static str,
+    ) -> Result<Self>
+    where
+        S: Slot,
+    {
+        pair.cuda().require_stream(&stream, caller)?;
+        let depth = slots.len();
+        if !(1..=MAX_DEPTH as usize).contains(&depth) {
+            return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
+        }
+        let mut released = true;
+        for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
+            if resource.device() != pair.vk().device().handle() {
+                return Err(Error::Rule(format!(
+                    "slot {index} of a ring is of another device than the ring's pair"
+                )));
+            }
+            released &= matches!(resource, Resource::Buffer { .. });
+        }
+        let (cuda, vulkan) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
+        Ok(Self::new(Owned { slots, cuda, vulkan, stream, queue, pair: pair.clone() }, released))
     }
 
     pub(crate) fn set_patience(&self, limit: Duration) {
@@ -66,17 +96,17 @@ impl<S, C: Stream> Parts<S, C> {
     where
         S: Slot,
     {
-        let (device, reader) = (self.owned.pair.vk().device(), self.owned.reader);
+        let (device, queue) = (self.owned.pair.vk().device(), self.owned.queue);
         // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
-        unsafe { slot.resource().record(device, commands, reader, transfer) };
+        unsafe { slot.resource().record(device, commands, queue, transfer) };
     }
 
     /// CUDA's stream signals that everything on it so far is done. Returns the value. `guarded`: the signal overtakes
     /// nothing.
-    pub(crate) fn signal_ready(&self, guarded: bool) -> Result<u64> {
-        let (ready, value) = (&self.owned.ready, self.owned.ready.promised() + 1);
+    pub(crate) fn signal_cuda(&self, guarded: bool) -> Result<u64> {
+        let (timeline, value) = (&self.owned.cuda, self.owned.cuda.promised() + 1);
         // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
-        unsafe { ready.signal(&self.owned.stream, value, guarded) }?;
+        unsafe { timeline.signal(&self.owned.stream, value, guarded) }?;
         Ok(value)
     }
 
@@ -113,7 +143,7 @@ impl<S, C: Stream> Parts<S, C> {
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
-        unsafe { self.owned.ready.signal_from_host(self.owned.ready.promised()) }
+        unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }
 
     /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
@@ -131,7 +161,7 @@ impl<S, C: Stream> Parts<S, C> {
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {
             // Also waits for work that was enqueued after the last signal.
-            let signalled = self.signal_ready(true);
+            let signalled = self.signal_cuda(true);
             let _ = self.check();
             match signalled {
                 Err(error) if !cuda.has_faulted() => return Err(error),
@@ -141,9 +171,9 @@ impl<S, C: Stream> Parts<S, C> {
         let submitted = self.ledger().submitted;
         loop {
             let slice = LOOK.min(limit.saturating_sub(begin.elapsed()));
-            if self.owned.free.wait_from_host(submitted, slice)?
+            if self.owned.vulkan.wait_from_host(submitted, slice)?
                 && (cuda.has_faulted()
-                    || self.owned.ready.wait_from_host(self.owned.ready.promised(), slice)?)
+                    || self.owned.cuda.wait_from_host(self.owned.cuda.promised(), slice)?)
             {
                 let mut ledger = self.ledger();
                 // Another thread may have submitted a turn meanwhile.
@@ -159,15 +189,16 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     pub(crate) fn progress(&self) -> Result<Progress> {
-        let (ready, free) = (self.owned.ready.value()?, self.owned.free.value()?);
+        let (ready, free) = (self.owned.cuda.value()?, self.owned.vulkan.value()?);
         let ledger = self.ledger();
         Ok(Progress {
             ready,
-            promised: self.owned.ready.promised(),
+            promised: self.owned.cuda.promised(),
             free,
             awaited: ledger.awaited(ready),
             submitted: ledger.submitted,
             held: ledger.held(),
+            to_cuda: ledger.to_cuda,
         })
     }
 }
@@ -189,11 +220,12 @@ impl<S, C: Stream> Drop for Parts<S, C> {
 /// `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// CUDA's counter: it has written this many frames.
+    /// CUDA's counter: it has written this many frames. (In a [`RingToCuda`](crate::RingToCuda) it is `free`: CUDA has read
+    /// this many.)
     pub ready: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
-    /// Vulkan's counter: one more than the last frame that it has read.
+    /// Vulkan's counter: one more than the last frame that it has read. (In a `RingToCuda` it is `ready`.)
     pub free: u64,
     /// The value that CUDA needs of `free` before it can go on.
     pub awaited: u64,
@@ -201,11 +233,14 @@ pub struct Progress {
     pub submitted: u64,
     /// The frames that were handed over, and neither submitted nor given up. Their slots are not CUDA's.
     pub held: Vec<u64>,
+    /// Whether it is a `RingToCuda`, in which the two timelines have each other's names.
+    pub(crate) to_cuda: bool,
 }
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ready, promised, free, awaited, submitted, ref held } = *self;
+        let Self { ready, promised, free, awaited, submitted, ref held, to_cuda } = *self;
+        let (cudas, vulkans) = if to_cuda { ("free", "ready") } else { ("ready", "free") };
         let late = match (ready < promised, free < submitted) {
             (true, _) if free >= awaited => "CUDA did not signal",
             (false, false) => "both sides have signalled",
@@ -213,7 +248,7 @@ impl fmt::Display for Progress {
         };
         write!(
             f,
-            "{late}: CUDA's `ready` is at {ready} of {promised}, Vulkan's `free` at {free} of {submitted}"
+            "{late}: CUDA's `{cudas}` is at {ready} of {promised}, Vulkan's `{vulkans}` at {free} of {submitted}"
         )?;
         if held.is_empty() {
             Ok(())
@@ -230,7 +265,8 @@ mod tests {
     #[test]
     fn the_late_side_is_the_one_that_the_other_waits_for() {
         let late = |ready, promised, free, awaited, submitted| {
-            let progress = Progress { ready, promised, free, awaited, submitted, held: vec![] };
+            let progress =
+                Progress { ready, promised, free, awaited, submitted, held: vec![], to_cuda: false };
             progress.to_string().split(" did").next().unwrap().to_owned()
         };
         // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.

@@ -28,6 +28,8 @@ pub(crate) struct Ledger {
     pub(crate) unfinished: bool,
     /// The CPU has signalled for a stream that still runs: nobody can tell when it ends.
     pub(crate) aborted: bool,
+    /// The ring is a [`crate::RingToCuda`], which counts by itself.
+    pub(crate) to_cuda: bool,
     /// CUDA waits for nothing: [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }

@@ -9,7 +9,8 @@
 //! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot
 //!    use timelines.
 //! 4. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
-//! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this.**
+//! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this**, or [`ring_to_cuda`], which goes
+//!    the other way.
 //! 6. [`ring`]: for a ring of your own: which value to wait for and which to signal. Pure arithmetic.
 //! 7. [`handle`]: what travels between the two APIs, as data.
 //!
@@ -43,7 +44,7 @@
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`,
 //! `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
-//! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`
+//! `ledger`, `slot`, `hand_over`, `vulkan_turn`, `view`, `shared_ring`, `ring_to_cuda`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -72,6 +73,7 @@ pub mod ownership;
 pub mod pair;
 mod pieces;
 pub mod ring;
+pub mod ring_to_cuda;
 mod semaphore;
 pub mod shape;
 pub mod shared_ring;
@@ -94,9 +96,10 @@ pub use image::{ExportedImage, ImageRequest, SharedImage};
 pub use memory::{ExportedBuffer, MappedMemory, SharedBuffer};
 pub use pair::{Pair, find_twin, same_device};
 pub use ring::{Ring, Turn};
+pub use ring_to_cuda::{ReadTurn, RingToCuda, WriteTurn};
 pub use semaphore::{ExportedSemaphore, ImportedSemaphore};
 pub use shape::{Shape, ViewType};
-pub use shared_ring::{CudaTurn, Reader, SharedRing, Slot, VulkanTurn};
+pub use shared_ring::{CudaTurn, QueueUse, SharedRing, Slot, VulkanTurn};
 pub use timeline::SharedTimeline;
 pub use vulkan::Vk;
 pub use vulkan_info::{DEVICE_EXTENSIONS, VkInfo};

@@ -74,13 +74,11 @@ use ash::vk;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
+use crate::hand_over::Parts;
 pub use crate::hand_over::Progress;
-use crate::hand_over::{Owned, Parts};
 use crate::pair::Pair;
-use crate::ring::MAX_DEPTH;
 use crate::slot::Transfer;
-pub use crate::slot::{Reader, Resource, Slot};
-use crate::timeline::SharedTimeline;
+pub use crate::slot::{QueueUse, Resource, Slot};
 pub use crate::view::SlotView;
 pub use crate::vulkan_turn::VulkanTurn;
 use crate::{Error, Result};
@@ -103,27 +101,11 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`], if one is of another device, if the stream is of another
+    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another device, if the stream is of another
     /// context or is the per-thread default stream, or if the devices cannot share timelines.
-    pub fn new(pair: &Pair, stream: C, slots: Vec<S>, reader: Reader) -> Result<Self> {
-        pair.cuda().require_stream(&stream, "SharedRing::new")?;
-        let depth = slots.len();
-        if !(1..=MAX_DEPTH as usize).contains(&depth) {
-            return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
-        }
-        let mut released = true;
-        for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
-            if resource.device() != pair.vk().device().handle() {
-                return Err(Error::Rule(format!(
-                    "slot {index} of a ring is of another device than the ring's pair"
-                )));
-            }
-            released &= matches!(resource, Resource::Buffer { .. });
-        }
-        let (ready, free) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
-        let owned = Owned { slots, ready, free, stream, reader, pair: pair.clone() };
-        let unread = VecDeque::with_capacity(depth);
-        Ok(Self { unread, parts: Arc::new(Parts::new(owned, released)) })
+    pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
+        let unread = VecDeque::with_capacity(slots.len());
+        Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, "SharedRing::new")?) })
     }
 
     /// Returns the slots. Index them with [`VulkanTurn::index`].
@@ -223,8 +205,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.ledger().begins();
         if value > 0 {
             // SAFETY: the parts live until the stream has passed this.
-            unsafe { self.parts.owned.free.cuda_wait(&self.parts.owned.stream, value) }?;
-            self.parts.ledger().waits(value, self.parts.owned.ready.promised());
+            unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
+            self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
         }
         Ok(true)
     }
@@ -234,7 +216,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// commands, and wait for them, before the first write.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`QueueUse::family`].
     /// - CUDA must not have written any slot yet, and must write none before the commands are done.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
         let images = self.slots().iter().filter(|slot| matches!(slot.resource(), Resource::Image { .. }));
@@ -256,7 +238,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Fails if there is no such slot.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`Reader::family`].
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`QueueUse::family`].
     /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the acquire: see
     ///   [several submissions](VulkanTurn#several-submissions).
     pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
@@ -428,7 +410,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
 
     fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
         let parts = &self.ring.parts;
-        let ready = parts.signal_ready(guarded)?;
+        let ready = parts.signal_cuda(guarded)?;
         Ok(VulkanTurn::new(parts, ready))
     }
 }
@@ -437,6 +419,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
 mod tests {
     use super::*;
     use crate::memory::SharedBuffer;
+    use crate::timeline::SharedTimeline;
 
     /// A renderer may own these values, on any thread.
     #[test]

@@ -105,18 +105,48 @@ impl SharedImage {
     }
 }
 
-/// Where and how Vulkan reads all slots of a ring.
+/// Where and how Vulkan uses all slots of a ring.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader {
-    /// The index of the queue family that reads.
+pub struct QueueUse {
+    /// The index of the queue family.
     pub family: u32,
-    /// The stages that read.
+    /// The stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda).
     pub stage: vk::PipelineStageFlags,
-    /// How these stages read.
+    /// How these stages access them.
     pub access: vk::AccessFlags,
 }
 
 impl Resource {
+    /// Records the barrier with which Vulkan takes the object from CUDA: [`crate::ownership`] without `synchronization2`.
+    ///
+    /// # Safety
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the family.
+    /// - The object must be alive and of `device`, and be released to the external queue family before.
+    pub unsafe fn acquire(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
+        // SAFETY: the caller's promise.
+        unsafe { self.record(device, commands, queue, Transfer::Acquire) };
+    }
+
+    /// Records the barrier with which Vulkan gives the object to CUDA.
+    ///
+    /// # Safety
+    /// As for [`Resource::acquire`], but Vulkan's queue must own the object.
+    pub unsafe fn release(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
+        // SAFETY: the caller's promise.
+        unsafe { self.record(device, commands, queue, Transfer::Release) };
+    }
+
+    /// Records the barrier before Vulkan's first use of a new object: an image gets [`SHARED_LAYOUT`]. A buffer needs none.
+    ///
+    /// # Safety
+    /// As for [`Resource::acquire`], but nobody may have used the object before.
+    pub unsafe fn first_use(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
+        if let Self::Image { .. } = self {
+            // SAFETY: the caller's promise.
+            unsafe { self.record(device, commands, queue, Transfer::FirstUse) };
+        }
+    }
+
     /// The device that the object was made from.
     pub(crate) fn device(self) -> vk::Device {
         match self {
@@ -132,7 +162,7 @@ impl Resource {
         self,
         device: &ash::Device,
         commands: vk::CommandBuffer,
-        Reader { family, stage, access }: Reader,
+        QueueUse { family, stage, access }: QueueUse,
         transfer: Transfer,
     ) {
         use vk::PipelineStageFlags as Stage;
@@ -145,6 +175,9 @@ impl Resource {
                 (no, no),
                 (Stage::ALL_COMMANDS, Stage::ALL_COMMANDS),
             ),
+            Transfer::FirstUse => {
+                (vk::ImageLayout::UNDEFINED, (ignored, ignored), (no, access), (stage, stage))
+            }
             Transfer::Acquire => (SHARED_LAYOUT, (external, family), (no, access), (stage, stage)),
             Transfer::Release => {
                 (SHARED_LAYOUT, (family, external), (access, no), (stage, Stage::BOTTOM_OF_PIPE))
@@ -185,6 +218,8 @@ impl Resource {
 pub(crate) enum Transfer {
     /// The first half of [`crate::ownership::first_release`], which gives an image its layout.
     Layout,
+    /// An image that Vulkan uses first gets its layout.
+    FirstUse,
     Acquire,
     Release,
 }

@@ -4,14 +4,15 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaStream, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
+    CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
 };
 
 use crate::slot::Resource;
 use crate::{Error, Result};
 
 /// The elements of a slot while CUDA has it. With a ring on cudarc's stream, it is an argument of a launch
-/// (`launch.arg(&mut view)`), and the target of a copy or a memset (`stream.memcpy_htod(&words, &mut view)`).
+/// (`launch.arg(&mut view)`, or `&view` if the kernel only reads), and the target or the source of a copy
+/// (`stream.memcpy_htod(&words, &mut view)`).
 ///
 /// Use it on the ring's stream. On another one, cudarc's copy or memset begins after the ring's stream, and the CPU waits
 /// until it is done; a launch there is not ordered at all. A copy's source may be shorter. cudarc panics if it is longer.
@@ -61,8 +62,9 @@ impl<T> DeviceSlice<T> for SlotView<'_, T> {
     }
 }
 
-impl<T> DevicePtrMut<T> for SlotView<'_, T> {
-    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+impl<T> SlotView<'_, T> {
+    /// The address for work on `stream`, and what keeps the ring's stream behind that work.
+    fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         if stream.cu_stream() == self.stream.cu_stream() {
             return (self.address, SyncOnDrop::Record(None));
         }
@@ -72,7 +74,26 @@ impl<T> DevicePtrMut<T> for SlotView<'_, T> {
     }
 }
 
+impl<T> DevicePtr<T> for SlotView<'_, T> {
+    fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+        self.on(stream)
+    }
+}
+
+impl<T> DevicePtrMut<T> for SlotView<'_, T> {
+    fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+        self.on(stream)
+    }
+}
+
 // SAFETY: the kernel's parameter is the address, which lives as long as the view.
+unsafe impl<'a, 'b: 'a, T: DeviceRepr, C> PushKernelArg<&'b SlotView<'_, T, C>> for LaunchArgs<'a> {
+    fn arg(&mut self, view: &'b SlotView<'_, T, C>) -> &mut Self {
+        self.arg(&view.address)
+    }
+}
+
+// SAFETY: as above.
 unsafe impl<'a, 'b: 'a, T: DeviceRepr, C> PushKernelArg<&'b mut SlotView<'_, T, C>> for LaunchArgs<'a> {
     fn arg(&mut self, view: &'b mut SlotView<'_, T, C>) -> &mut Self {
         self.arg(&view.address)

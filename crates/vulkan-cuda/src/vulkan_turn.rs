@@ -65,7 +65,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///
     /// # Safety
     /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
-    ///   [`Reader`](crate::shared_ring::Reader). `read` may begin a render pass, and must end it.
+    ///   [`QueueUse`](crate::shared_ring::QueueUse). `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -79,7 +79,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Returns what a submission must wait for before all its commands. You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        self.parts.owned.ready.vulkan_wait(self.ready)
+        self.parts.owned.cuda.vulkan_wait(self.ready)
     }
 
     /// Calls `submit`, which submits the work that reads the slot. Its arguments are one wait and one signal for that
@@ -94,7 +94,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
     ///   error or panics, it must have made none, unless the device is lost.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
-    ///   all turns of the ring, must go to one queue of [`Reader::family`](crate::shared_ring::Reader::family), one
+    ///   all turns of the ring, must go to one queue of [`QueueUse::family`](crate::shared_ring::QueueUse::family), one
     ///   after the other: no two threads may submit at once.
     /// - If the turn is dropped instead, or `submit` fails, no submission may read the slot any more: wait for earlier ones.
     ///
@@ -118,7 +118,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        let signal = parts.owned.free.vulkan_signal(value(frame))?;
+        let signal = parts.owned.vulkan.vulkan_signal(value(frame))?;
         let done = submit(self.wait_info(), signal);
         if done.is_ok() {
             parts.ledger().submitted(frame);

@@ -28,7 +28,7 @@ use match_devices::Gpu;
 use stand_in::{ALL, Run, StandIn, each, run};
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
-use vulkan_cuda::shared_ring::{Reader, Resource};
+use vulkan_cuda::shared_ring::{QueueUse, Resource};
 use vulkan_cuda::{CudaAllocation, CudaBuffer, SharedRing, Slot};
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
@@ -75,7 +75,7 @@ fn a_ring_hands_over_memory_of_cuda() {
     let slots = (0..3).map(slot).collect::<vulkan_cuda::Result<_>>().unwrap();
     drop(allocation);
     let stage = vk::PipelineStageFlags::TRANSFER;
-    let reader = Reader { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
+    let reader = QueueUse { family: gpu.family, stage, access: vk::AccessFlags::TRANSFER_READ };
     let (kernel, stream) = (fill::load(&gpu.cuda).unwrap(), gpu.cuda.new_stream().unwrap());
     let mut ring: SharedRing<Part> = SharedRing::new(&gpu.pair, stream.clone(), slots, reader).unwrap();
     for frame in 0..FRAMES {

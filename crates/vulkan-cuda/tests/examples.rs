@@ -14,6 +14,8 @@ mod cuda_memory;
 mod hand_over;
 #[path = "../examples/01_match.rs"]
 mod match_devices;
+#[path = "../examples/05_read_back.rs"]
+mod read_back;
 #[path = "../examples/02_share.rs"]
 mod share;
 #[cfg(target_os = "linux")]
@@ -51,6 +53,7 @@ runs! {
     a_buffer_is_shared: share,
     frames_are_handed_over: hand_over,
     another_library_takes_a_slot: another_library,
+    a_picture_goes_to_cuda: read_back,
     an_engine_keeps_its_own_device: your_device,
     a_kernel_of_cudarc_fills_the_slots: your_cuda,
 }
@@ -83,6 +86,7 @@ fn all_of_them_run_on_the_stand_in() {
         "a_buffer_is_shared",
         "frames_are_handed_over",
         "another_library_takes_a_slot",
+        "a_picture_goes_to_cuda",
         "an_engine_keeps_its_own_device",
         "a_kernel_of_cudarc_fills_the_slots",
         "memory_of_cuda_is_imported",
@@ -107,6 +111,8 @@ fn an_example_outlives_a_fault_of_cuda() {
     let cases = [
         ("frames_are_handed_over", "cuLaunchKernel:700:6"),
         ("frames_are_handed_over", "cuWaitExternalSemaphoresAsync:719:2"),
+        ("a_picture_goes_to_cuda", "cuLaunchKernel:700:6"),
+        ("a_picture_goes_to_cuda", "cuWaitExternalSemaphoresAsync:719:2"),
         ("a_kernel_of_cudarc_fills_the_slots", "cuLaunchKernel:700:6"),
         ("a_kernel_of_cudarc_fills_the_slots", "cuSignalExternalSemaphoresAsync:719:3"),
     ];

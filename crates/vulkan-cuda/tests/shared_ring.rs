@@ -27,7 +27,7 @@ use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
-    Error, ExportedAllocation, Reader, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
+    Error, ExportedAllocation, QueueUse, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
     Slot, VulkanTurn,
 };
 
@@ -49,8 +49,8 @@ struct Bench {
     alone: MutexGuard<'static, ()>,
 }
 
-fn reader(family: u32) -> Reader {
-    Reader { family, stage: vk::PipelineStageFlags::TRANSFER, access: vk::AccessFlags::TRANSFER_READ }
+fn reader(family: u32) -> QueueUse {
+    QueueUse { family, stage: vk::PipelineStageFlags::TRANSFER, access: vk::AccessFlags::TRANSFER_READ }
 }
 
 fn slots(gpu: &Gpu, count: usize) -> Vec<SharedBuffer> {

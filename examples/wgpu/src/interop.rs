@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use ash::vk::{self, AccessFlags as Access, PipelineStageFlags as Stage};
 use cudarc::driver::{CudaContext, CudaStream};
-use vulkan_cuda::shared_ring::{Reader, SharedRing, Slot};
+use vulkan_cuda::shared_ring::{QueueUse, SharedRing, Slot};
 use vulkan_cuda::{Cuda, CudaInfo, Driver, Pair, SharedBuffer, Vk, VkInfo, find_twin};
 use wgpu::hal::vulkan::{Api, Buffer, CreateDeviceCallbackArgs};
 use wgpu::{BufferUsages, CommandBuffer, CommandEncoder};
@@ -96,7 +96,7 @@ impl<'a, S: Slot, W> Frames<'a, S, W> {
         lend: impl Fn(&S, Arc<()>) -> W,
         restore: fn(&W, &mut CommandEncoder),
     ) -> Result<Self> {
-        let reader = Reader { family: 0, stage: Stage::ALL_COMMANDS, access: Access::MEMORY_READ };
+        let reader = QueueUse { family: 0, stage: Stage::ALL_COMMANDS, access: Access::MEMORY_READ };
         let ring = SharedRing::new(&gpu.pair, gpu.stream.clone(), shared, reader)?;
         // SAFETY: (and below) records only barriers, outside a pass, for wgpu's only queue, which is of family 0.
         let release = |commands| {

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use ash::vk;
-use vulkan_cuda::shared_ring::{Reader, SharedRing, Slot};
+use vulkan_cuda::shared_ring::{QueueUse, SharedRing, Slot};
 use vulkan_cuda::{SharedBuffer, image};
 
 use crate::check::{Counts, Job};
@@ -39,7 +39,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
     };
     let (cols, rows) = job.size;
     let stream = gpu.cuda.new_stream()?;
-    let reader = Reader {
+    let reader = QueueUse {
         family: gpu.family,
         stage: vk::PipelineStageFlags::COMPUTE_SHADER,
         access: vk::AccessFlags::SHADER_READ,

@@ -280,7 +280,8 @@ exports! {
         bytes[..text.len()].copy_from_slice(text);
         Ok(())
     }
-    fn cuDeviceGetAttribute(value: *mut c_int, _which: c_int, _device: c_int) { *value = 1; Ok(()) }
+    // 115: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED.
+    fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, _device: c_int) { *value = c_int::from(which != 115); Ok(()) }
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
 
@@ -386,6 +387,21 @@ exports! {
         let mark = look::<Event>(event)?.lock().map_err(|_| LAUNCH_FAILED)?;
         if mark.records == 0 || mark.reached.is_some() { Ok(()) } else { Err(NOT_READY) }
     }
+    fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, _flags: c_uint) {
+        let event = look::<Event>(event)?.clone();
+        let number = event.lock().map_err(|_| LAUNCH_FAILED)?.records;
+        look::<Stream>(stream)?.push(move || {
+            loop {
+                let mark = event.lock().map_err(|_| LAUNCH_FAILED)?;
+                // A later record comes after this one.
+                if number == 0 || mark.records > number || mark.reached.is_some() {
+                    return Ok(());
+                }
+                drop(mark);
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        })
+    }
     fn cuEventElapsedTime(milliseconds: *mut f32, start: *mut c_void, end: *mut c_void) {
         let at = |event: &Event| event.lock().ok().and_then(|mark| mark.reached).ok_or(NOT_READY);
         let (start, end) = (at(look::<Event>(start)?)?, at(look::<Event>(end)?)?);
@@ -428,6 +444,7 @@ exports! {
             "pattern" => PATTERN,
             "pattern_texels" => PATTERN_TEXELS,
             "fill" => FILL,
+            "invert" => INVERT,
             _ => NOTHING,
         };
         let head = Head::of(look::<String>(module)?, &name);
@@ -470,6 +487,14 @@ exports! {
                 script::offence(format!("{} threads were launched for {words} words", u64::from(bx) * u64::from(tx)));
             }
             return look::<Stream>(stream)?.push(move || fill(out, words, frame));
+        }
+        if kernel == INVERT {
+            let words: u32 = *argument(1).cast();
+            return look::<Stream>(stream)?.push(move || {
+                let words = out.bytes(4 * u64::from(words));
+                words.iter_mut().for_each(|byte| *byte = !*byte);
+                Ok(())
+            });
         }
         let arguments = match kernel {
             STAMP => Arguments::default(),
@@ -541,6 +566,14 @@ exports! {
             Ok(())
         })
     }
+    fn cuMemsetD8Async(target: u64, value: u8, count: usize, stream: *mut c_void) {
+        let target = Address(target);
+        look::<Stream>(stream)?.push(move || {
+            let target = target;
+            target.bytes(count as u64).fill(value);
+            Ok(())
+        })
+    }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: *mut c_void) {
         let (to, from) = (Address(to), Address(from));
         look::<Stream>(stream)?.push(move || {
@@ -606,12 +639,17 @@ exports! {
     }
     fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: *mut c_void) {
         let copy = &*copy;
-        let from = *look::<Level>(copy.srcArray.cast())?;
+        let (row_bytes, rows) = (copy.WidthInBytes as u64, copy.Height as u64);
+        let plain = |address, pitch| Level { address, pitch, row_bytes, rows };
+        let from = match copy.srcMemoryType {
+            CUmemorytype::CU_MEMORYTYPE_ARRAY => *look::<Level>(copy.srcArray.cast())?,
+            _ => plain(copy.srcDevice, copy.srcPitch as u64),
+        };
         let to = match copy.dstMemoryType {
             CUmemorytype::CU_MEMORYTYPE_ARRAY => *look::<Level>(copy.dstArray.cast())?,
-            _ => Level { address: copy.dstHost as u64, pitch: copy.dstPitch as u64, ..from },
+            CUmemorytype::CU_MEMORYTYPE_DEVICE => plain(copy.dstDevice, copy.dstPitch as u64),
+            _ => plain(copy.dstHost as u64, copy.dstPitch as u64),
         };
-        let (row_bytes, rows) = (copy.WidthInBytes as u64, copy.Height as u64);
         if row_bytes > from.row_bytes.min(to.row_bytes) || rows > from.rows.min(to.rows) {
             return Err(INVALID_VALUE);
         }
@@ -990,8 +1028,9 @@ const PATTERN_TEXELS: usize = 13;
 const FILL: usize = 14;
 const LEVEL: usize = 15;
 const COLOUR: usize = 16;
+const INVERT: usize = 17;
 
-/// The arguments of every kernel except [`STAMP`], [`REDUCE`] and [`FILL`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`] and [`INVERT`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,

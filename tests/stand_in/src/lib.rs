@@ -36,7 +36,7 @@
 //! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
 //! | `crates/field/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels` |
-//! | `crates/vulkan-cuda/examples` | `fill` |
+//! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
 //! **A kernel of any other name does nothing, without an error.** For a kernel of your own that must write something, add the
 //! name to `cuModuleGetFunction` and the code to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a copy: these

@@ -23,7 +23,7 @@ use std::time::Duration;
 use ash::vk;
 use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Access, Owner};
-use vulkan_cuda::shared_ring::Reader;
+use vulkan_cuda::shared_ring::QueueUse;
 
 use wavefield_base::Result;
 use wavefield_field::{array::Array, scene::Scene, wave::Grid};
@@ -163,10 +163,10 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
 }
 
 /// How Vulkan reads the slots of a CUDA ring: as [`reads`] says, in any frame. A pointer in the window also reads by compute.
-pub(crate) fn reader(scene: Scene, family: u32) -> Reader {
+pub(crate) fn reader(scene: Scene, family: u32) -> QueueUse {
     // The older type has the same bits for these stages.
     let stage = vk::PipelineStageFlags::from_raw(reads(scene, true).stage.as_raw() as u32);
-    Reader { family, stage, access: vk::AccessFlags::SHADER_READ }
+    QueueUse { family, stage, access: vk::AccessFlags::SHADER_READ }
 }
 
 #[derive(Clone, Debug)]

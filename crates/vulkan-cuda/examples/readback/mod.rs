@@ -63,6 +63,28 @@ impl Target {
         }
     }
 
+    /// Records a copy of a picture in `GENERAL`, `side` texels of four bytes, to `offset` of the buffer.
+    ///
+    /// # Safety
+    /// The commands are being recorded, and the buffer is large enough.
+    pub unsafe fn copy_image(
+        &self,
+        commands: vk::CommandBuffer,
+        image: vk::Image,
+        [width, height]: [u32; 2],
+        offset: u64,
+    ) {
+        let layers =
+            vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR).layer_count(1);
+        let copy = [vk::BufferImageCopy::default()
+            .buffer_offset(offset)
+            .image_subresource(layers)
+            .image_extent(vk::Extent3D { width, height, depth: 1 })];
+        let layout = vk::ImageLayout::GENERAL;
+        // SAFETY: the caller's promise.
+        unsafe { self.device.cmd_copy_image_to_buffer(commands, image, layout, self.buffer, &copy) };
+    }
+
     /// Records, submits, and waits.
     pub fn run(
         &self,

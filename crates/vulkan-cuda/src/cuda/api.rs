@@ -55,6 +55,7 @@ cuda_functions! {
     cuMemGetInfo(free: *mut usize, total: *mut usize) = ["cuMemGetInfo_v2"];
     cuMemAlloc(pointer: *mut CUdeviceptr, size: usize) = ["cuMemAlloc_v2"];
     cuMemFree(pointer: CUdeviceptr) = ["cuMemFree_v2"];
+    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
     cuMemGetAllocationGranularity(
         granularity: *mut usize,
         prop: *const CUmemAllocationProp,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys;
 
-use super::{Cuda, api};
+use super::{Cuda, Stream, api};
 use crate::Result;
 
 /// One level of a mipmapped array, from [`SharedImage::level`](crate::SharedImage::level). It keeps the owner of the
@@ -44,7 +44,7 @@ impl Array {
         Ok(Self { raw, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for copies (`cuMemcpy2DAsync`). It is valid while `self` lives. Make no texture object of
+    /// Returns CUDA's array, for other copies than those below. It is valid while `self` lives. Make no texture object of
     /// it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
     pub fn raw(&self) -> sys::CUarray {
         self.raw
@@ -53,6 +53,68 @@ impl Array {
     /// Returns the array's context.
     pub fn cuda(&self) -> &Cuda {
         &self.cuda
+    }
+
+    /// Enqueues a copy of the level's first `rows` rows to device memory, the first `row_bytes` bytes of each. Row `n` begins
+    /// at `to + n * pitch`.
+    ///
+    /// # Errors
+    /// Fails if the stream is of another context, and if CUDA refuses the sizes.
+    ///
+    /// # Safety
+    /// - The level must be two-dimensional. The memory must have that many rows, and be of this context.
+    /// - Both must live until the stream has passed the copy, and nothing else may write them before.
+    pub unsafe fn copy_to(
+        &self,
+        stream: &dyn Stream,
+        to: sys::CUdeviceptr,
+        pitch: usize,
+        [row_bytes, rows]: [usize; 2],
+    ) -> Result<()> {
+        let copy = sys::CUDA_MEMCPY2D {
+            srcArray: self.raw,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: to,
+            dstPitch: pitch,
+            ..array_to_array(row_bytes, rows)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(stream, &copy) }
+    }
+
+    /// Enqueues a copy from device memory to the level: [`Array::copy_to`] the other way.
+    ///
+    /// # Errors
+    /// As [`Array::copy_to`].
+    ///
+    /// # Safety
+    /// As for [`Array::copy_to`].
+    pub unsafe fn copy_from(
+        &self,
+        stream: &dyn Stream,
+        from: sys::CUdeviceptr,
+        pitch: usize,
+        [row_bytes, rows]: [usize; 2],
+    ) -> Result<()> {
+        let copy = sys::CUDA_MEMCPY2D {
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcDevice: from,
+            srcPitch: pitch,
+            dstArray: self.raw,
+            ..array_to_array(row_bytes, rows)
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(stream, &copy) }
+    }
+
+    /// # Safety
+    /// As for [`Array::copy_to`].
+    unsafe fn copy(&self, stream: &dyn Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
+        const CALL: &str = "cuMemcpy2DAsync";
+        self.cuda.require_stream(stream, CALL)?;
+        self.cuda.bind()?;
+        // SAFETY: of one context, checked above; for the rest the caller's promise.
+        self.cuda.check(CALL, unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) })
     }
 
     /// Creates a surface object, through which a kernel writes and reads texel by texel. Its x coordinate counts bytes.
@@ -95,5 +157,27 @@ impl Drop for Surface {
     fn drop(&mut self) {
         // SAFETY: created in `Array::surface`. The stream that used it is idle: code that drops it waits first.
         self.array.cuda.cleanup("cuSurfObjectDestroy", || unsafe { api::cuSurfObjectDestroy(self.raw) });
+    }
+}
+
+/// A copy between two arrays that are yet to be named.
+fn array_to_array(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_ARRAY,
+        srcHost: std::ptr::null(),
+        srcDevice: 0,
+        srcArray: std::ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_ARRAY,
+        dstHost: std::ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: std::ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: row_bytes,
+        Height: rows,
     }
 }

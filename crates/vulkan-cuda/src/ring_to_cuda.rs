@@ -1,0 +1,389 @@
+//! Slots that go from Vulkan to CUDA and back, frame by frame: Vulkan draws or computes, CUDA reads. The other direction
+//! is [`crate::shared_ring`], which has more on threads and on memory of your own.
+//!
+//! # Examples
+//!
+//! One frame. The slots may be buffers or images, colour attachments and storage images included.
+//!
+//! ```no_run
+//! # use vulkan_cuda::{QueueUse, RingToCuda, SharedBuffer};
+//! # use ash::vk;
+//! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
+//! # fn draw(_slot: &SharedBuffer) {}
+//! # fn example(
+//! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
+//! #     commands: vk::CommandBuffer,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let Some(write) = ring.write() else { return Ok(()) }; // not yet: CUDA must read first
+//! // SAFETY: `commands` is being recorded for a queue of the ring's family.
+//! unsafe { write.record(commands, |slot| draw(slot)) };
+//! // … end the recording …
+//! let submit = |wait, signal| {
+//!     let (waits, signals) = ([wait], [signal]); // and your own
+//!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+//!     let submission = vk::SubmitInfo2::default()
+//!         .wait_semaphore_infos(&waits)
+//!         .command_buffer_infos(&buffers)
+//!         .signal_semaphore_infos(&signals);
+//!     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+//! };
+//! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+//! unsafe { write.submit(submit) }??;
+//!
+//! while let Some(read) = ring.next_read()? { // CUDA's stream waits, on the GPU
+//!     let seen = read.view::<u32>()?;
+//!     let count = seen.len() as u32;
+//!     let mut launch = read.stream().launch_builder(&kernel);
+//!     launch.arg(&seen).arg(&count);
+//!     // SAFETY: these are the kernel's parameters, and it only reads the slot.
+//!     unsafe { launch.launch(LaunchConfig::for_num_elems(count)) }?;
+//!     read.finish_after_kernels()?; // CUDA signals
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What goes wrong, and what then
+//!
+//! A turn may be dropped at any time. Vulkan's, before it is submitted: the frame never began. CUDA's: the slot goes back
+//! once everything that is on the stream so far is done, as after [`ReadTurn::finish`]. So nobody is left waiting, and
+//! Vulkan never waits for a value that CUDA was not yet asked to signal. If CUDA faults, Vulkan would wait for ever: call
+//! [`RingToCuda::check`] while the CPU waits for Vulkan.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ash::vk;
+use cudarc::driver::{CudaStream, DeviceRepr};
+
+use crate::cuda::Stream;
+use crate::error::cleanup_error;
+use crate::hand_over::{Parts, Progress};
+use crate::pair::Pair;
+use crate::slot::{QueueUse, Slot};
+use crate::view::SlotView;
+use crate::{Error, Result};
+
+/// A ring of slots that Vulkan writes and one CUDA stream reads, in the same order. It owns the slots and the two
+/// timelines, and keeps the stream and the pair alive.
+///
+/// The drop waits for the GPU, at most as long as [`RingToCuda::set_patience`] says, and otherwise leaks the ring. Frames
+/// that CUDA has not read are then given up.
+pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
+    /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
+    unread: VecDeque<u64>,
+    /// Frames that were submitted.
+    written: u64,
+    /// The greatest value of Vulkan's timeline that the stream waits for.
+    waited: u64,
+    slots: Vec<State>,
+    parts: Parts<S, C>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// The value of CUDA's timeline after which the slot is Vulkan's.
+    free: u64,
+    /// Whether Vulkan has released it to CUDA before, so that it must be acquired.
+    used: bool,
+}
+
+impl<S: Slot, C: Stream> RingToCuda<S, C> {
+    /// Makes a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
+    /// [release](crate::ownership::first_release) new images to CUDA.
+    ///
+    /// # Errors
+    /// As [`SharedRing::new`](crate::SharedRing::new).
+    pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
+        let depth = slots.len();
+        let parts = Parts::of_ring(pair, stream, slots, queue, "RingToCuda::new")?;
+        parts.ledger().to_cuda = true;
+        let (unread, slots) = (VecDeque::with_capacity(depth), vec![State::default(); depth]);
+        Ok(Self { unread, written: 0, waited: 0, slots, parts })
+    }
+
+    /// Returns the slots. Index them with [`WriteTurn::index`] or [`ReadTurn::index`].
+    pub fn slots(&self) -> &[S] {
+        &self.parts.owned.slots
+    }
+
+    fn index(&self, frame: u64) -> usize {
+        (frame % self.slots.len() as u64) as usize
+    }
+
+    /// Begins the next frame. Returns `None`, "not yet", as long as CUDA has not read the previous frame in that slot:
+    /// call [`RingToCuda::next_read`] first.
+    pub fn write(&mut self) -> Option<WriteTurn<'_, S, C>> {
+        self.wait_for(1).map(|wait| WriteTurn { wait, ring: self })
+    }
+
+    /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read the slots of all, and CUDA then
+    /// waits once, for the last. Calls `write` for each frame, which must submit it.
+    ///
+    /// Returns `false`, "not yet", if CUDA has not read one of the slots. Nothing was written then.
+    ///
+    /// # Errors
+    /// Fails if `count` is 0 or greater than the number of slots, or if `write` returns without a submission. If `write`
+    /// fails, the frames before stay, and the failed one never began.
+    pub fn write_batch<E: From<Error>>(
+        &mut self,
+        count: usize,
+        mut write: impl FnMut(WriteTurn<'_, S, C>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let depth = self.slots.len();
+        if !(1..=depth).contains(&count) {
+            let text = format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}");
+            return Err(Error::Rule(text).into());
+        }
+        let Some(wait) = self.wait_for(count) else { return Ok(false) };
+        for _ in 0..count {
+            let frame = self.written;
+            write(WriteTurn { wait, ring: self })?;
+            if self.written == frame {
+                return Err(Error::Rule(format!("frame {frame} of a batch was not submitted")).into());
+            }
+        }
+        let last = self.unread.back().copied().unwrap_or_default();
+        self.unread.iter_mut().rev().take(count).for_each(|value| *value = last);
+        Ok(true)
+    }
+
+    /// The value of CUDA's timeline that Vulkan must wait for before it writes the next `count` frames. `None` if CUDA has
+    /// not read one of their slots.
+    fn wait_for(&self, count: usize) -> Option<u64> {
+        let fits = self.unread.len() + count <= self.slots.len();
+        let frames = self.written..self.written + count as u64;
+        let free = frames.map(|frame| self.slots[self.index(frame)].free).max();
+        free.filter(|_| fits)
+    }
+
+    /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has written it
+    /// (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// Fails if CUDA does. The frame stays, and the next call tries again.
+    pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
+        let Some(&value) = self.unread.front() else { return Ok(None) };
+        self.parts.ledger().begins();
+        if value > self.waited {
+            // SAFETY: the parts live until the stream has passed this.
+            unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
+            self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
+            self.waited = value;
+        }
+        Ok(Some(ReadTurn { ring: self }))
+    }
+
+    /// Returns the frames that were submitted and that CUDA has not read.
+    pub fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
+    /// CUDA's stream signals that it has read the oldest frame.
+    fn end_read(&mut self, guarded: bool) -> Result<()> {
+        let frame = self.written - self.unread.len() as u64;
+        let free = self.parts.signal_cuda(guarded)?;
+        self.parts.ledger().unfinished = false;
+        self.unread.pop_front();
+        let slot = self.index(frame);
+        self.slots[slot].free = free;
+        Ok(())
+    }
+
+    /// Returns CUDA's error if it has failed, and does not wait: see [`SharedRing::check`](crate::SharedRing::check).
+    pub fn check(&self) -> Result<()> {
+        self.parts.check()
+    }
+
+    /// Returns how far both sides are.
+    pub fn progress(&self) -> Result<Progress> {
+        self.parts.progress()
+    }
+
+    /// Blocks the CPU until Vulkan has written all frames that were submitted, and CUDA has read all that it began to read.
+    ///
+    /// # Errors
+    /// Fails if that takes longer than `limit`, with [`RingToCuda::progress`] in the text, and as [`RingToCuda::check`]
+    /// does.
+    pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
+        self.parts.come_to_rest(limit)?;
+        self.check()
+    }
+
+    /// Sets how long the drop waits for the GPU: 5 seconds at first. If the GPU is not done by then, the ring is leaked,
+    /// and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
+    pub fn set_patience(&mut self, limit: Duration) {
+        self.parts.set_patience(limit);
+    }
+
+    /// Waits for the GPU, at most `limit`, and gives the slots back, for example to make a ring of another size. Frames
+    /// that CUDA has not read are given up. Images stay in [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT); a new ring
+    /// gives them that layout again, and forgets what they hold.
+    ///
+    /// # Errors
+    /// As [`RingToCuda::wait_idle`]. The ring is then dropped.
+    pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
+        self.wait_idle(limit)?;
+        Ok(std::mem::take(&mut self.parts.owned.slots))
+    }
+
+    /// Ends the waits of both sides: the CPU signals what they no longer signal, for example because the device is lost or
+    /// a kernel does not end. What is then read may be incomplete. The ring is leaked when it is dropped.
+    ///
+    /// # Safety
+    /// Neither the stream nor the queue may come to its signals any more.
+    pub unsafe fn abort(&self) -> Result<()> {
+        let submitted = {
+            let mut ledger = self.parts.ledger();
+            ledger.aborted = true;
+            ledger.submitted
+        };
+        // SAFETY: the caller's promise.
+        let vulkan = unsafe { self.parts.owned.vulkan.signal_from_host(submitted) };
+        // SAFETY: as above.
+        unsafe { self.parts.abort() }.and(vulkan)
+    }
+}
+
+/// A frame that Vulkan writes. [`WriteTurn::submit`] hands it to CUDA. If it is dropped before that, the frame never began,
+/// and the next write takes the same slot.
+#[must_use = "nothing is handed over before `submit`"]
+pub struct WriteTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
+    wait: u64,
+    ring: &'a mut RingToCuda<S, C>,
+}
+
+impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
+    /// Returns the frame's number. Each ring counts from 0, without gaps.
+    pub fn frame(&self) -> u64 {
+        self.ring.written
+    }
+
+    /// Returns the slot's index in [`RingToCuda::slots`].
+    pub fn index(&self) -> usize {
+        self.ring.index(self.ring.written)
+    }
+
+    /// Returns the slot.
+    pub fn slot(&self) -> &S {
+        &self.ring.slots()[self.index()]
+    }
+
+    /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which Vulkan gives
+    /// the slot to CUDA ([`crate::ownership`]). It needs no `synchronization2`. An image is in
+    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it ends.
+    ///
+    /// # Safety
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`]. `write`
+    ///   may begin a render pass, and must end it.
+    /// - Submit the commands in [`WriteTurn::submit`] only, once.
+    pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
+        let owned = &self.ring.parts.owned;
+        let (resource, device) = (self.slot().resource(), owned.pair.vk().device());
+        match self.ring.slots[self.index()].used {
+            // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
+            true => unsafe { resource.acquire(device, commands, owned.queue) },
+            // SAFETY: as above.
+            false => unsafe { resource.first_use(device, commands, owned.queue) },
+        }
+        let done = write(self.slot());
+        // SAFETY: as above.
+        unsafe { resource.release(device, commands, owned.queue) };
+        done
+    }
+
+    /// Calls `submit`, which submits the work that writes the slot. Its arguments are one wait and one signal for that
+    /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    ///
+    /// The inner result is that of `submit`. If it is an error, the frame never began.
+    ///
+    /// # Safety
+    /// - If `submit` returns `Ok`, it must have made one submission that waits for the first argument and signals the
+    ///   second. If it returns an error or panics, it must have made none, unless the device is lost.
+    /// - All submissions must go to one queue of [`QueueUse::family`], one after the other.
+    pub unsafe fn submit<R, E>(
+        self,
+        submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
+    ) -> Result<Result<R, E>> {
+        let slot = self.index();
+        let RingToCuda { parts, slots, unread, written, .. } = self.ring;
+        let value = parts.owned.vulkan.promised() + 1;
+        let signal = parts.owned.vulkan.vulkan_signal(value)?;
+        let done = submit(parts.owned.cuda.vulkan_wait(self.wait), signal);
+        if done.is_ok() {
+            let mut ledger = parts.ledger();
+            (ledger.submitted, ledger.busy) = (value, true);
+            slots[slot].used = true;
+            unread.push_back(value);
+            *written += 1;
+        }
+        Ok(done)
+    }
+}
+
+/// A frame that CUDA reads. [`ReadTurn::finish`] gives the slot back to Vulkan, and so does the drop.
+#[must_use = "the slot goes back when this is dropped"]
+pub struct ReadTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
+    ring: &'a mut RingToCuda<S, C>,
+}
+
+impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
+    /// Returns the frame's number.
+    pub fn frame(&self) -> u64 {
+        self.ring.written - self.ring.unread.len() as u64
+    }
+
+    /// Returns the slot's index in [`RingToCuda::slots`].
+    pub fn index(&self) -> usize {
+        self.ring.index(self.frame())
+    }
+
+    /// Returns the slot, for the ring's stream.
+    pub fn slot(&self) -> &S {
+        &self.ring.slots()[self.index()]
+    }
+
+    /// Returns the ring's stream.
+    pub fn stream(&self) -> &C {
+        &self.ring.parts.owned.stream
+    }
+
+    /// Returns the slot's elements, for cudarc's launches and copies.
+    ///
+    /// # Errors
+    /// Fails if the slot is an image, or does not hold a whole number of `T`.
+    pub fn view<T: DeviceRepr>(&self) -> Result<SlotView<'_, T, C>> {
+        SlotView::new(self.slot().resource(), self.stream())
+    }
+
+    /// Gives the slot back: CUDA's stream signals once everything enqueued on it so far is done: kernels and copies, thanks
+    /// to a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
+    ///
+    /// # Errors
+    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then stays:
+    /// [`RingToCuda::next_read`] returns it again.
+    pub fn finish(self) -> Result<()> {
+        self.end(true)
+    }
+
+    /// As [`ReadTurn::finish`], without the guard, for frames that only kernels read.
+    pub fn finish_after_kernels(self) -> Result<()> {
+        self.end(false)
+    }
+
+    fn end(self, guarded: bool) -> Result<()> {
+        let ended = self.ring.end_read(guarded);
+        // The drop would end it again.
+        std::mem::forget(self);
+        ended
+    }
+}
+
+impl<S: Slot, C: Stream> Drop for ReadTurn<'_, S, C> {
+    fn drop(&mut self) {
+        if let Err(error) = self.ring.end_read(true) {
+            cleanup_error(&error);
+        }
+    }
+}
