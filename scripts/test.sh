@@ -129,13 +129,12 @@ if is_built debug/wavefield; then announce 'this' 14; else announce 'the first r
 tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
-component_step 'clippy without the features' clippy --locked -p wavefield --no-default-features -- -D warnings
 step documentation documentation
 skippable_step guide scripts/book.sh
 [[ ${WAVEFIELD_CHECK_WINDOWS:-} != 1 ]] || skippable_step Windows scripts/check-windows.sh
 step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # The Python tests start the program, even if "$@" names tests of another crate.
-cargo build --locked --quiet -p wavefield
+(($# == 0)) || cargo build --locked --quiet "${crates[@]}" --bins
 # Beside the tests, because it waits much, and with the program that was just built.
 WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
 python=$!

@@ -1,6 +1,6 @@
 //! What every crate of the tool uses: the error type with its advice to the user, messages, threads, output files.
 //!
-//! - [`error`]: what was tried, on which device, what the driver answered, what to do
+//! - [`error`]: what was tried, on which device, what the driver answered; [`advice`]: what to do about it
 //! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left
 //! - [`input_file`], [`output_file`]: files that the user names
 //! - [`threads`]: rayon's pool, one job on a thread, exact sleeping
@@ -8,6 +8,7 @@
 //! - [`svg`]: pictures that follow the reader's light or dark theme
 //! - `unix_packets`: packets with file descriptors over a Unix socket (Linux)
 
+pub mod advice;
 pub mod error;
 pub mod input_file;
 pub mod output_file;

@@ -117,7 +117,7 @@ impl DeviceTable {
     /// driver out.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.facts, wish, producer)
-            .map_err(|reason| Error::Unsupported(reason + &wavefield_base::error::driver_variables()))
+            .map_err(|reason| Error::Unsupported(reason + &wavefield_base::advice::driver_variables()))
     }
 
     pub fn choose(&self, wish: Option<&str>, producer: ProducerKind) -> Result<Choice> {

@@ -42,9 +42,6 @@ pub use field::FieldWork;
 pub use texture::TextureWork;
 pub use work::{Place, Work};
 
-/// The name of [`Handoff::Timeline`]'s producer.
-pub const TIMELINE_PRODUCER: &str = "cuda";
-
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
 
 struct Entry {

@@ -74,13 +74,14 @@ impl<W: Work> TimelineHandoff<W> {
         let work = W::new(queue.device(), context, source, desc)?;
         let slots = work.slots(queue.device(), context, desc.ring.depth())?;
         let own = copies.then(|| work.own(context)).transpose()?;
-        let name = if copies { "cuda, device-copy" } else { super::TIMELINE_PRODUCER };
+        let name = if copies { "cuda, device-copy" } else { "cuda" };
         let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
         let profile = Profile {
             owner: Owner::External,
             max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
             // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
             longest_batch: if copies { 1 } else { slots.len() },
+            breakable: !copies,
             parameters: work.parameters().clone(),
             uses_cuda: true,
             ..usual

@@ -182,6 +182,8 @@ pub struct Profile {
     /// again whenever the slot's turn comes.
     pub in_queue: bool,
     pub longest_batch: usize,
+    /// Whether each of its waits and its barriers can be left out alone, as `verify --break` does.
+    pub breakable: bool,
     pub parameters: KernelParameters,
 }
 
@@ -198,6 +200,7 @@ impl Profile {
             uses_cuda: false,
             in_queue: false,
             longest_batch: 1,
+            breakable: false,
             parameters: KernelParameters::default(),
         }
     }

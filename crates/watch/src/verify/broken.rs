@@ -4,7 +4,6 @@ use std::fmt;
 
 use ash::vk;
 use wavefield_base::{Error, Result};
-use wavefield_handoff::TIMELINE_PRODUCER;
 use wavefield_handoff::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
 
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
@@ -50,7 +49,7 @@ pub struct BrokenProducer {
 impl BrokenProducer {
     pub fn new(whole: Box<dyn Producer>, broken: Broken) -> Result<Self> {
         let mut profile = whole.profile().clone();
-        if profile.name != TIMELINE_PRODUCER {
+        if !profile.breakable {
             return Err(Error::Usage(format!(
                 "--break {broken} {}, not for {}",
                 Broken::NEEDS,
@@ -149,9 +148,10 @@ mod tests {
         }
     }
 
-    fn whole(name: &'static str) -> (Box<Whole>, Rc<Cell<u32>>) {
+    fn whole(name: &'static str, breakable: bool) -> (Box<Whole>, Rc<Cell<u32>>) {
         let records = Rc::new(Cell::new(0));
-        let profile = Profile::of_queue(name, vec![vk::Buffer::from_raw(7).into(); 3]);
+        let usual = Profile::of_queue(name, vec![vk::Buffer::from_raw(7).into(); 3]);
+        let profile = Profile { breakable, ..usual };
         (Box::new(Whole(profile, records.clone())), records)
     }
 
@@ -162,7 +162,7 @@ mod tests {
         for (broken, waits, in_flight, recorded) in
             [(Broken::Ready, false, 3, 2), (Broken::Free, true, 6, 2), (Broken::Barrier, true, 3, 0)]
         {
-            let (whole, records) = whole(TIMELINE_PRODUCER);
+            let (whole, records) = whole("cuda", true);
             let mut producer = BrokenProducer::new(whole, broken).unwrap();
             assert_eq!(producer.profile().max_in_flight, in_flight, "{broken}");
             let Produced { source, .. } = producer.produce(&frame).unwrap();
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_producer_without_such_a_part_is_refused() {
-        let refused = BrokenProducer::new(whole("cuda, binary").0, Broken::Ready).err().unwrap();
+        let refused = BrokenProducer::new(whole("cuda, binary", false).0, Broken::Ready).err().unwrap();
         let text = refused.to_string();
         assert!(
             text.contains("--break ready is for --producer cuda") && text.contains("cuda, binary"),

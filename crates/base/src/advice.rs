@@ -1,0 +1,99 @@
+//! What to do about an error, in the words of the command line.
+
+use ash::vk;
+
+pub fn allocation_hint(what: &str) -> &'static str {
+    match what {
+        "the picture" | "multisampled colour" | "depth" => {
+            "; ask for a smaller --size or --samples 1, or close other programs that use this GPU"
+        }
+        "picture read-back" => "; ask for a smaller --size, or close other programs",
+        _ => LESS,
+    }
+}
+
+const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
+                    this GPU";
+
+/// The variables that tell the Vulkan loader which drivers to use. They are more often forgotten than intended.
+pub fn driver_variables() -> String {
+    let names = [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+        "VK_LOADER_DRIVERS_SELECT",
+        "VK_LOADER_DRIVERS_DISABLE",
+    ];
+    let set = names.iter().filter_map(|name| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(format!("{name}={}", value.display()))
+    });
+    let set: Vec<_> = set.collect();
+    if set.is_empty() {
+        return String::new();
+    }
+    format!("; {} tells the Vulkan loader which drivers to use: correct or unset it", set.join(" "))
+}
+
+pub fn vulkan_hint(result: vk::Result) -> String {
+    match result {
+        vk::Result::ERROR_OUT_OF_DEVICE_MEMORY | vk::Result::ERROR_OUT_OF_HOST_MEMORY => LESS.into(),
+        vk::Result::ERROR_DEVICE_LOST => {
+            "; the driver gave up on the GPU: look for an Xid line in the kernel log, and rerun with --validation".into()
+        }
+        vk::Result::ERROR_INCOMPATIBLE_DRIVER => {
+            "; no Vulkan driver answered: install the GPU's driver, or mesa-vulkan-drivers for a software device".to_owned()
+                + &driver_variables()
+        }
+        vk::Result::ERROR_INITIALIZATION_FAILED => {
+            "; the driver is installed but does not start: check that this user may open the GPU's device files".to_owned()
+                + &driver_variables()
+        }
+        vk::Result::ERROR_SURFACE_LOST_KHR => "; something else destroyed the window".into(),
+        _ => String::new(),
+    }
+}
+
+/// The library's advice, or this program's own if it knows more.
+pub fn cuda_hint(call: &str, code: u32) -> String {
+    let advice = vulkan_cuda::cuda_advice(call, code);
+    let own = match code {
+        2 if call == "cuLaunchKernel" => {
+            "; the kernel's local arrays, for every thread that the GPU can run at once, do not fit into its free memory"
+        }
+        2 if call.starts_with("cuModule") || call.starts_with("cuLink") => {
+            "; the kernel's code and its global variables do not fit into the GPU's free memory"
+        }
+        2 => "; ask for a smaller --grid or --ring, or close other programs that use this GPU",
+        701 => {
+            "; a block of the kernel needs more registers or shared memory than there are: give it __launch_bounds__"
+        }
+        222 => "; the PTX is newer than the driver: build it for an older PTX version, or update the driver",
+        304 if call.starts_with("cuImport") => return format!("{advice}, or with --producer compute"),
+        _ => advice,
+    };
+    own.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wsl_is_named_where_an_import_fails_with_304() {
+        let hint = cuda_hint("cuImportExternalMemory", 304);
+        assert!(hint.contains("WSL2") && hint.ends_with("itself, or with --producer compute"), "{hint}");
+        assert!(!cuda_hint("cuInit", 304).contains("WSL2"));
+    }
+
+    #[test]
+    fn a_handle_that_cannot_be_imported_is_not_blamed_on_the_kernel_module() {
+        for call in ["cuImportExternalMemory", "cuImportExternalSemaphore"] {
+            for code in [1, 400, 999] {
+                let hint = cuda_hint(call, code);
+                assert!(hint.contains("not one that Vulkan exported on this GPU"), "{call}, {code}: {hint}");
+            }
+        }
+        assert!(cuda_hint("cuInit", 999).contains("kernel module"));
+    }
+}
