@@ -24,6 +24,8 @@ for program in debootstrap git rustc unshare; do
 done
 if [[ -z $fresh ]]; then
     fresh=$(mktemp -d /var/tmp/fresh.XXXXXX)
+    # It becomes `/` of an ordinary user.
+    chmod 755 "$fresh"
     # What was mounted in it is gone: `inside` has its own mounts.
     trap 'rm -rf --one-file-system "$fresh"' EXIT
 fi
