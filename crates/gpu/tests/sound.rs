@@ -22,7 +22,7 @@ use vulkan_cuda::image::picture;
 use vulkan_cuda::{
     Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
-use wavefield_gpu::cuda::{Array, Stream, copy_array, copy_array_to_host};
+use wavefield_gpu::cuda::{Array, Stream};
 
 /// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably because the
 /// loader unloads NVIDIA's driver with the last instance while other threads use it: see `examples.rs`.
@@ -49,14 +49,8 @@ impl std::ops::Deref for Alone {
 /// Returns `None` and reports a skip if there is no GPU.
 fn open() -> Option<Alone> {
     let alone = alone();
-    match match_devices::open() {
-        Ok(gpu) => Some(Alone { gpu, _alone: alone }),
-        Err(error) if match_devices::is_unsupported(&*error) => {
-            common::skip_without_gpu(&error.to_string());
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    let gpu = common::opened(match_devices::open(), match_devices::is_unsupported)?;
+    Some(Alone { gpu, _alone: alone })
 }
 
 /// A slot of 4 KiB that CUDA sets and Vulkan copies, frame by frame.
@@ -266,9 +260,9 @@ fn a_copy_between_two_contexts_is_refused() {
     // SAFETY: all are refused before the driver is called.
     let refused = unsafe {
         [
-            copy_array(&other, &level, &level, 16, 1),
-            copy_array(&stream, &level, &foreign, 16, 1),
-            copy_array_to_host(&other, &level, &mut bytes, 16),
+            level.copy_to_array(&other, &level, [16, 1]),
+            level.copy_to_array(&stream, &foreign, [16, 1]),
+            level.copy_to_host(&other, &mut bytes, 16),
         ]
     };
     for error in refused.map(Result::unwrap_err) {

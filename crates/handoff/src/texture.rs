@@ -18,7 +18,6 @@ use wavefield_field::texture::{self, Texel};
 use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
-    copy_array, copy_array_to_host,
 };
 use wavefield_gpu::vulkan::{Device, View, view_of_shared};
 
@@ -155,7 +154,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             // SAFETY: nobody else touches either chain until then (the caller's promise); both levels have this size.
-            unsafe { copy_array(stream, from.array(), to.array(), row_bytes, rows as usize) }?;
+            unsafe { from.array().copy_to_array(stream, to.array(), [row_bytes, rows as usize]) }?;
         }
         Ok(())
     }
@@ -171,7 +170,7 @@ impl Chain {
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
             // SAFETY: nobody else writes the chain (the caller's promise); `bytes` is borrowed until the wait below, which also follows an error.
-            let copied = unsafe { copy_array_to_host(stream, level.array(), this, row_bytes) };
+            let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.
                 let _ = stream.synchronize();

@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) struct Parts<S, C: Stream> {
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
+    /// Whether Vulkan writes and CUDA reads.
+    to_cuda: bool,
     /// CUDA may have the slots: images must be released to it first.
     pub(crate) released: AtomicBool,
     /// How long the drop waits, in milliseconds.
@@ -46,23 +48,18 @@ pub(crate) struct Owned<S, C> {
 }
 
 impl<S, C: Stream> Parts<S, C> {
-    fn new(owned: Owned<S, C>, released: bool) -> Self {
-        let ledger = Mutex::new(Ledger::new(owned.slots.len()));
-        let patience = AtomicU64::new(PATIENCE.as_millis() as u64);
-        Self { owned: ManuallyDrop::new(owned), ledger, released: AtomicBool::new(released), patience }
-    }
-
     /// The parts of a ring: checks the slots and the stream, and makes the timelines.
     pub(crate) fn of_ring(
         pair: &Pair,
         stream: C,
         slots: Vec<S>,
         queue: QueueUse,
-        caller: &'static str,
+        to_cuda: bool,
     ) -> Result<Self>
     where
         S: Slot,
     {
+        let caller = if to_cuda { "RingToCuda::new" } else { "SharedRing::new" };
         pair.cuda().require_stream(&stream, caller)?;
         let depth = slots.len();
         if !(1..=MAX_DEPTH as usize).contains(&depth) {
@@ -78,7 +75,22 @@ impl<S, C: Stream> Parts<S, C> {
             released &= matches!(resource, Resource::Buffer { .. });
         }
         let (cuda, vulkan) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
-        Ok(Self::new(Owned { slots, cuda, vulkan, stream, queue, pair: pair.clone() }, released))
+        Ok(Self {
+            owned: ManuallyDrop::new(Owned { slots, cuda, vulkan, stream, queue, pair: pair.clone() }),
+            ledger: Mutex::new(Ledger::new(depth)),
+            to_cuda,
+            released: AtomicBool::new(released),
+            patience: AtomicU64::new(PATIENCE.as_millis() as u64),
+        })
+    }
+
+    /// Fails if a batch of this length does not fit into the ring.
+    pub(crate) fn check_batch(&self, count: usize) -> Result<()> {
+        let depth = self.owned.slots.len();
+        if (1..=depth).contains(&count) {
+            return Ok(());
+        }
+        Err(Error::Rule(format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}")))
     }
 
     pub(crate) fn set_patience(&self, limit: Duration) {
@@ -198,7 +210,7 @@ impl<S, C: Stream> Parts<S, C> {
             awaited: ledger.awaited(ready),
             submitted: ledger.submitted,
             held: ledger.held(),
-            to_cuda: ledger.to_cuda,
+            to_cuda: self.to_cuda,
         })
     }
 }

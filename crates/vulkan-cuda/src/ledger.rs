@@ -28,8 +28,6 @@ pub(crate) struct Ledger {
     pub(crate) unfinished: bool,
     /// The CPU has signalled for a stream that still runs: nobody can tell when it ends.
     pub(crate) aborted: bool,
-    /// The ring is a [`crate::RingToCuda`], which counts by itself.
-    pub(crate) to_cuda: bool,
     /// CUDA waits for nothing: [`crate::SharedRing::leave_out_free`].
     pub(crate) leave_out_free: bool,
 }
@@ -76,8 +74,7 @@ impl Ledger {
         // The last users of these slots are at least this far back, because `ahead` is at most the number of slots.
         let newest = end.saturating_sub(self.ahead.max(count) as u64);
         let read = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= newest).max();
-        let waited = self.waits.back().map_or(0, |&(_, value)| value);
-        Some(read.filter(|&value| value > waited).unwrap_or(0))
+        Some(read.filter(|&value| value > self.waited()).unwrap_or(0))
     }
 
     /// Notes that the stream gets work after its last signal.
@@ -93,9 +90,14 @@ impl Ledger {
         self.waits.push_back((ready, value));
     }
 
+    /// Returns the value that the stream waited for last, 0 at first.
+    pub(crate) fn waited(&self) -> u64 {
+        self.waits.back().map_or(0, |&(_, value)| value)
+    }
+
     /// Returns the last frame of Vulkan's that the stream waits for.
     pub(crate) fn waits_for(&self) -> Option<u64> {
-        self.waits.back().map(|&(_, free)| free - 1)
+        self.waited().checked_sub(1)
     }
 
     /// Returns the value of `free` that CUDA needs for what it does once its own counter is `ready`.

@@ -75,18 +75,9 @@ pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
     unread: VecDeque<u64>,
     /// Frames that were submitted.
     written: u64,
-    /// The greatest value of Vulkan's timeline that the stream waits for.
-    waited: u64,
-    slots: Vec<State>,
+    /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
+    free: Vec<u64>,
     parts: Parts<S, C>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct State {
-    /// The value of CUDA's timeline after which the slot is Vulkan's.
-    free: u64,
-    /// Whether Vulkan has released it to CUDA before, so that it must be acquired.
-    used: bool,
 }
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
@@ -97,10 +88,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// As [`SharedRing::new`](crate::SharedRing::new).
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let depth = slots.len();
-        let parts = Parts::of_ring(pair, stream, slots, queue, "RingToCuda::new")?;
-        parts.ledger().to_cuda = true;
-        let (unread, slots) = (VecDeque::with_capacity(depth), vec![State::default(); depth]);
-        Ok(Self { unread, written: 0, waited: 0, slots, parts })
+        let parts = Parts::of_ring(pair, stream, slots, queue, true)?;
+        Ok(Self { unread: VecDeque::with_capacity(depth), written: 0, free: vec![0; depth], parts })
     }
 
     /// Returns the slots. Index them with [`WriteTurn::index`] or [`ReadTurn::index`].
@@ -109,7 +98,12 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     }
 
     fn index(&self, frame: u64) -> usize {
-        (frame % self.slots.len() as u64) as usize
+        (frame % self.free.len() as u64) as usize
+    }
+
+    /// The oldest frame that CUDA has not read.
+    fn reading(&self) -> u64 {
+        self.written - self.unread.len() as u64
     }
 
     /// Begins the next frame. Returns `None`, "not yet", as long as CUDA has not read the previous frame in that slot:
@@ -131,11 +125,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         count: usize,
         mut write: impl FnMut(WriteTurn<'_, S, C>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let depth = self.slots.len();
-        if !(1..=depth).contains(&count) {
-            let text = format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}");
-            return Err(Error::Rule(text).into());
-        }
+        self.parts.check_batch(count)?;
         let Some(wait) = self.wait_for(count) else { return Ok(false) };
         for _ in 0..count {
             let frame = self.written;
@@ -152,10 +142,10 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// The value of CUDA's timeline that Vulkan must wait for before it writes the next `count` frames. `None` if CUDA has
     /// not read one of their slots.
     fn wait_for(&self, count: usize) -> Option<u64> {
-        let fits = self.unread.len() + count <= self.slots.len();
-        let frames = self.written..self.written + count as u64;
-        let free = frames.map(|frame| self.slots[self.index(frame)].free).max();
-        free.filter(|_| fits)
+        if self.unread.len() + count > self.free.len() {
+            return None;
+        }
+        (self.written..self.written + count as u64).map(|frame| self.free[self.index(frame)]).max()
     }
 
     /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has written it
@@ -166,11 +156,11 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
         let Some(&value) = self.unread.front() else { return Ok(None) };
         self.parts.ledger().begins();
-        if value > self.waited {
+        let waited = self.parts.ledger().waited();
+        if value > waited {
             // SAFETY: the parts live until the stream has passed this.
             unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
             self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
-            self.waited = value;
         }
         Ok(Some(ReadTurn { ring: self }))
     }
@@ -182,12 +172,10 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
 
     /// CUDA's stream signals that it has read the oldest frame.
     fn end_read(&mut self, guarded: bool) -> Result<()> {
-        let frame = self.written - self.unread.len() as u64;
-        let free = self.parts.signal_cuda(guarded)?;
+        let slot = self.index(self.reading());
+        self.free[slot] = self.parts.signal_cuda(guarded)?;
         self.parts.ledger().unfinished = false;
         self.unread.pop_front();
-        let slot = self.index(frame);
-        self.slots[slot].free = free;
         Ok(())
     }
 
@@ -281,11 +269,12 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
         let owned = &self.ring.parts.owned;
         let (resource, device) = (self.slot().resource(), owned.pair.vk().device());
-        match self.ring.slots[self.index()].used {
+        // The first frames have slots that were never given to CUDA.
+        match self.frame() < owned.slots.len() as u64 {
             // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
-            true => unsafe { resource.acquire(device, commands, owned.queue) },
+            true => unsafe { resource.first_use(device, commands, owned.queue) },
             // SAFETY: as above.
-            false => unsafe { resource.first_use(device, commands, owned.queue) },
+            false => unsafe { resource.acquire(device, commands, owned.queue) },
         }
         let done = write(self.slot());
         // SAFETY: as above.
@@ -306,15 +295,13 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
     ) -> Result<Result<R, E>> {
-        let slot = self.index();
-        let RingToCuda { parts, slots, unread, written, .. } = self.ring;
+        let RingToCuda { parts, unread, written, .. } = self.ring;
         let value = parts.owned.vulkan.promised() + 1;
         let signal = parts.owned.vulkan.vulkan_signal(value)?;
         let done = submit(parts.owned.cuda.vulkan_wait(self.wait), signal);
         if done.is_ok() {
             let mut ledger = parts.ledger();
             (ledger.submitted, ledger.busy) = (value, true);
-            slots[slot].used = true;
             unread.push_back(value);
             *written += 1;
         }
@@ -331,7 +318,7 @@ pub struct ReadTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the frame's number.
     pub fn frame(&self) -> u64 {
-        self.ring.written - self.ring.unread.len() as u64
+        self.ring.reading()
     }
 
     /// Returns the slot's index in [`RingToCuda::slots`].

@@ -101,11 +101,11 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another device, if the stream is of another
-    /// context or is the per-thread default stream, or if the devices cannot share timelines.
+    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another device, if
+    /// the stream is of another context or is the per-thread default stream, or if the devices cannot share timelines.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
-        Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, "SharedRing::new")?) })
+        Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, false)?) })
     }
 
     /// Returns the slots. Index them with [`VulkanTurn::index`].
@@ -158,11 +158,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         count: usize,
         mut write: impl FnMut(CudaTurn<'_, S, C>) -> Result<VulkanTurn<S, C>, E>,
     ) -> Result<bool, E> {
-        let depth = self.slots().len();
-        if !(1..=depth).contains(&count) {
-            let text = format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}");
-            return Err(Error::Rule(text).into());
-        }
+        self.parts.check_batch(count)?;
         if !self.begin(count)? {
             return Ok(false);
         }

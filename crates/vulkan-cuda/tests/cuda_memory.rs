@@ -40,14 +40,7 @@ fn open() -> Option<Gpu> {
 }
 
 fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures) -> Option<Gpu> {
-    match match_devices::open_with(choose) {
-        Ok(gpu) => Some(gpu),
-        Err(error) if match_devices::is_unsupported(&*error) => {
-            common::skip_without_gpu(&error.to_string());
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    common::opened(match_devices::open_with(choose), match_devices::is_unsupported)
 }
 
 /// Its range is its own.

@@ -32,11 +32,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Runs an example. Its error fails the test, unless it reports that the machine lacks something: that is a skip.
 fn finish(run: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match run() {
-        Ok(()) => {}
-        Err(error) if match_devices::is_unsupported(&*error) => common::skip_without_gpu(&error.to_string()),
-        Err(error) => panic!("{error}"),
-    }
+    common::opened(run(), match_devices::is_unsupported);
 }
 
 macro_rules! runs {

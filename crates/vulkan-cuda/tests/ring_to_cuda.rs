@@ -51,14 +51,7 @@ fn slots(gpu: &Gpu, count: usize) -> Vec<SharedBuffer> {
 /// Returns `None` and reports a skip if there is no GPU.
 fn open() -> Option<(Gpu, MutexGuard<'static, ()>)> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    match match_devices::open() {
-        Ok(gpu) => Some((gpu, alone)),
-        Err(error) if match_devices::is_unsupported(&*error) => {
-            common::skip_without_gpu(&error.to_string());
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    common::opened(match_devices::open(), match_devices::is_unsupported).map(|gpu| (gpu, alone))
 }
 
 impl Bench {
@@ -158,7 +151,7 @@ fn a_write_that_is_not_submitted_never_was() {
     assert_eq!((dropped.frame(), dropped.index()), (1, 1));
     drop(dropped);
     let failing = bench.ring.write().unwrap();
-    // SAFETY: nothing is submitted, and an error says so.
+    // SAFETY: the closure submits nothing, and returns an error.
     let outcome = unsafe { failing.submit(|_, _| Err::<(), _>("no")) };
     assert_eq!(outcome.unwrap(), Err("no"));
     bench.write(5);

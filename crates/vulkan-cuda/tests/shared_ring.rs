@@ -62,14 +62,7 @@ impl Bench {
     /// Returns `None` and reports a skip if there is no GPU.
     fn new(count: usize) -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpu = match match_devices::open() {
-            Ok(gpu) => gpu,
-            Err(error) if match_devices::is_unsupported(&*error) => {
-                common::skip_without_gpu(&error.to_string());
-                return None;
-            }
-            Err(error) => panic!("{error}"),
-        };
+        let gpu = common::opened(match_devices::open(), match_devices::is_unsupported)?;
         let stream = gpu.cuda.new_stream().unwrap();
         let ring =
             SharedRing::new(&gpu.pair, stream.clone(), slots(&gpu, count), reader(gpu.family)).unwrap();

@@ -34,6 +34,21 @@ pub fn skip_without_gpu(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
 }
 
+/// What an example opened. `None`, and a skip, if the machine lacks what it needs; any other error fails the test.
+pub fn opened<T>(
+    outcome: Result<T, Box<dyn std::error::Error>>,
+    is_unsupported: impl Fn(&(dyn std::error::Error + 'static)) -> bool,
+) -> Option<T> {
+    match outcome {
+        Ok(opened) => Some(opened),
+        Err(error) if is_unsupported(&*error) => {
+            skip_without_gpu(&error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Skips a test that needs a program or layer from `scripts/test.sh`. With `WAVEFIELD_REQUIRE_TOOLS=1` the test fails
 /// instead.
 pub fn skip_without_tools(reason: &str) {

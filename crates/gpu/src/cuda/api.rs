@@ -62,7 +62,6 @@ cuda_functions! {
     cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
     cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];
     cuMemcpyHtoDAsync(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) = ["cuMemcpyHtoDAsync_v2"];
-    cuMemcpy2DAsync(copy: *const CUDA_MEMCPY2D, stream: CUstream) = ["cuMemcpy2DAsync_v2"];
     cuTexObjectCreate(
         object: *mut CUtexObject,
         desc: *const CUDA_RESOURCE_DESC,

@@ -4,7 +4,6 @@
 //! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
 
 pub mod api;
-mod copies;
 pub mod cubin;
 mod jit_log;
 mod kernel;
@@ -16,7 +15,6 @@ mod ptx;
 mod stream;
 mod texture;
 
-pub use copies::{copy_array, copy_array_to_host};
 pub use kernel::blocks;
 pub use kernel::{Kernel, KernelSource, MAX_PTX};
 pub use memory::DeviceMemory;

@@ -8,6 +8,9 @@ use cudarc::driver::sys;
 use super::{Cuda, Stream, api};
 use crate::Result;
 
+/// What every copy here calls.
+const CALL: &str = "cuMemcpy2DAsync";
+
 /// One level of a mipmapped array, from [`SharedImage::level`](crate::SharedImage::level). It keeps the owner of the
 /// mipmapped array alive.
 #[derive(Clone)]
@@ -107,10 +110,52 @@ impl Array {
         unsafe { self.copy(stream, &copy) }
     }
 
+    /// Enqueues a copy to another level, of the same place: the first `rows` rows, the first `row_bytes` bytes of each.
+    ///
+    /// # Errors
+    /// Fails if the stream or `to` is of another context; CUDA is not called then.
+    ///
+    /// # Safety
+    /// As for [`Array::copy_to`], with two levels.
+    pub unsafe fn copy_to_array(
+        &self,
+        stream: &dyn Stream,
+        to: &Self,
+        [row_bytes, rows]: [usize; 2],
+    ) -> Result<()> {
+        self.cuda.require_same(to.cuda.raw(), CALL)?;
+        let copy =
+            sys::CUDA_MEMCPY2D { srcArray: self.raw, dstArray: to.raw, ..array_to_array(row_bytes, rows) };
+        // SAFETY: the caller's promise.
+        unsafe { self.copy(stream, &copy) }
+    }
+
+    /// Enqueues a copy to the host. It fills `to` with as many rows as fit, `row_bytes` bytes of each, without padding between
+    /// them. Read `to` once the stream is idle.
+    ///
+    /// # Errors
+    /// As [`Array::copy_to`].
+    ///
+    /// # Panics
+    /// `row_bytes` is 0.
+    ///
+    /// # Safety
+    /// As for [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
+    pub unsafe fn copy_to_host(&self, stream: &dyn Stream, to: &mut [u8], row_bytes: usize) -> Result<()> {
+        let copy = sys::CUDA_MEMCPY2D {
+            srcArray: self.raw,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            dstHost: to.as_mut_ptr().cast(),
+            dstPitch: row_bytes,
+            ..array_to_array(row_bytes, to.len() / row_bytes)
+        };
+        // SAFETY: the caller's promise; `to` has that many rows.
+        unsafe { self.copy(stream, &copy) }
+    }
+
     /// # Safety
     /// As for [`Array::copy_to`].
     unsafe fn copy(&self, stream: &dyn Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
-        const CALL: &str = "cuMemcpy2DAsync";
         self.cuda.require_stream(stream, CALL)?;
         self.cuda.bind()?;
         // SAFETY: of one context, checked above; for the rest the caller's promise.

@@ -22,6 +22,9 @@ pub fn write_trace(path: &Path, command: &str, lane: &Lane) -> Result<()> {
     output_file::write(path, |file| writeln!(file, "{text}"))
 }
 
+/// The run.
+const PROCESS: u32 = 1;
+// Its threads.
 const CPU: u32 = 1;
 const OTHER_THREADS: u32 = 2;
 const PRESENT: u32 = 3;
@@ -41,7 +44,7 @@ fn document(command: &str, lane: &Lane) -> Value {
     // All times are microseconds since the first span.
     let epoch = lane.cpu.iter().map(|span| span.begin).min();
     let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
-    events.lane(1, lane);
+    events.lane(lane);
     json!({
         "displayTimeUnit": "ns",
         "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock_words(&lane.track)] },
@@ -68,10 +71,10 @@ struct Events {
 }
 
 impl Events {
-    fn lane(&mut self, process: u32, lane: &Lane) {
+    fn lane(&mut self, lane: &Lane) {
         let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
             let event =
-                json!({ "ph": "M", "name": what, "pid": process, "tid": thread, "args": { key: value } });
+                json!({ "ph": "M", "name": what, "pid": PROCESS, "tid": thread, "args": { key: value } });
             self.list.push(event);
         };
         tell("process_name", 0, "name", json!(lane.track.name));
@@ -87,54 +90,54 @@ impl Events {
                 _ => CPU,
             };
             let (begin, end) = (self.since_epoch(span.begin), self.since_epoch(end));
-            self.slice(process, thread, span.name, span.frame, begin, end);
+            self.slice(thread, span.name, span.frame, begin, end);
         }
         let track = &lane.track;
         for spans in &track.frames {
-            self.frame(process, spans, lane);
+            self.frame(spans, lane);
         }
         for (begin, end) in neither(&track.frames) {
             let (begin, end) = (self.gpu(track, begin), self.gpu(track, end));
-            self.slice(process, NEITHER, "neither", None, begin, end);
+            self.slice(NEITHER, "neither", None, begin, end);
         }
     }
 
-    fn frame(&mut self, process: u32, spans: &FrameSpans, lane: &Lane) {
+    fn frame(&mut self, spans: &FrameSpans, lane: &Lane) {
         let (track, frame) = (&lane.track, Some(spans.frame));
         let [begin, draw, end] = spans.vulkan.map(|time| self.gpu(track, time));
         if track.in_queue {
-            self.slice(process, VULKAN, track.producer, frame, begin, draw);
+            self.slice(VULKAN, track.producer, frame, begin, draw);
         }
-        self.slice(process, VULKAN, "draw", frame, draw, end);
+        self.slice(VULKAN, "draw", frame, draw, end);
         let mut from = draw;
         for slice in spans.slices.into_iter().flatten() {
             let to = self.gpu(track, slice);
-            self.slice(process, VULKAN, "part of the draw", frame, from, to);
+            self.slice(VULKAN, "part of the draw", frame, from, to);
             from = to;
         }
         let cpu = |name| lane.cpu.iter().find(|span| span.name == name && span.frame == frame);
         if let Some(submit) = cpu("submit") {
             let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
-            self.arrow("submit", (process, CPU, at), (process, VULKAN, to));
+            self.arrow("submit", (CPU, at), (VULKAN, to));
         }
         let Some(cuda) = spans.cuda else { return };
         let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
-        self.slice(process, CUDA, "kernel", frame, kernel, done);
+        self.slice(CUDA, "kernel", frame, kernel, done);
         if let Some(produce) = cpu("produce") {
             let at = self.since_epoch(produce.begin);
-            self.arrow("launch", (process, CPU, at), (process, CUDA, kernel));
+            self.arrow("launch", (CPU, at), (CUDA, kernel));
         }
         // The arrow ends where its effect begins. The draw's timestamp may be earlier than the end of its wait.
-        self.arrow("ready", (process, CUDA, done - NUDGE), (process, VULKAN, draw.max(done)));
+        self.arrow("ready", (CUDA, done - NUDGE), (VULKAN, draw.max(done)));
         if let Some(freed) = track.freed_before(spans) {
             let from = self.gpu(track, freed.vulkan[2]);
-            self.arrow("free", (process, VULKAN, from - NUDGE), (process, CUDA, kernel));
+            self.arrow("free", (VULKAN, from - NUDGE), (CUDA, kernel));
         }
     }
 
-    fn slice(&mut self, process: u32, thread: u32, name: &str, frame: Option<u64>, begin: f64, end: f64) {
+    fn slice(&mut self, thread: u32, name: &str, frame: Option<u64>, begin: f64, end: f64) {
         let mut event = json!({
-            "ph": "X", "name": name, "cat": "wavefield", "pid": process, "tid": thread,
+            "ph": "X", "name": name, "cat": "wavefield", "pid": PROCESS, "tid": thread,
             "ts": round(begin), "dur": round((end - begin).max(0.0)),
         });
         if let Some(frame) = frame {
@@ -143,16 +146,16 @@ impl Events {
         self.list.push(event);
     }
 
-    /// Adds an arrow from one (process, thread, time) to another.
-    fn arrow(&mut self, name: &str, from: (u32, u32, f64), to: (u32, u32, f64)) {
+    /// Adds an arrow from one (thread, time) to another.
+    fn arrow(&mut self, name: &str, from: (u32, f64), to: (u32, f64)) {
         self.arrows += 1;
-        let end = |phase, (process, thread, time): (u32, u32, f64)| {
+        let end = |phase, (thread, time): (u32, f64)| {
             json!({
-                "ph": phase, "id": self.arrows, "name": name, "cat": "hand-off", "pid": process, "tid": thread,
+                "ph": phase, "id": self.arrows, "name": name, "cat": "hand-off", "pid": PROCESS, "tid": thread,
                 "ts": round(time), "bp": "e",
             })
         };
-        let ends = [end("s", from), end("f", (to.0, to.1, to.2 + NUDGE))];
+        let ends = [end("s", from), end("f", (to.0, to.1 + NUDGE))];
         self.list.extend(ends);
     }
 
