@@ -6,8 +6,8 @@
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 apt_lists=/var/lib/apt/lists
-# What the checks cover. wgpu takes minutes to build, and not everybody has OpenGL, so those two are for CI.
-crates=(--workspace --exclude wavefield-wgpu-example --exclude wavefield-opengl-example)
+# What the checks cover. wgpu takes minutes to build, and not everybody has OpenGL, so those are for CI.
+crates=(--workspace --exclude vulkan-cuda-wgpu --exclude wavefield-wgpu-example --exclude wavefield-opengl-example)
 
 say() { echo "${0##*/}: $*" >&2; }
 die() { say "$@"; exit 1; }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # wgpu-check.sh [OUT]: examples/wgpu on a real GPU, with a table at the end.
 #
-# Checks every word of a buffer and of a texture on the GPU. Measures plain Vulkan instead of wgpu, and wgpu without
-# CUDA, for comparison. Leaves a wait out and expects that to be found. Draws both pictures. Writes logs and pictures to
-# OUT (default target/wgpu-check). Builds with cargo. Without cargo, set WGPU_BIN to the program.
+# Checks every word of buffers, textures and attachments on the GPU, in both directions. Measures plain Vulkan instead of
+# wgpu, and wgpu without CUDA, for comparison. Leaves each wait out and expects that to be found. Draws both pictures.
+# Writes logs and pictures to OUT (default target/wgpu-check). Builds with cargo. Without cargo, set WGPU_BIN to the program.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -35,6 +35,7 @@ if [ -z "${WGPU_BIN:-}" ]; then
 fi
 
 run=(timeout -k 5 300 "$WGPU_BIN")
+declare -A option=([buffer]='' [texture]=--texture [attachment]=--attachment)
 # Each twice, in turn, because times differ from run to run.
 for round in 1 2; do
   check "buffer-$round" "${run[@]}" --check --frames "$frames"
@@ -44,9 +45,17 @@ for round in 1 2; do
   check "texture-plain-$round" "${run[@]}" --plain --texture --frames "$frames"
   check "texture-alone-$round" "${run[@]}" --alone --texture --frames "$frames"
 done
-check buffer-broken finds "${run[@]}" --check --frames 1000 --break ready
-check texture-broken finds "${run[@]}" --check --texture --frames 1000 --break ready
-check plain-broken finds "${run[@]}" --plain --frames 1000 --break ready
+for kind in buffer texture attachment; do
+  check "$kind-to-cuda" "${run[@]}" --check --to-cuda --frames "$frames" ${option[$kind]:+"${option[$kind]}"}
+done
+for wait in ready free; do
+  check "buffer-without-$wait" finds "${run[@]}" --check --frames 1000 --break "$wait"
+  check "texture-without-$wait" finds "${run[@]}" --check --texture --frames 1000 --break "$wait"
+  for kind in buffer texture attachment; do
+    check "$kind-to-cuda-without-$wait" finds "${run[@]}" --check --to-cuda --frames 1000 --break "$wait" ${option[$kind]:+"${option[$kind]}"}
+  done
+done
+check plain-without-ready finds "${run[@]}" --plain --frames 1000 --break ready
 check small-slots "${run[@]}" --check --frames 1000 --size 64
 check large-slots "${run[@]}" --check --frames 200 --size 100000000
 check picture "${run[@]}" --output "$out/field.png"

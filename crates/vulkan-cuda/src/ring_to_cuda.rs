@@ -61,7 +61,7 @@ use crate::cuda::Stream;
 use crate::error::cleanup_error;
 use crate::hand_over::{Parts, Progress};
 use crate::pair::Pair;
-use crate::slot::{QueueUse, Slot};
+use crate::slot::{QueueUse, Slot, Transfer};
 use crate::view::SlotView;
 use crate::{Error, Result};
 
@@ -258,6 +258,11 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         &self.ring.slots()[self.index()]
     }
 
+    /// Returns how Vulkan uses the ring's slots.
+    pub fn queue(&self) -> QueueUse {
+        self.ring.parts.owned.queue
+    }
+
     /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which Vulkan gives
     /// the slot to CUDA ([`crate::ownership`]). It needs no `synchronization2`. An image is in
     /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it ends.
@@ -267,19 +272,33 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     ///   may begin a render pass, and must end it.
     /// - Submit the commands in [`WriteTurn::submit`] only, once.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
-        let owned = &self.ring.parts.owned;
-        let (resource, device) = (self.slot().resource(), owned.pair.vk().device());
-        // The first frames have slots that were never given to CUDA.
-        match self.frame() < owned.slots.len() as u64 {
-            // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
-            true => unsafe { resource.first_use(device, commands, owned.queue) },
-            // SAFETY: as above.
-            false => unsafe { resource.acquire(device, commands, owned.queue) },
-        }
+        // SAFETY: the caller's promise.
+        unsafe { self.record_acquire(commands) };
         let done = write(self.slot());
         // SAFETY: as above.
-        unsafe { resource.release(device, commands, owned.queue) };
+        unsafe { self.record_release(commands) };
         done
+    }
+
+    /// Records the first barrier of [`WriteTurn::record`] alone, for work in several command buffers.
+    ///
+    /// # Safety
+    /// As for [`WriteTurn::record`]; the release must follow, in the same submission.
+    pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
+        // The first frames have slots that were never given to CUDA.
+        let first = self.frame() < self.ring.slots().len() as u64;
+        let transfer = if first { Transfer::FirstUse } else { Transfer::Acquire };
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.parts.record(self.slot(), commands, transfer) };
+    }
+
+    /// Records the last barrier of [`WriteTurn::record`] alone.
+    ///
+    /// # Safety
+    /// As for [`WriteTurn::record`]; the acquire must come before, in the same submission.
+    pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.parts.record(self.slot(), commands, Transfer::Release) };
     }
 
     /// Calls `submit`, which submits the work that writes the slot. Its arguments are one wait and one signal for that

@@ -8,7 +8,7 @@ use cudarc::driver::CudaStream;
 use crate::cuda::Stream;
 use crate::hand_over::Parts;
 use crate::ledger::value;
-use crate::slot::{Slot, Transfer};
+use crate::slot::{QueueUse, Slot, Transfer};
 use crate::{Error, Result};
 
 /// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
@@ -60,20 +60,43 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         (self.frame % self.parts.owned.slots.len() as u64) as usize
     }
 
+    /// Returns how Vulkan uses the ring's slots.
+    pub fn queue(&self) -> QueueUse {
+        self.parts.owned.queue
+    }
+
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
     /// gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
-    ///   [`QueueUse`](crate::shared_ring::QueueUse). `read` may begin a render pass, and must end it.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`].
+    ///   `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
-        unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
+        unsafe { self.record_acquire(commands) };
         let done = read(self.slot());
         // SAFETY: the caller's promise.
-        unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
+        unsafe { self.record_release(commands) };
         done
+    }
+
+    /// Records the first barrier of [`VulkanTurn::record`] alone, for work in several command buffers.
+    ///
+    /// # Safety
+    /// As for [`VulkanTurn::record`]; the release must follow, later in the same queue.
+    pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
+    }
+
+    /// Records the last barrier of [`VulkanTurn::record`] alone.
+    ///
+    /// # Safety
+    /// As for [`VulkanTurn::record`]; the acquire must come before, in the same queue.
+    pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
+        // SAFETY: the caller's promise.
+        unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
     }
 
     /// Returns what a submission must wait for before all its commands. You need this only for [several

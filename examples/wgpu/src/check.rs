@@ -1,15 +1,13 @@
-//! `--check` and `--alone`: a compute pass checks every word of every frame, and counts the wrong ones on the GPU.
+//! `--check` and `--alone`: the reader checks every word of every frame, and counts the wrong ones on the GPU.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ash::vk;
-use vulkan_cuda::image;
+use cudarc::driver::DevicePtr;
+use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture};
 
-use crate::interop::texture::textures;
-use crate::interop::{self, Gpu};
-use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
+use crate::kernels::{CHECK, CHECK_TEXELS, Kernel, PATTERN, PATTERN_TEXELS};
 
 /// The result of a check.
 pub struct Counts {
@@ -20,64 +18,218 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads the shader's counters. Each is in two halves, the lower one first.
-    ///
     /// # Errors
     /// Not all words were checked.
-    pub fn new(job: &Job, mut halves: impl Iterator<Item = u32>, seconds: f64) -> Result<Self> {
-        let mut count = || {
-            halves.next().zip(halves.next()).map_or(0, |(low, high)| u64::from(high) << 32 | u64::from(low))
-        };
+    pub fn new(job: &Job, [words, wrong]: [u64; 2], seconds: f64) -> Result<Self> {
         let (frames, (cols, rows)) = (job.frames, job.size);
-        let (words, wrong) = (count(), count());
         let expected = frames * u64::from(cols) * u64::from(rows) * 4;
         ensure!(words == expected, "{words} words were checked instead of {expected}");
         Ok(Self { frames, words, wrong, microseconds: seconds * 1e6 / frames as f64 })
+    }
+
+    /// Joins the shader's counters. Each is in two halves, the lower one first.
+    pub fn joined(mut halves: impl Iterator<Item = u32>) -> [u64; 2] {
+        [(); 2].map(|()| {
+            halves.next().zip(halves.next()).map_or(0, |(low, high)| u64::from(high) << 32 | u64::from(low))
+        })
     }
 }
 
 /// What to check.
 pub struct Job {
     pub texture: bool,
+    /// wgpu draws the texture in a render pass.
+    pub attachment: bool,
     pub frames: u64,
     /// Columns and rows of vertices or texels.
     pub size: (u32, u32),
-    /// Whether the check waits for CUDA.
-    pub wait: bool,
+    pub broken: Option<Broken>,
+}
+
+/// A wait to leave out. The ring has one slot then, so that the mistake shows at once.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Broken {
+    /// The reader does not wait until the slot is written.
+    Ready,
+    /// The writer does not wait until the slot is read.
+    Free,
+}
+
+impl Job {
+    fn depth(&self) -> usize {
+        if self.broken.is_some() { 1 } else { 3 }
+    }
+
+    fn buffers(&self, gpu: &Gpu) -> Result<Vec<WgpuBuffer>> {
+        let size = u64::from(self.size.0) * u64::from(self.size.1) * 16;
+        let usage = wgpu::BufferUsages::STORAGE;
+        let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        (0..self.depth()).map(|_| Ok(gpu.buffer(&desc)?)).collect()
+    }
+
+    fn textures(&self, gpu: &Gpu, usage: wgpu::TextureUsages) -> Result<Vec<WgpuTexture>> {
+        let desc = texture(self.size, FORMAT, usage);
+        (0..self.depth()).map(|_| Ok(gpu.texture(&desc)?)).collect()
+    }
 }
 
 pub const FORMAT: wgpu::TextureFormat = wgpu::TextureFormat::Rgba16Uint;
 
+/// Describes a texture of one level.
+pub fn texture(
+    (width, height): (u32, u32),
+    format: wgpu::TextureFormat,
+    usage: wgpu::TextureUsages,
+) -> wgpu::TextureDescriptor<'static> {
+    wgpu::TextureDescriptor {
+        label: None,
+        size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: wgpu::TextureDimension::D2,
+        format,
+        usage,
+        view_formats: &[],
+    }
+}
+
 /// CUDA writes, wgpu checks.
-pub fn shared(gpu: &Gpu, job: &Job) -> Result<Counts> {
-    let (cols, rows) = job.size;
-    let checker = Checker::new(&gpu.device, &gpu.queue, job);
+pub fn from_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
+    let checker = Checker::new(gpu.device(), gpu.queue(), job);
     if job.texture {
-        let kernel = Kernel::load(&gpu.stream, PATTERN_TEXELS, job.size)?;
-        let mut frames =
-            textures(gpu, image::picture(vk::Format::R16G16B16A16_UINT, cols, rows, 1)?, FORMAT)?;
-        let groups = checker.texture_groups("check_texture", &frames.slots);
-        checker.run(|pace| {
-            frames.frame(
-                job.wait,
-                // SAFETY: the image has this size, and until then the ring keeps it for the stream alone.
-                |canvas, frame| unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) },
-                |slot, encoder| checker.record(encoder, pace, &groups[slot..=slot]),
-            )
+        let kernel = Kernel::load(gpu, PATTERN_TEXELS, job.size)?;
+        let slots = job.textures(gpu, wgpu::TextureUsages::TEXTURE_BINDING)?;
+        let groups = checker.texture_groups("check_texture", slots.iter().map(WgpuTexture::wgpu));
+        read(gpu, &checker, &kernel, gpu.shared_ring(kernel.stream.clone(), slots)?, groups, surface)
+    } else {
+        let kernel = Kernel::load(gpu, PATTERN, job.size)?;
+        let slots = job.buffers(gpu)?;
+        let groups = checker.buffer_groups("check_buffer", slots.iter().map(WgpuBuffer::wgpu));
+        read(gpu, &checker, &kernel, gpu.shared_ring(kernel.stream.clone(), slots)?, groups, WgpuBuffer::cuda)
+    }
+}
+
+fn surface(texture: &WgpuTexture) -> u64 {
+    texture.surface().raw()
+}
+
+/// `address` is what the kernel takes.
+fn read<S: WgpuSlot>(
+    gpu: &Gpu,
+    checker: &Checker,
+    kernel: &Kernel,
+    mut ring: SharedRing<S>,
+    groups: Vec<Bound>,
+    address: fn(&S) -> u64,
+) -> Result<Counts> {
+    let broken = checker.job.broken;
+    // SAFETY: the slot has this size. In its turn it is the stream's alone; `--break` leaves that out.
+    let write = |slot: &S, number| unsafe { kernel.launch(address(slot), number, 0.0) };
+    let seconds = checker.run(|number| {
+        if broken == Some(Broken::Free) {
+            write(&ring.slots()[0], number)?;
+        }
+        // CUDA waits, on the GPU, until wgpu has read the slot.
+        let turn = ring.write()?.context("each frame is submitted before the next one begins")?;
+        if broken.is_none() {
+            write(turn.slot(), number)?;
+        }
+        let frame = turn.finish_after_kernels()?; // CUDA signals.
+        if broken == Some(Broken::Ready) {
+            write(frame.slot(), number)?;
+        }
+        let index = frame.index();
+        Ok(gpu.submit(frame, |_, encoder| checker.record(encoder, number, &groups[index..=index]))?)
+    })?;
+    kernel.stream.synchronize()?; // A kernel after the last signal is not the ring's.
+    Counts::new(checker.job, checker.counts()?, seconds)
+}
+
+/// wgpu writes, CUDA checks.
+pub fn to_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
+    let checker = Checker::new(gpu.device(), gpu.queue(), job);
+    if job.attachment {
+        let slots = job.textures(gpu, wgpu::TextureUsages::RENDER_ATTACHMENT)?;
+        let (pipeline, group) = checker.drawing();
+        write(gpu, job, slots, CHECK_TEXELS, surface, |slot, encoder, number, _| {
+            checker.number(number);
+            let view = slot.wgpu().create_view(&Default::default());
+            let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+                color_attachments: &[Some(wgpu::RenderPassColorAttachment {
+                    view: &view,
+                    depth_slice: None,
+                    resolve_target: None,
+                    ops: Default::default(),
+                })],
+                ..Default::default()
+            });
+            pass.set_pipeline(&pipeline);
+            pass.set_bind_group(0, &group, &[]);
+            pass.draw(0..3, 0..1);
+            drop(pass);
+            // Only `--break free` needs this: `Gpu::submit` does it too.
+            let state = wgpu::TextureUses::STORAGE_WRITE_ONLY;
+            let back = wgpu::TextureTransition { texture: slot.wgpu(), selector: None, state };
+            encoder.transition_resources(std::iter::empty(), std::iter::once(back));
+        })
+    } else if job.texture {
+        let slots = job.textures(gpu, wgpu::TextureUsages::STORAGE_BINDING)?;
+        let groups = checker.texture_groups("fill_texture", slots.iter().map(WgpuTexture::wgpu));
+        write(gpu, job, slots, CHECK_TEXELS, surface, |_, encoder, number, index| {
+            checker.record(encoder, number, &groups[index..=index]);
         })
     } else {
-        let kernel = Kernel::load(&gpu.stream, PATTERN, job.size)?;
-        let mut frames = interop::buffers(gpu, u64::from(cols) * u64::from(rows) * 16)?;
-        let groups = checker.buffer_groups("check_buffer", &frames.slots);
-        checker.run(|frame| {
-            frames.frame(
-                job.wait,
-                // SAFETY: as above.
-                |buffer, number| unsafe { kernel.launch(buffer.cuda(), number, 0.0) },
-                |slot, encoder| checker.record(encoder, frame, &groups[slot..=slot]),
-            )
+        let slots = job.buffers(gpu)?;
+        let groups = checker.buffer_groups("fill_buffer", slots.iter().map(WgpuBuffer::wgpu));
+        write(gpu, job, slots, CHECK, WgpuBuffer::cuda, |_, encoder, number, index| {
+            checker.record(encoder, number, &groups[index..=index]);
         })
     }
+}
+
+/// `fill` records wgpu's work on a slot, in this frame, with this index.
+fn write<S: WgpuSlot>(
+    gpu: &Gpu,
+    job: &Job,
+    slots: Vec<S>,
+    check: (&str, &str),
+    address: fn(&S) -> u64,
+    fill: impl Fn(&S, &mut wgpu::CommandEncoder, u64, usize),
+) -> Result<Counts> {
+    let kernel = Kernel::load(gpu, check, job.size)?;
+    let stream = kernel.stream.clone();
+    let counts = stream.alloc_zeros::<u64>(2)?;
+    let (counters, _record) = counts.device_ptr(&stream);
+    let mut ring = gpu.ring_to_cuda(stream.clone(), slots)?;
+    // SAFETY: the slot has this size, and the counters live until the stream is idle. In its turn the slot is the stream's
+    // alone; `--break` leaves that out.
+    let read = |slot: &S, number| unsafe { kernel.launch(address(slot), number, counters) };
+    let seconds = run(gpu.device(), job, |number| {
+        if job.broken == Some(Broken::Ready) {
+            read(&ring.slots()[0], number)?;
+        }
+        let turn = ring.write().context("CUDA was asked to read the frame before")?;
+        let index = turn.index();
+        let submitted = if job.broken == Some(Broken::Free) {
+            // Outside its turn.
+            let mut encoder = gpu.device().create_command_encoder(&Default::default());
+            fill(turn.slot(), &mut encoder, number, index);
+            gpu.queue().submit([encoder.finish()]);
+            gpu.submit(turn, |_, _| ())?
+        } else {
+            gpu.submit(turn, |slot, encoder| fill(slot, encoder, number, index))?
+        };
+        // CUDA waits, on the GPU, until wgpu has written the slot.
+        let turn = ring.next_read()?.context("a frame was submitted")?;
+        if job.broken != Some(Broken::Ready) {
+            read(turn.slot(), number)?;
+        }
+        turn.finish_after_kernels()?; // CUDA signals.
+        Ok(submitted)
+    })?;
+    let totals = stream.clone_dtoh(&counts)?;
+    stream.synchronize()?;
+    Counts::new(job, [totals[0], totals[1]], seconds)
 }
 
 /// wgpu writes the same data to its own slots and checks it.
@@ -85,37 +237,26 @@ pub fn alone(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Result<Co
     let (cols, rows) = job.size;
     let checker = Checker::new(device, queue, job);
     let passes = if job.texture {
-        let size = wgpu::Extent3d { width: cols, height: rows, depth_or_array_layers: 1 };
-        let slots: Vec<_> = (0..3)
-            .map(|_| {
-                device.create_texture(&wgpu::TextureDescriptor {
-                    label: None,
-                    size,
-                    mip_level_count: 1,
-                    sample_count: 1,
-                    dimension: wgpu::TextureDimension::D2,
-                    format: FORMAT,
-                    usage: wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::STORAGE_BINDING,
-                    view_formats: &[],
-                })
-            })
-            .collect();
-        [checker.texture_groups("fill_texture", &slots), checker.texture_groups("check_texture", &slots)]
+        let usage = wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::STORAGE_BINDING;
+        let slots: Vec<_> =
+            (0..3).map(|_| device.create_texture(&texture(job.size, FORMAT, usage))).collect();
+        ["fill_texture", "check_texture"].map(|entry| checker.texture_groups(entry, slots.iter()))
     } else {
         let size = u64::from(cols) * u64::from(rows) * 16;
         let usage = wgpu::BufferUsages::STORAGE;
         let desc = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         let slots: Vec<_> = (0..3).map(|_| device.create_buffer(&desc)).collect();
-        [checker.buffer_groups("fill_buffer", &slots), checker.buffer_groups("check_buffer", &slots)]
+        ["fill_buffer", "check_buffer"].map(|entry| checker.buffer_groups(entry, slots.iter()))
     };
-    checker.run(|frame| {
+    let seconds = checker.run(|frame| {
         let mut encoder = device.create_command_encoder(&Default::default());
         let slot = frame as usize % 3;
         for pass in &passes {
             checker.record(&mut encoder, frame, &pass[slot..=slot]);
         }
         Ok(queue.submit([encoder.finish()]))
-    })
+    })?;
+    Counts::new(job, checker.counts()?, seconds)
 }
 
 /// A pipeline with one slot bound.
@@ -151,12 +292,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn buffer_groups(&self, entry: &str, slots: &[wgpu::Buffer]) -> Vec<Bound> {
-        self.groups(entry, slots.iter().map(|slot| (2, slot.as_entire_binding())))
+    fn buffer_groups<'b>(&self, entry: &str, slots: impl Iterator<Item = &'b wgpu::Buffer>) -> Vec<Bound> {
+        self.groups(entry, slots.map(|slot| (2, slot.as_entire_binding())))
     }
 
-    fn texture_groups(&self, entry: &str, slots: &[wgpu::Texture]) -> Vec<Bound> {
-        let views: Vec<_> = slots.iter().map(|slot| slot.create_view(&Default::default())).collect();
+    fn texture_groups<'b>(&self, entry: &str, slots: impl Iterator<Item = &'b wgpu::Texture>) -> Vec<Bound> {
+        let views: Vec<_> = slots.map(|slot| slot.create_view(&Default::default())).collect();
         self.groups(entry, views.iter().map(|view| (3, wgpu::BindingResource::TextureView(view))))
     }
 
@@ -190,11 +331,50 @@ impl<'a> Checker<'a> {
             .collect()
     }
 
-    /// Records one pass over a slot.
-    fn record(&self, encoder: &mut wgpu::CommandEncoder, frame: u64, bound: &[Bound]) {
+    /// The pipeline that draws the pattern, and its bindings.
+    fn drawing(&self) -> (wgpu::RenderPipeline, wgpu::BindGroup) {
+        let stage = |entry| (Some(entry), Default::default());
+        let ((vertex, options), (fragment, others)) =
+            (stage("attachment_vertex"), stage("attachment_fragment"));
+        let pipeline = self.device.create_render_pipeline(&wgpu::RenderPipelineDescriptor {
+            label: None,
+            layout: None,
+            vertex: wgpu::VertexState {
+                module: &self.module,
+                entry_point: vertex,
+                compilation_options: options,
+                buffers: &[],
+            },
+            primitive: Default::default(),
+            depth_stencil: None,
+            multisample: Default::default(),
+            fragment: Some(wgpu::FragmentState {
+                module: &self.module,
+                entry_point: fragment,
+                compilation_options: others,
+                targets: &[Some(FORMAT.into())],
+            }),
+            multiview_mask: None,
+            cache: None,
+        });
+        let entries = [wgpu::BindGroupEntry { binding: 0, resource: self.number.as_entire_binding() }];
+        let layout = pipeline.get_bind_group_layout(0);
+        let desc = wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
+        let group = self.device.create_bind_group(&desc);
+        (pipeline, group)
+    }
+
+    /// Sets the number of the frame that the next submission is for.
+    fn number(&self, frame: u64) {
         let (cols, rows) = self.job.size;
         let words = [frame as u32, cols, rows, 0].map(u32::to_ne_bytes);
         self.queue.write_buffer(&self.number, 0, words.as_flattened());
+    }
+
+    /// Records one pass over a slot.
+    fn record(&self, encoder: &mut wgpu::CommandEncoder, frame: u64, bound: &[Bound]) {
+        self.number(frame);
+        let (cols, rows) = self.job.size;
         let mut pass = encoder.begin_compute_pass(&Default::default());
         for (pipeline, group) in bound {
             pass.set_pipeline(pipeline);
@@ -203,23 +383,35 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Runs all frames, a few of them in flight at once.
-    fn run(&self, mut submit: impl FnMut(u64) -> Result<wgpu::SubmissionIndex>) -> Result<Counts> {
-        let mut in_flight = VecDeque::new();
-        let begin = Instant::now();
-        for frame in 0..self.job.frames {
-            in_flight.push_back(submit(frame)?);
-            if in_flight.len() > 6 {
-                wait(self.device, in_flight.pop_front())?;
-            }
-        }
-        wait(self.device, in_flight.pop_back())?;
-        let seconds = begin.elapsed().as_secs_f64();
-
-        let bytes = read(self.device, self.queue, &self.counts)?;
-        let (words, _) = bytes.as_chunks();
-        Counts::new(self.job, words.iter().map(|word| u32::from_ne_bytes(*word)), seconds)
+    /// Runs all frames. Returns the seconds.
+    fn run(&self, submit: impl FnMut(u64) -> Result<wgpu::SubmissionIndex>) -> Result<f64> {
+        run(self.device, self.job, submit)
     }
+
+    /// Reads the shader's counters.
+    fn counts(&self) -> Result<[u64; 2]> {
+        let bytes = bytes(self.device, self.queue, &self.counts)?;
+        let (words, _) = bytes.as_chunks();
+        Ok(Counts::joined(words.iter().map(|word| u32::from_ne_bytes(*word))))
+    }
+}
+
+/// Runs all frames, a few of them in flight at once. Returns the seconds.
+fn run(
+    device: &wgpu::Device,
+    job: &Job,
+    mut submit: impl FnMut(u64) -> Result<wgpu::SubmissionIndex>,
+) -> Result<f64> {
+    let mut in_flight = VecDeque::new();
+    let begin = Instant::now();
+    for frame in 0..job.frames {
+        in_flight.push_back(submit(frame)?);
+        if in_flight.len() > 6 {
+            wait(device, in_flight.pop_front())?;
+        }
+    }
+    wait(device, in_flight.pop_back())?;
+    Ok(begin.elapsed().as_secs_f64())
 }
 
 /// Waits for a submission, at most 10 s.
@@ -232,7 +424,7 @@ pub fn wait(device: &wgpu::Device, submission_index: Option<wgpu::SubmissionInde
 }
 
 /// Reads a buffer.
-pub fn read(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) -> Result<Vec<u8>> {
+pub fn bytes(device: &wgpu::Device, queue: &wgpu::Queue, buffer: &wgpu::Buffer) -> Result<Vec<u8>> {
     let copy = device.create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: buffer.size(),

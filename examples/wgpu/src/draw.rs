@@ -3,15 +3,13 @@
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use anyhow::{Result, ensure};
-use ash::vk;
+use anyhow::{Context, Result, ensure};
 use glam::Vec3;
 use glam::camera::rh::{proj::directx::perspective, view::look_at_mat4};
-use vulkan_cuda::{SharedBuffer, image};
+use vulkan_cuda_wgpu::vulkan_cuda::VulkanTurn;
+use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture};
 
-use crate::check::{read, wait};
-use crate::interop::texture::{Canvas, textures};
-use crate::interop::{Frames, Gpu, buffers};
+use crate::check::{bytes, texture, wait};
 use crate::kernels::{Kernel, PAINT, WAVE};
 
 const DEPTH: wgpu::TextureFormat = wgpu::TextureFormat::Depth32Float;
@@ -20,19 +18,9 @@ const SAMPLES: u32 = 4;
 const RATE: f64 = 60.0;
 
 /// The slots that CUDA writes, the kernel, and wgpu's bindings to the slots.
-enum Source<'a> {
-    // The bindings are first, because they must be dropped first.
-    Field {
-        indices: wgpu::Buffer,
-        count: u32,
-        kernel: Kernel,
-        frames: Frames<'a, SharedBuffer, wgpu::Buffer>,
-    },
-    Texture {
-        groups: Vec<wgpu::BindGroup>,
-        kernel: Kernel,
-        frames: Frames<'a, Canvas, wgpu::Texture>,
-    },
+enum Source {
+    Field { indices: wgpu::Buffer, count: u32, kernel: Kernel, ring: SharedRing<WgpuBuffer> },
+    Texture { groups: Vec<wgpu::BindGroup>, kernel: Kernel, ring: SharedRing<WgpuTexture> },
 }
 
 /// Draws frame after frame.
@@ -40,7 +28,7 @@ pub struct Scene<'a> {
     pipeline: wgpu::RenderPipeline,
     view: wgpu::Buffer,
     view_group: Option<wgpu::BindGroup>,
-    source: Source<'a>,
+    source: Source,
     gpu: &'a Gpu,
     format: wgpu::TextureFormat,
     targets: Option<Targets>,
@@ -55,11 +43,11 @@ struct Targets {
 
 impl<'a> Scene<'a> {
     /// `size` is the size of the grid or the texture, `format` the format of the picture.
-    pub fn new(gpu: &'a Gpu, texture: bool, size: (u32, u32), format: wgpu::TextureFormat) -> Result<Self> {
-        let device = &gpu.device;
+    pub fn new(gpu: &'a Gpu, textured: bool, size: (u32, u32), format: wgpu::TextureFormat) -> Result<Self> {
+        let device = gpu.device();
         let module = device.create_shader_module(wgpu::include_wgsl!("shaders/draw.wgsl"));
         let [vertex, fragment] =
-            if texture { ["quad_vertex", "quad_fragment"] } else { ["field_vertex", "field_fragment"] };
+            if textured { ["quad_vertex", "quad_fragment"] } else { ["field_vertex", "field_fragment"] };
         let attributes = wgpu::vertex_attr_array![0 => Float32x4];
         let layout = wgpu::VertexBufferLayout {
             array_stride: 16,
@@ -74,10 +62,10 @@ impl<'a> Scene<'a> {
                 module: &module,
                 entry_point: Some(vertex),
                 compilation_options: Default::default(),
-                buffers: if texture { &[] } else { &layouts },
+                buffers: if textured { &[] } else { &layouts },
             },
             primitive: wgpu::PrimitiveState {
-                topology: match texture {
+                topology: match textured {
                     true => wgpu::PrimitiveTopology::TriangleStrip,
                     false => wgpu::PrimitiveTopology::TriangleList,
                 },
@@ -123,17 +111,18 @@ impl<'a> Scene<'a> {
             }),
         };
         let (cols, rows) = size;
-        let (view_group, source) = if texture {
-            let kernel = Kernel::load(&gpu.stream, PAINT, size)?;
-            let request = image::picture(vk::Format::R16G16B16A16_SFLOAT, cols, rows, 1)?;
-            let frames = textures(gpu, request, wgpu::TextureFormat::Rgba16Float)?;
+        let (view_group, source) = if textured {
+            let kernel = Kernel::load(gpu, PAINT, size)?;
+            let usage = wgpu::TextureUsages::TEXTURE_BINDING;
+            let desc = texture(size, wgpu::TextureFormat::Rgba16Float, usage);
+            let slots = (0..3).map(|_| gpu.texture(&desc)).collect::<Result<Vec<_>, _>>()?;
             let sampler = device.create_sampler(&wgpu::SamplerDescriptor {
                 mag_filter: wgpu::FilterMode::Linear,
                 min_filter: wgpu::FilterMode::Linear,
                 ..Default::default()
             });
-            let bind = |texture: &wgpu::Texture| {
-                let painted = texture.create_view(&Default::default());
+            let bind = |slot: &WgpuTexture| {
+                let painted = slot.wgpu().create_view(&Default::default());
                 group(&[
                     view_entry.clone(),
                     wgpu::BindGroupEntry {
@@ -143,13 +132,18 @@ impl<'a> Scene<'a> {
                     wgpu::BindGroupEntry { binding: 2, resource: wgpu::BindingResource::Sampler(&sampler) },
                 ])
             };
-            let groups = frames.slots.iter().map(bind).collect();
-            (None, Source::Texture { groups, kernel, frames })
+            let groups = slots.iter().map(bind).collect();
+            let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
+            (None, Source::Texture { groups, kernel, ring })
         } else {
-            let kernel = Kernel::load(&gpu.stream, WAVE, size)?;
-            let frames = buffers(gpu, u64::from(cols) * u64::from(rows) * 16)?;
-            let (indices, count) = grid(device, &gpu.queue, cols, rows)?;
-            (Some(group(&[view_entry])), Source::Field { indices, count, kernel, frames })
+            let kernel = Kernel::load(gpu, WAVE, size)?;
+            let bytes = u64::from(cols) * u64::from(rows) * 16;
+            let usage = wgpu::BufferUsages::VERTEX;
+            let desc = wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+            let slots = (0..3).map(|_| gpu.buffer(&desc)).collect::<Result<_, _>>()?;
+            let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
+            let (indices, count) = grid(device, gpu.queue(), cols, rows)?;
+            (Some(group(&[view_entry])), Source::Field { indices, count, kernel, ring })
         };
         Ok(Self { pipeline, view, view_group, source, gpu, format, targets: None })
     }
@@ -161,7 +155,7 @@ impl<'a> Scene<'a> {
         size: (u32, u32),
         then: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        let Gpu { device, queue, .. } = self.gpu;
+        let (device, queue) = (self.gpu.device(), self.gpu.queue());
         if self.targets.as_ref().is_none_or(|targets| targets.size != size) {
             self.targets = Some(Targets::new(device, size, self.format));
         }
@@ -203,53 +197,54 @@ impl<'a> Scene<'a> {
             pass.set_pipeline(&self.pipeline);
             draw(&mut pass);
         };
-        match &mut self.source {
-            Source::Field { indices, count, kernel, frames } => {
-                let slots = frames.slots.clone();
-                frames.frame(
-                    true,
-                    // SAFETY: the buffer has this size, and until then the ring keeps it for the stream alone.
-                    |buffer, frame| unsafe { kernel.launch(buffer.cuda(), frame, frame as f64 / RATE) },
-                    |slot, encoder| {
-                        draw(encoder, &|pass| {
-                            pass.set_bind_group(0, self.view_group.as_ref(), &[]);
-                            pass.set_vertex_buffer(0, slots[slot].slice(..));
-                            pass.set_index_buffer(indices.slice(..), wgpu::IndexFormat::Uint32);
-                            pass.draw_indexed(0..*count, 0, 0..1);
-                        });
-                        then(encoder);
-                    },
-                )
-            }
-            Source::Texture { groups, kernel, frames } => frames.frame(
-                true,
-                // SAFETY: as above.
-                |canvas, frame| unsafe { kernel.launch(canvas.surface.raw(), frame, frame as f64 / RATE) },
-                |slot, encoder| {
+        let index = match &mut self.source {
+            Source::Field { indices, count, kernel, ring } => {
+                let frame = written(ring, kernel, WgpuBuffer::cuda)?;
+                self.gpu.submit(frame, |slot, encoder| {
                     draw(encoder, &|pass| {
-                        pass.set_bind_group(0, &groups[slot], &[]);
+                        pass.set_bind_group(0, self.view_group.as_ref(), &[]);
+                        pass.set_vertex_buffer(0, slot.wgpu().slice(..));
+                        pass.set_index_buffer(indices.slice(..), wgpu::IndexFormat::Uint32);
+                        pass.draw_indexed(0..*count, 0, 0..1);
+                    });
+                    then(encoder);
+                })
+            }
+            Source::Texture { groups, kernel, ring } => {
+                let frame = written(ring, kernel, |slot| slot.surface().raw())?;
+                let group = &groups[frame.index()];
+                self.gpu.submit(frame, |_, encoder| {
+                    draw(encoder, &|pass| {
+                        pass.set_bind_group(0, group, &[]);
                         pass.draw(0..4, 0..1);
                     });
                     then(encoder);
-                },
-            ),
-        }
+                })
+            }
+        };
+        Ok(index?)
     }
+}
+
+/// CUDA writes the next frame. `address` is what the kernel takes.
+fn written<S: WgpuSlot>(
+    ring: &mut SharedRing<S>,
+    kernel: &Kernel,
+    address: fn(&S) -> u64,
+) -> Result<VulkanTurn<S>> {
+    // CUDA waits, on the GPU, until wgpu has read the slot.
+    let turn = ring.write()?.context("each frame is submitted before the next one begins")?;
+    let frame = turn.frame();
+    // SAFETY: the slot has this size, and until `finish` the ring keeps it for the stream alone.
+    unsafe { kernel.launch(address(turn.slot()), frame, frame as f64 / RATE) }?;
+    Ok(turn.finish_after_kernels()?) // CUDA signals.
 }
 
 impl Targets {
     fn new(device: &wgpu::Device, size: (u32, u32), format: wgpu::TextureFormat) -> Self {
         let view = |format| {
-            let target = device.create_texture(&wgpu::TextureDescriptor {
-                label: None,
-                size: wgpu::Extent3d { width: size.0, height: size.1, depth_or_array_layers: 1 },
-                mip_level_count: 1,
-                sample_count: SAMPLES,
-                dimension: wgpu::TextureDimension::D2,
-                format,
-                usage: wgpu::TextureUsages::RENDER_ATTACHMENT,
-                view_formats: &[],
-            });
+            let desc = texture(size, format, wgpu::TextureUsages::RENDER_ATTACHMENT);
+            let target = device.create_texture(&wgpu::TextureDescriptor { sample_count: SAMPLES, ..desc });
             target.create_view(&Default::default())
         };
         Self { size, colour: view(format), depth: view(DEPTH) }
@@ -271,28 +266,20 @@ fn grid(device: &wgpu::Device, queue: &wgpu::Queue, cols: u32, rows: u32) -> Res
 }
 
 /// Draws `frames` frames and keeps the last as a picture.
-pub fn picture(gpu: &Gpu, texture: bool, grid: (u32, u32), frames: u64, path: &Path) -> Result<()> {
+pub fn picture(gpu: &Gpu, textured: bool, grid: (u32, u32), frames: u64, path: &Path) -> Result<()> {
     // In a copy, the bytes of a row must be a multiple of 256.
     let (width, height) = (1280, 720);
     let format = wgpu::TextureFormat::Rgba8UnormSrgb;
-    let target = gpu.device.create_texture(&wgpu::TextureDescriptor {
-        label: None,
-        size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
-        mip_level_count: 1,
-        sample_count: 1,
-        dimension: wgpu::TextureDimension::D2,
-        format,
-        usage: wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC,
-        view_formats: &[],
-    });
-    let pixels = gpu.device.create_buffer(&wgpu::BufferDescriptor {
+    let usage = wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC;
+    let target = gpu.device().create_texture(&texture((width, height), format, usage));
+    let pixels = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: u64::from(width) * u64::from(height) * 4,
         usage: wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC,
         mapped_at_creation: false,
     });
     let view = target.create_view(&Default::default());
-    let mut scene = Scene::new(gpu, texture, grid, format)?;
+    let mut scene = Scene::new(gpu, textured, grid, format)?;
     for frame in 1..=frames {
         let index = scene.draw(&view, (width, height), |encoder| {
             if frame < frames {
@@ -306,14 +293,14 @@ pub fn picture(gpu: &Gpu, texture: bool, grid: (u32, u32), frames: u64, path: &P
             let buffer = wgpu::TexelCopyBufferInfo { buffer: &pixels, layout };
             encoder.copy_texture_to_buffer(target.as_image_copy(), buffer, target.size());
         })?;
-        wait(&gpu.device, Some(index))?;
+        wait(gpu.device(), Some(index))?;
     }
     let file = std::io::BufWriter::new(std::fs::File::create(path)?);
     let mut encoder = png::Encoder::new(file, width, height);
     encoder.set_color(png::ColorType::Rgba);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header()?;
-    writer.write_image_data(&read(&gpu.device, &gpu.queue, &pixels)?)?;
+    writer.write_image_data(&bytes(gpu.device(), gpu.queue(), &pixels)?)?;
     writer.finish()?;
     Ok(())
 }

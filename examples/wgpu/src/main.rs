@@ -1,8 +1,8 @@
-//! wgpu draws what a CUDA kernel writes, without a copy. Read [`interop`] first: it is the recipe.
+//! wgpu draws what a CUDA kernel writes, without a copy, or CUDA reads what wgpu writes. Read [`draw`] first: `Scene::draw` is a
+//! frame.
 
 mod check;
 mod draw;
-mod interop;
 mod kernels;
 mod plain;
 mod window;
@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use vulkan_cuda_wgpu::Gpu;
 
 const HELP: &str = "\
-wgpu draws what a CUDA kernel writes, without a copy.
+wgpu draws what a CUDA kernel writes, or CUDA reads what wgpu writes, without a copy.
 
 Usage: wavefield-wgpu-example [OPTIONS]
 
@@ -24,9 +25,12 @@ Without --output, --check, --alone and --plain it opens a window.
   --frames N       Frames [default: 120 for --output, 1000 for checks; a window runs until it is closed]
   --output FILE    Draw without a window, and write the last frame to a PNG file
   --check          Draw nothing: a compute pass checks every word of every frame
+  --to-cuda        With --check: wgpu writes, and a CUDA kernel checks
+  --attachment     With --to-cuda: wgpu writes the texture in a render pass
   --alone          The same check of data that wgpu itself writes, without CUDA, to compare times
   --plain          The same check of CUDA's data with plain Vulkan instead of wgpu, to compare times
-  --break ready    With --check or --plain: leave out the wait for CUDA, so that the check finds wrong words
+  --break WAIT     With --check: leave out a wait, so that the check finds wrong words: `ready`, until a slot is
+                   written, or `free`, until it is read. With --plain: `ready`
   --help           This text
 
 Exit codes: 0 done, or skipped because no GPU is shared; 1 failed; 2 wrong arguments.
@@ -42,7 +46,9 @@ struct Options {
     check: bool,
     alone: bool,
     plain: bool,
-    break_ready: bool,
+    to_cuda: bool,
+    attachment: bool,
+    broken: Option<check::Broken>,
     help: bool,
 }
 
@@ -57,12 +63,16 @@ impl Options {
                 "--frames" => options.frames = Some(number(&argument, &value()?)?),
                 "--output" => options.output = Some(value()?.into()),
                 "--check" => options.check = true,
+                "--to-cuda" => options.to_cuda = true,
+                "--attachment" => (options.attachment, options.texture) = (true, true),
                 "--alone" => options.alone = true,
                 "--plain" => options.plain = true,
                 "--break" => {
-                    let part = value()?;
-                    ensure!(part == "ready", "--break can leave out `ready`, not `{part}`");
-                    options.break_ready = true;
+                    options.broken = Some(match value()?.as_str() {
+                        "ready" => check::Broken::Ready,
+                        "free" => check::Broken::Free,
+                        other => anyhow::bail!("--break can leave out `ready` or `free`, not `{other}`"),
+                    });
                 }
                 "--help" | "-h" => options.help = true,
                 _ => anyhow::bail!("{argument} is not an option; see --help"),
@@ -73,7 +83,10 @@ impl Options {
             modes.into_iter().filter(|mode| *mode).count() <= 1,
             "--output, --check, --alone and --plain exclude each other"
         );
-        ensure!(options.check || options.plain || !options.break_ready, "--break needs --check or --plain");
+        let breakable = options.check || options.plain && options.broken == Some(check::Broken::Ready);
+        ensure!(breakable || options.broken.is_none(), "--break needs --check, or, as `ready`, --plain");
+        ensure!(options.check || !options.to_cuda, "--to-cuda needs --check");
+        ensure!(options.to_cuda || !options.attachment, "--attachment needs --to-cuda");
         Ok(options)
     }
 
@@ -140,7 +153,8 @@ fn run(options: &Options) -> Result<()> {
         texture: options.texture,
         frames: frames.unwrap_or(1000),
         size,
-        wait: !options.break_ready,
+        attachment: options.attachment,
+        broken: options.broken,
     };
     if options.plain {
         return match plain::check(&job)? {
@@ -166,14 +180,17 @@ fn run(options: &Options) -> Result<()> {
         println!("wgpu alone, {}", adapter.get_info().name);
         return judge(&check::alone(&device, &queue, &job)?);
     }
-    let (adapter, info, twin) = match interop::find(&instance) {
-        Ok(found) => found,
-        Err(reason) => return skip(reason),
+    let adapter = match pollster::block_on(vulkan_cuda_wgpu::find(&instance)) {
+        Ok(adapter) => adapter,
+        Err(reason) => return skip(reason.into()),
     };
-    let gpu = interop::open(&adapter, &info, &twin)?;
+    let limits = wgpu::DeviceDescriptor { required_limits: adapter.limits(), ..Default::default() };
+    let gpu = Gpu::open(&adapter, &limits)?;
+    let info = gpu.pair().vk().info();
     println!("wgpu and CUDA, {} ({})", info.name, info.uuid);
     if options.check {
-        return judge(&check::shared(&gpu, &job)?);
+        let check = if options.to_cuda { check::to_cuda } else { check::from_cuda };
+        return judge(&check(&gpu, &job)?);
     }
     match &options.output {
         Some(path) => draw::picture(&gpu, options.texture, size, frames.unwrap_or(120), path)

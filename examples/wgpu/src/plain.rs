@@ -12,21 +12,35 @@ mod readback;
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
 use ash::vk;
-use vulkan_cuda::shared_ring::{QueueUse, SharedRing, Slot};
-use vulkan_cuda::{SharedBuffer, image};
+use vulkan_cuda::cuda::Surface;
+use vulkan_cuda::shared_ring::{QueueUse, Resource, SharedRing, Slot};
+use vulkan_cuda::{SharedBuffer, SharedImage, image};
 
 use crate::check::{Counts, Job};
-use crate::interop::texture::Canvas;
 use crate::kernels::{Kernel, PATTERN, PATTERN_TEXELS};
 use match_devices::Gpu;
 use pass::Pass;
 
 /// The number of frames in flight, as in `crate::check`.
 const IN_FLIGHT: usize = 6;
+
+/// A slot: an image, and the surface object through which kernels write it.
+struct Canvas {
+    surface: Surface,
+    image: Arc<SharedImage>,
+}
+
+// SAFETY: it owns the image.
+unsafe impl Slot for Canvas {
+    fn resource(&self) -> Resource {
+        self.image.resource()
+    }
+}
 
 /// The inner `Err` says why this machine cannot run the check.
 pub fn check(job: &Job) -> Result<Result<Counts, String>> {
@@ -45,16 +59,20 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         access: vk::AccessFlags::SHADER_READ,
     };
     let counts = if job.texture {
-        let kernel = Kernel::load(&stream, PATTERN_TEXELS, job.size)?;
+        let kernel = Kernel::on(&stream, PATTERN_TEXELS, job.size)?;
         let request = image::picture(pass::TEXELS, cols, rows, 1)?;
-        let slots = (0..3).map(|_| Canvas::new(&gpu.pair, &request)).collect::<Result<_>>()?;
+        let canvas = |_| {
+            let image = SharedImage::new(&gpu.pair, &request)?;
+            Ok(Canvas { surface: image.level(0)?.surface()?, image })
+        };
+        let slots = (0..3).map(canvas).collect::<Result<_>>()?;
         let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
         run(&gpu, job, ring, c"check_texture", |canvas, frame| {
             // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is done.
             unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }
         })
     } else {
-        let kernel = Kernel::load(&stream, PATTERN, job.size)?;
+        let kernel = Kernel::on(&stream, PATTERN, job.size)?;
         let (size, usage) = (u64::from(cols) * u64::from(rows) * 16, vk::BufferUsageFlags::STORAGE_BUFFER);
         let slots = (0..3).map(|_| SharedBuffer::new(&gpu.pair, size, usage)).collect::<Result<_, _>>()?;
         let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
@@ -110,7 +128,7 @@ fn count<S: Slot>(
             gpu.device.end_command_buffer(commands)?;
         }
         let submit = |wait, signal: vk::SemaphoreSubmitInfo<'static>| {
-            let (waits, signals) = (job.wait.then_some(wait), [signal]);
+            let (waits, signals) = (job.broken.is_none().then_some(wait), [signal]);
             let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
             let batch = [vk::SubmitInfo2::default()
                 .wait_semaphore_infos(waits.as_slice())
@@ -131,7 +149,7 @@ fn count<S: Slot>(
 
     let target = readback::Target::new(gpu, 16)?;
     target.run(gpu, |_, commands| unsafe { pass.record_copy(target.buffer, commands) })?;
-    Counts::new(job, target.words()?.into_iter(), seconds)
+    Counts::new(job, Counts::joined(target.words()?.into_iter()), seconds)
 }
 
 /// Waits until Vulkan has signalled that it is done with a frame.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use vulkan_cuda_wgpu::Gpu;
 use wgpu::CurrentSurfaceTexture as Current;
 use winit::application::ApplicationHandler;
 use winit::event::{ElementState, KeyEvent, WindowEvent};
@@ -12,7 +13,6 @@ use winit::window::{Window, WindowId};
 
 use crate::check::wait;
 use crate::draw::Scene;
-use crate::interop::Gpu;
 
 /// Shows `frames` frames, or draws until the window is closed.
 pub fn show(
@@ -61,7 +61,7 @@ impl<'a> App<'a> {
             .context("the GPU that CUDA has cannot show pictures in this window")?;
         let formats = surface.get_capabilities(self.adapter).formats;
         config.format = formats.into_iter().find(wgpu::TextureFormat::is_srgb).unwrap_or(config.format);
-        surface.configure(&self.gpu.device, &config);
+        surface.configure(self.gpu.device(), &config);
         let scene = Scene::new(self.gpu, self.texture, self.grid, config.format)?;
         window.request_redraw();
         Ok(Shown { scene, config, surface, window, last: None })
@@ -75,7 +75,7 @@ impl<'a> App<'a> {
             Current::Success(picture) => (picture, false),
             Current::Suboptimal(picture) => (picture, true),
             Current::Outdated | Current::Lost => {
-                shown.surface.configure(&self.gpu.device, &shown.config);
+                shown.surface.configure(self.gpu.device(), &shown.config);
                 return Ok(true);
             }
             Current::Timeout | Current::Occluded | Current::Validation => return Ok(true),
@@ -83,13 +83,13 @@ impl<'a> App<'a> {
         let view = picture.texture.create_view(&Default::default());
         let size = (shown.config.width, shown.config.height);
         let index = shown.scene.draw(&view, size, |_| ())?;
-        self.gpu.queue.present(picture);
+        self.gpu.queue().present(picture);
         // At most one frame ahead of the GPU.
         if let Some(last) = shown.last.replace(index) {
-            wait(&self.gpu.device, Some(last))?;
+            wait(self.gpu.device(), Some(last))?;
         }
         if stale {
-            shown.surface.configure(&self.gpu.device, &shown.config);
+            shown.surface.configure(self.gpu.device(), &shown.config);
         }
         self.left = self.left.map(|left| left.saturating_sub(1));
         Ok(self.left != Some(0))
@@ -124,7 +124,7 @@ impl ApplicationHandler for App<'_> {
                     && size.height > 0
                 {
                     (shown.config.width, shown.config.height) = (size.width, size.height);
-                    shown.surface.configure(&self.gpu.device, &shown.config);
+                    shown.surface.configure(self.gpu.device(), &shown.config);
                 }
             }
             WindowEvent::RedrawRequested => match self.redraw() {

@@ -443,6 +443,8 @@ exports! {
             "texture_stamp" => TEXTURE_STAMP,
             "pattern" => PATTERN,
             "pattern_texels" => PATTERN_TEXELS,
+            "check_pattern" => CHECK_PATTERN,
+            "check_pattern_texels" => CHECK_PATTERN_TEXELS,
             "fill" => FILL,
             "invert" => INVERT,
             _ => NOTHING,
@@ -1029,6 +1031,8 @@ const FILL: usize = 14;
 const LEVEL: usize = 15;
 const COLOUR: usize = 16;
 const INVERT: usize = 17;
+const CHECK_PATTERN: usize = 18;
+const CHECK_PATTERN_TEXELS: usize = 19;
 
 /// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`] and [`INVERT`].
 #[derive(Clone, Copy, Default)]
@@ -1068,6 +1072,23 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
                 word.copy_from_slice(&pattern(place as u32, frame).to_ne_bytes());
             }
             return Ok(());
+        }
+        CHECK_PATTERN => {
+            let words = out.bytes(u64::from(cols) * u64::from(rows) * 16).chunks_exact(4);
+            let wrong = words
+                .enumerate()
+                .filter(|(place, word)| **word != pattern(*place as u32, frame).to_ne_bytes());
+            // The time is the address of the counters.
+            return count(Address(time.to_bits()), [cols * rows * 4, wrong.count() as u32]);
+        }
+        CHECK_PATTERN_TEXELS => {
+            // SAFETY: a surface object is a pointer to its level.
+            let level = *unsafe { look::<Level>(out.0 as *mut _) }?;
+            let texels = (0..rows).flat_map(|row| (0..cols).flat_map(move |col| level.texel(col, row)));
+            let wrong = texels
+                .enumerate()
+                .filter(|(place, half)| half.to_bits() != pattern(*place as u32, frame) as u16);
+            return count(Address(time.to_bits()), [cols * rows * 4, wrong.count() as u32]);
         }
         PAINT | TEXTURE_STAMP | PATTERN_TEXELS => {
             // SAFETY: a surface object is a pointer to its level.
@@ -1165,6 +1186,14 @@ fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
 /// The formula of `examples/wgpu/src/pattern.ptx`.
 fn pattern(place: u32, frame: u64) -> u32 {
     (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
+}
+
+/// Adds to the two counters of `check_pattern`.
+fn count(counters: Address, add: [u32; 2]) -> Result<(), u32> {
+    for (counter, add) in counters.bytes(16).as_chunks_mut().0.iter_mut().zip(add) {
+        *counter = (u64::from_ne_bytes(*counter) + u64::from(add)).to_ne_bytes();
+    }
+    Ok(())
 }
 
 /// The formula of `crates/vulkan-cuda/examples/fill/fill.ptx`.

@@ -11,7 +11,7 @@ struct Frame {
 @group(0) @binding(1) var<storage, read_write> counts: array<atomic<u32>, 4>;
 @group(0) @binding(2) var<storage, read> vertices: array<vec4<u32>>;
 @group(0) @binding(3) var texels: texture_2d<u32>;
-// Only for `--alone`, where wgpu writes the words instead of CUDA.
+// Only where wgpu writes the words instead of CUDA.
 @group(0) @binding(2) var<storage, read_write> own_vertices: array<vec4<u32>>;
 @group(0) @binding(3) var own_texels: texture_storage_2d<rgba16uint, write>;
 
@@ -77,4 +77,14 @@ fn fill_texture(@builtin(global_invocation_id) at: vec3<u32>) {
     if at.x < frame.cols && at.y < frame.rows {
         textureStore(own_texels, at.xy, words(at.y * frame.cols + at.x) & vec4(0xffffu));
     }
+}
+
+@vertex
+fn attachment_vertex(@builtin(vertex_index) index: u32) -> @builtin(position) vec4<f32> {
+    return vec4(f32(index & 1u) * 4.0 - 1.0, f32(index >> 1u) * 4.0 - 1.0, 0.0, 1.0);
+}
+
+@fragment
+fn attachment_fragment(@builtin(position) at: vec4<f32>) -> @location(0) vec4<u32> {
+    return words(u32(at.y) * frame.cols + u32(at.x)) & vec4(0xffffu);
 }

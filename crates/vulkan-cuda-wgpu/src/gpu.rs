@@ -1,0 +1,241 @@
+//! wgpu's device and CUDA's context, and wgpu's turn of a frame.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ash::vk;
+use cudarc::driver::{CudaContext, CudaStream};
+use vulkan_cuda::shared_ring::{Resource, Slot};
+use vulkan_cuda::{
+    Cuda, CudaInfo, Driver, Error, Pair, QueueUse, Result, RingToCuda, SharedRing, Vk, VkInfo, find_twin,
+};
+use wgpu::hal::vulkan::{Api, CreateDeviceCallbackArgs};
+use wgpu::{CommandBuffer, CommandEncoder};
+
+use crate::slot::{WgpuSlot, sealed::Sealed};
+use crate::turn::WgpuTurn;
+
+/// How long [`Gpu::shared_ring`] waits for the queue.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Returns the first of wgpu's adapters that is also a CUDA device: they have the same UUID.
+///
+/// # Errors
+/// Fails if there is no CUDA driver, or if no adapter of `instance` can share. The error has the last adapter's reason.
+pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
+    let mut reason = Error::Unsupported("wgpu found no Vulkan device".into());
+    for adapter in instance.enumerate_adapters(wgpu::Backends::VULKAN).await {
+        match twin(&adapter) {
+            Ok(_) => return Ok(adapter),
+            Err(error) => reason = error,
+        }
+    }
+    Err(reason)
+}
+
+/// Finds the CUDA device that is the adapter's.
+fn twin(adapter: &wgpu::Adapter) -> Result<(VkInfo, CudaInfo)> {
+    let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
+    // SAFETY: nothing is destroyed.
+    let raw = unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(adapter))?;
+    // SAFETY: the physical device belongs to this instance. wgpu asks for the latest version.
+    let info = unsafe { VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device()) }?;
+    match find_twin(&info, &devices) {
+        Ok(twin) => Ok((info, twin.clone())),
+        Err(mismatch) => Err(Error::Unsupported(format!("{} and CUDA cannot share: {mismatch}", info.name))),
+    }
+}
+
+fn not_vulkan(adapter: &wgpu::Adapter) -> Error {
+    let name = adapter.get_info().name;
+    Error::Unsupported(format!(
+        "wgpu's adapter {name} is not one of Vulkan: create the instance with Backends::VULKAN"
+    ))
+}
+
+/// wgpu's device and queue, and CUDA's context, on one GPU.
+pub struct Gpu {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    family: u32,
+    context: Arc<CudaContext>,
+    pair: Pair,
+    /// Maps wgpu's formats to Vulkan's.
+    adapter: wgpu::Adapter,
+    /// Locked while a submission has its wait and its signal.
+    submitting: Mutex<()>,
+}
+
+impl Gpu {
+    /// Opens `adapter` for wgpu and CUDA: as `Adapter::request_device`, with the extensions that export memory and
+    /// semaphores. CUDA has the device's primary context, as in CUDA's runtime.
+    ///
+    /// # Errors
+    /// Fails if the adapter is not a CUDA device ([`find`] returns one that is), if it lacks a feature or a limit of
+    /// `desc`, or if a driver fails.
+    pub fn open(adapter: &wgpu::Adapter, desc: &wgpu::DeviceDescriptor) -> Result<Self> {
+        let (info, twin) = twin(adapter)?;
+        let lacking = desc.required_features - adapter.features();
+        if !lacking.is_empty() || !desc.required_limits.check_limits(&adapter.limits()) {
+            return Err(Error::Unsupported(format!(
+                "{} lacks features ({lacking:?}) or limits that the DeviceDescriptor requires",
+                info.name
+            )));
+        }
+        let failed = |error: String| Error::Unsupported(format!("wgpu did not open {}: {error}", info.name));
+        // wgpu itself enables timelines and the export of memory, but not the export of semaphores.
+        let extend = |args: CreateDeviceCallbackArgs| {
+            let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
+            args.extensions.extend(missing);
+        };
+        // SAFETY: the adapter has the extensions, features and limits. `Vk` keeps `device` alive, with its instance. wgpu
+        // enables timelines.
+        let (device, queue, family, vk) = unsafe {
+            let raw = adapter.as_hal::<Api>().ok_or_else(|| not_vulkan(adapter))?;
+            let (features, limits) = (desc.required_features, &desc.required_limits);
+            let opened = raw
+                .open_with_callback(features, limits, &desc.memory_hints, Some(Box::new(extend)))
+                .map_err(|error| failed(error.to_string()))?;
+            let instance = raw.shared_instance().raw_instance().clone();
+            let (physical, logical) = (raw.raw_physical_device(), opened.device.raw_device().clone());
+            let family = opened.device.queue_family_index();
+            let (device, queue) =
+                adapter.create_device_from_hal(opened, desc).map_err(|error| failed(error.to_string()))?;
+            let vk = Vk::from_raw(instance, physical, logical, Arc::new(device.clone()))?;
+            (device, queue, family, vk)
+        };
+        let context = CudaContext::new(twin.ordinal as usize)
+            .map_err(|error| Error::from_cudarc("cuDevicePrimaryCtxRetain", &twin.name, error))?;
+        let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+        let (adapter, submitting) = (adapter.clone(), Mutex::new(()));
+        Ok(Self { device, queue, family, context, pair, adapter, submitting })
+    }
+
+    /// Returns wgpu's device.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.device
+    }
+
+    /// Returns wgpu's queue, for your other work.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.queue
+    }
+
+    /// Returns CUDA's context, for streams and modules.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Returns the two devices, for everything else in [`vulkan_cuda`].
+    pub fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// Returns Vulkan's name of a format.
+    pub(crate) fn vulkan_format(&self, format: wgpu::TextureFormat) -> Result<vk::Format> {
+        // SAFETY: nothing is destroyed.
+        let raw = unsafe { self.adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(&self.adapter))?;
+        Ok(raw.texture_format_as_raw(format))
+    }
+
+    fn queue_use(&self) -> QueueUse {
+        QueueUse {
+            family: self.family,
+            stage: vk::PipelineStageFlags::ALL_COMMANDS,
+            access: vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
+        }
+    }
+
+    /// Makes a ring whose slots CUDA writes, on `stream`, and wgpu reads. Waits until the slots are CUDA's.
+    ///
+    /// # Errors
+    /// As [`SharedRing::new`]. Also fails if the queue is not done within 10 seconds.
+    pub fn shared_ring<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<SharedRing<S>> {
+        let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use())?;
+        // SAFETY: records barriers for the ring's family. CUDA writes after the wait below.
+        let release = self.raw(|commands| unsafe { ring.record_first_release(commands) });
+        let index = self.queue.submit([release]);
+        let limit = wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(LIMIT) };
+        match self.device.poll(limit) {
+            Ok(_) => Ok(ring),
+            Err(error) => Err(Error::Timeout(format!("wgpu did not give the slots to CUDA: {error}"))),
+        }
+    }
+
+    /// Makes a ring whose slots wgpu writes and CUDA reads, on `stream`.
+    ///
+    /// # Errors
+    /// As [`RingToCuda::new`].
+    pub fn ring_to_cuda<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<RingToCuda<S>> {
+        RingToCuda::new(&self.pair, stream, slots, self.queue_use())
+    }
+
+    /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give it back,
+    /// with the turn's wait and signal. Returns at once. The GPU waits.
+    ///
+    /// Textures are in wgpu's hands in `record`: any state, any pass. Work of yours that does not need the slot can go to
+    /// another submission.
+    ///
+    /// # Errors
+    /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit) does, and if
+    /// wgpu refuses the commands: its error handler has the reason. The frame is then given up.
+    pub fn submit<T: WgpuTurn>(
+        &self,
+        turn: T,
+        record: impl FnOnce(&T::Slot, &mut CommandEncoder),
+    ) -> Result<wgpu::SubmissionIndex> {
+        // (wgpu's own comparison takes the devices of two instances for the same.)
+        let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
+        if device != self.pair.vk().device().handle() || turn.queue().family != self.family {
+            return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
+        }
+        // Three encoders, because wgpu's commands and raw commands cannot share one.
+        // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in this order.
+        let acquire = self.raw(|commands| unsafe { turn.record_acquire(commands) });
+        let mut work = self.device.create_command_encoder(&Default::default());
+        record(turn.slot(), &mut work);
+        turn.slot().give_back(&mut work);
+        let work = work.finish();
+        // SAFETY: as above.
+        let release = self.raw(|commands| unsafe { turn.record_release(commands) });
+
+        let submit = |wait: vk::SemaphoreSubmitInfo<'static>, signal: vk::SemaphoreSubmitInfo<'static>| {
+            // A poisoned lock only means that another thread panicked.
+            let _alone = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: (and below) the queue is not destroyed.
+            let queue = || unsafe { self.queue.as_hal::<Api>() }.expect("the device is one of Vulkan");
+            // ANCHOR: submit
+            // wgpu's next submission takes these two, so submit immediately.
+            let all = vk::PipelineStageFlags::ALL_COMMANDS;
+            queue().add_wait_semaphore(wait.semaphore, Some(wait.value), all);
+            queue().add_signal_semaphore(signal.semaphore, Some(signal.value));
+            let index = self.queue.submit([acquire, work, release]);
+            // ANCHOR_END: submit
+            // wgpu submits nothing if the commands are invalid.
+            if queue().remove_signal_semaphore(signal.semaphore) {
+                queue().remove_wait_semaphore(wait.semaphore);
+                return Err(Error::Rule(
+                    "wgpu refused the commands of a frame: see its error handler".into(),
+                ));
+            }
+            Ok(index)
+        };
+        // SAFETY: makes one submission with both semaphores, to wgpu's only queue, or returns an error.
+        unsafe { turn.submit(submit) }
+    }
+
+    /// Records a command buffer of raw commands.
+    fn raw(&self, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        // SAFETY: callers record only barriers, which change nothing that wgpu tracks.
+        unsafe {
+            encoder.as_hal_mut::<Api, _, _>(|hal| {
+                // There is none after an error of wgpu, which then refuses to submit.
+                if let Some(hal) = hal {
+                    record(hal.raw_handle());
+                }
+            });
+        }
+        encoder.finish()
+    }
+}

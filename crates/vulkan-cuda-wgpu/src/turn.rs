@@ -1,0 +1,72 @@
+//! The two kinds of turn that wgpu has.
+
+use ash::vk::{CommandBuffer, SemaphoreSubmitInfo};
+use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
+
+use crate::slot::WgpuSlot;
+
+/// wgpu's turn of a frame, for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`], in which wgpu reads the slot, or a
+/// [`WriteTurn`], in which it writes.
+pub trait WgpuTurn: sealed::Turn {}
+
+impl<T: sealed::Turn> WgpuTurn for T {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    /// What both kinds have. Each function has the safety rules of the turn's own.
+    #[allow(clippy::missing_safety_doc)]
+    pub trait Turn {
+        type Slot: WgpuSlot;
+
+        fn slot(&self) -> &Self::Slot;
+
+        fn queue(&self) -> QueueUse;
+
+        unsafe fn record_acquire(&self, commands: CommandBuffer);
+
+        unsafe fn record_release(&self, commands: CommandBuffer);
+
+        unsafe fn submit<R>(
+            self,
+            submit: impl FnOnce(SemaphoreSubmitInfo<'static>, SemaphoreSubmitInfo<'static>) -> Result<R>,
+        ) -> Result<R>;
+    }
+}
+
+macro_rules! turn {
+    ($turn:ty) => {
+        impl<S: WgpuSlot> sealed::Turn for $turn {
+            type Slot = S;
+
+            fn slot(&self) -> &S {
+                self.slot()
+            }
+
+            fn queue(&self) -> QueueUse {
+                self.queue()
+            }
+
+            unsafe fn record_acquire(&self, commands: CommandBuffer) {
+                // SAFETY: the caller's promise.
+                unsafe { self.record_acquire(commands) }
+            }
+
+            unsafe fn record_release(&self, commands: CommandBuffer) {
+                // SAFETY: the caller's promise.
+                unsafe { self.record_release(commands) }
+            }
+
+            unsafe fn submit<R>(
+                self,
+                submit: impl FnOnce(SemaphoreSubmitInfo<'static>, SemaphoreSubmitInfo<'static>) -> Result<R>,
+            ) -> Result<R> {
+                // SAFETY: the caller's promise.
+                unsafe { self.submit(submit) }?
+            }
+        }
+    };
+}
+
+turn!(VulkanTurn<S>);
+turn!(WriteTurn<'_, S>);

@@ -1,0 +1,200 @@
+//! What goes wrong between wgpu and a ring, and what then. Runs on this machine's GPU, and on the stand-in.
+#![cfg(target_os = "linux")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuBuffer, WgpuTurn};
+use wavefield_test_support as common;
+use wavefield_test_support::stand_in::{ALL, StandIn, run};
+use wgpu::{BufferUsages, TextureUsages};
+
+const BYTES: u64 = 1024;
+
+/// Lets only one test run at a time: the stand-in has one device.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Returns `None` and reports a skip if there is no GPU.
+fn open() -> Option<(Gpu, MutexGuard<'static, ()>)> {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    common::opened(another().map_err(Into::into), |error| {
+        matches!(error.downcast_ref(), Some(Error::Unsupported(_) | Error::Driver { .. }))
+    })
+    .map(|gpu| (gpu, alone))
+}
+
+fn another() -> Result<Gpu, Error> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends: wgpu::Backends::VULKAN,
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let adapter = ready(vulkan_cuda_wgpu::find(&instance))?;
+    Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())
+}
+
+/// The result of a future that waits for nothing, as wgpu's are outside a browser.
+fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("wgpu waits"),
+    }
+}
+
+fn buffers(gpu: &Gpu, count: usize) -> Vec<WgpuBuffer> {
+    let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+    let desc = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+    (0..count).map(|_| gpu.buffer(&desc).unwrap()).collect()
+}
+
+fn ring(gpu: &Gpu, count: usize) -> RingToCuda<WgpuBuffer> {
+    gpu.ring_to_cuda(gpu.context().new_stream().unwrap(), buffers(gpu, count)).unwrap()
+}
+
+/// wgpu writes zeros.
+fn clear(gpu: &Gpu, turn: impl WgpuTurn<Slot = WgpuBuffer>) -> Result<wgpu::SubmissionIndex, Error> {
+    gpu.submit(turn, |slot, encoder| encoder.clear_buffer(slot.wgpu(), 0, None))
+}
+
+/// CUDA reads the next frame.
+fn read(ring: &mut RingToCuda<WgpuBuffer>) -> Vec<u32> {
+    let turn = ring.next_read().unwrap().expect("a frame was written");
+    let words = turn.stream().clone_dtoh(&turn.view::<u32>().unwrap()).unwrap();
+    let stream = turn.stream().clone();
+    turn.finish().unwrap();
+    stream.synchronize().unwrap();
+    words
+}
+
+#[test]
+fn what_cannot_be_shared_is_refused() {
+    let Some((gpu, _alone)) = open() else { return };
+    let desc = |usage, mapped_at_creation| {
+        gpu.buffer(&wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation })
+    };
+    for (usage, mapped) in [(BufferUsages::MAP_READ, false), (BufferUsages::COPY_DST, true)] {
+        let text = desc(usage, mapped).err().unwrap().to_string();
+        assert!(text.contains("cannot be mapped"), "{text}");
+    }
+    let picture = wgpu::TextureDescriptor {
+        label: None,
+        size: wgpu::Extent3d { width: 16, height: 8, depth_or_array_layers: 1 },
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: wgpu::TextureDimension::D2,
+        format: wgpu::TextureFormat::Rgba8Unorm,
+        usage: TextureUsages::TEXTURE_BINDING,
+        view_formats: &[],
+    };
+    gpu.texture(&picture).unwrap();
+    let layers = wgpu::Extent3d { depth_or_array_layers: 2, ..picture.size };
+    for (refused, why) in [
+        (wgpu::TextureDescriptor { size: layers, ..picture.clone() }, "one layer"),
+        (wgpu::TextureDescriptor { sample_count: 4, ..picture.clone() }, "one sample"),
+        (
+            wgpu::TextureDescriptor { usage: TextureUsages::STORAGE_ATOMIC, ..picture.clone() },
+            "no usages other",
+        ),
+        (wgpu::TextureDescriptor { format: wgpu::TextureFormat::Bc1RgbaUnorm, ..picture.clone() }, "BC1"),
+    ] {
+        let text = gpu.texture(&refused).err().unwrap().to_string();
+        assert!(text.contains(why), "{why} is missing in: {text}");
+    }
+}
+
+#[test]
+fn another_gpus_turn_is_refused() {
+    let Some((gpu, _alone)) = open() else { return };
+    let other = another().unwrap();
+    let mut ring = ring(&gpu, 1);
+    let text = clear(&other, ring.write().unwrap()).unwrap_err().to_string();
+    assert!(text.contains("not made by this Gpu"), "{text}");
+    clear(&gpu, ring.write().unwrap()).unwrap();
+    assert_eq!(read(&mut ring), [0; 256]);
+}
+
+/// The frame never was, and neither its wait nor its signal goes with other work.
+#[test]
+fn commands_that_wgpu_refuses_give_the_frame_up() {
+    let Some((gpu, _alone)) = open() else { return };
+    let errors = Arc::new(AtomicU32::new(0));
+    let count = errors.clone();
+    gpu.device().on_uncaptured_error(Arc::new(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut ring = ring(&gpu, 1);
+    let wrong = gpu.submit(ring.write().unwrap(), |slot, encoder| {
+        encoder.clear_buffer(slot.wgpu(), BYTES, Some(4)); // past the end
+    });
+    let text = wrong.unwrap_err().to_string();
+    assert!(text.contains("wgpu refused"), "{text}");
+    assert!(errors.load(Ordering::SeqCst) > 0);
+    gpu.queue().submit([]);
+    assert!(ring.next_read().unwrap().is_none());
+    clear(&gpu, ring.write().unwrap()).unwrap();
+    assert_eq!(read(&mut ring), [0; 256]);
+    ring.wait_idle(Duration::from_secs(8)).unwrap();
+}
+
+/// wgpu's buffer keeps its memory alive, and its device.
+#[test]
+fn a_buffer_may_outlive_its_ring() {
+    let Some((gpu, _alone)) = open() else { return };
+    let mut ring = ring(&gpu, 2);
+    clear(&gpu, ring.write().unwrap()).unwrap();
+    assert_eq!(read(&mut ring), [0; 256]);
+    let buffer = ring.slots()[0].wgpu().clone();
+    drop(ring);
+    let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    encoder.clear_buffer(&buffer, 0, None);
+    gpu.queue().submit([encoder.finish()]);
+    let device = gpu.device().clone();
+    drop(gpu);
+    drop(device);
+    drop(buffer);
+}
+
+/// Frames in both directions, and a frame that is given up.
+#[test]
+fn frames_go_both_ways() {
+    let Some((gpu, _alone)) = open() else { return };
+    let mut to_cuda = ring(&gpu, 2);
+    let stream = gpu.context().new_stream().unwrap();
+    let mut to_wgpu = gpu.shared_ring(stream.clone(), buffers(&gpu, 2)).unwrap();
+    for frame in 0..20u32 {
+        let turn = to_wgpu.write().unwrap().unwrap();
+        stream.memcpy_htod(&[frame; 256], &mut turn.view::<u32>().unwrap()).unwrap();
+        let written = turn.finish().unwrap();
+        if frame % 5 == 4 {
+            drop(written);
+            continue;
+        }
+        // One copy takes the frame from one ring to the other.
+        let from = written.slot().wgpu().clone();
+        gpu.submit(written, |_, _| ()).unwrap();
+        gpu.submit(to_cuda.write().unwrap(), |slot, encoder| {
+            encoder.copy_buffer_to_buffer(&from, 0, slot.wgpu(), 0, BYTES);
+        })
+        .unwrap();
+        assert_eq!(read(&mut to_cuda), [frame; 256]);
+    }
+}
+
+#[test]
+fn all_of_them_on_the_stand_in() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for name in [
+        "what_cannot_be_shared_is_refused",
+        "another_gpus_turn_is_refused",
+        "commands_that_wgpu_refuses_give_the_frame_up",
+        "a_buffer_may_outlive_its_ring",
+        "frames_go_both_ways",
+    ] {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
+        done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        assert!(common::stdout(&done.output).contains("1 passed"), "{name}");
+    }
+}
