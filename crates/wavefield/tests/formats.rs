@@ -15,6 +15,9 @@ use wavefield_engine::{Choice, DeviceTable, DriverThread, ProducerKind, Stop};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Stream};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
 
+use stand_in::{ALL, StandIn};
+use wavefield_test_support::stand_in;
+
 fn instance() -> (Instance, Arc<ValidationLog>) {
     let instance =
         Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
@@ -72,6 +75,7 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     let tried = report.images.iter().filter(|image| image.passed > Some(0)).count();
     assert!(tried > 200, "only {tried} images were tried");
     assert!(report.buffers.iter().all(|buffer| buffer.passed.is_some()), "{:?}", report.buffers);
+    assert!(report.instead.iter().all(|object| object.passed == Some(1)), "{:?}", report.instead);
 }
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
@@ -242,6 +246,8 @@ fn the_list_is_printed_and_written_whole() {
         "cube-array",
         "R32G32B32A32_SFLOAT",
         "B8G8R8A8_SRGB",
+        "depth       D32_SFLOAT by a copy to a buffer, 4 bytes a pixel:",
+        "NV12        G8_B8R8_2PLANE_420_UNORM by two planes, R8_UNORM + R8G8_UNORM:",
     ] {
         assert!(table.contains(part), "{part} is missing in:\n{table}");
     }
@@ -249,8 +255,26 @@ fn the_list_is_printed_and_written_whole() {
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["schema"], "wavefield-formats/2");
     assert_eq!(report["images"].as_array().unwrap().len(), 39 * 8);
+    assert_eq!(report["instead"].as_array().unwrap().len(), 2);
     assert_eq!(report["checked"], false);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// The stand-in's images hold nothing, so the depth arrives in its buffer, and the two planes do not pass.
+#[test]
+fn a_check_copies_depth_to_cuda_and_tries_two_planes() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let output = stand_in.command(&ALL).args(["devices", "--formats", "--check"]).output().unwrap();
+    common::assert_exit(&output, 1);
+    let table = common::stdout(&output);
+    for part in [
+        "a copy to a buffer, 4 bytes a pixel: exported as OPAQUE_FD, passed\n",
+        "R8_UNORM + R8G8_UNORM: exported as OPAQUE_FD, but see below\n",
+        "failed: NV12 R8_UNORM, level 0, surface write: ",
+        "failed: NV12 R8G8_UNORM, level 0, surface write: ",
+    ] {
+        assert!(table.contains(part), "{part} is missing in:\n{table}");
+    }
 }
 
 #[test]
