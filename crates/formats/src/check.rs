@@ -8,7 +8,7 @@ use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{ArrayFormat, ExportedAllocation, ExportedImage, ImageRequest, SharedBuffer, SharedImage};
 
 use super::kernels::ImageKernels;
-use super::record::{Object, Report};
+use super::record::Report;
 use super::{list, pattern, transfer};
 use wavefield_base::{Error, Result, progress::Progress, report::Failures};
 use wavefield_engine::{Choice, Stop};
@@ -47,7 +47,7 @@ fn try_all(
     kernels: &ImageKernels,
     stop: &Stop,
 ) -> Result<()> {
-    let Report { buffers, images, failed, refused, .. } = report;
+    let Report { buffers, images, instead, failed, refused, .. } = report;
     let mut notes = Notes { context: kernels.stream.context(), failed, refused };
     for buffer in buffers.iter_mut().filter(|buffer| buffer.handle.is_some()) {
         let tried = match buffer.kind.as_str() {
@@ -55,6 +55,13 @@ fn try_all(
             _ => several(queue, &kernels.stream),
         };
         buffer.passed = Some(notes.passed(buffer.full_name(), tried)?.into());
+    }
+    for object in instead.iter_mut().filter(|object| object.handle.is_some()) {
+        let passed = match object.name.as_str() {
+            list::DEPTH => notes.passed(object.full_name(), depth_copy(queue, &kernels.stream))?,
+            _ => nv12(queue, kernels, &list::planes(&choice.adapter), &mut notes)?,
+        };
+        object.passed = Some(passed.into());
     }
     let requests = list::requests(&choice.adapter);
     let total = requests.len() as u64;
@@ -67,8 +74,9 @@ fn try_all(
             )));
         }
         if image.handle.is_some() {
-            let passed = check_image(queue, kernels, &request, index, image, &mut notes);
-            let named = |error| Error::Unsupported(format!("{}: {error}", image.full_name()));
+            let name = image.full_name();
+            let passed = check_image(queue, kernels, &request, index, &name, &mut notes);
+            let named = |error| Error::Unsupported(format!("{name}: {error}"));
             image.passed = Some(passed.map_err(named)?);
         }
     }
@@ -143,15 +151,61 @@ fn round_trips(
         transfer::write_buffer(queue, buffer, &noise(size, 2000))?;
     }
     for &(_, pointer, size) in buffers {
-        let own = DeviceMemory::new(stream.context(), size)?;
         // SAFETY: the mapping has `size` bytes, and Vulkan is idle.
-        unsafe { own.copy_from(stream, pointer) }?;
-        let mut got = vec![0; size as usize];
-        own.read(stream, &mut got)?;
+        let got = unsafe { read_by_cuda(stream, pointer, size) }?;
         let compared = pattern::compare_bytes(&noise(size, 2000), &got, 1);
         wrong.extend(compared.err().map(|words| format!("{size} bytes by Vulkan: {words}")));
     }
     Ok(if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) })
+}
+
+/// Copies `size` bytes by CUDA, into its own memory and then to the CPU.
+///
+/// # Safety
+/// `pointer` has `size` bytes, and Vulkan is idle.
+unsafe fn read_by_cuda(stream: &Stream, pointer: CUdeviceptr, size: u64) -> Result<Vec<u8>> {
+    let own = DeviceMemory::new(stream.context(), size)?;
+    // SAFETY: the caller's promise.
+    unsafe { own.copy_from(stream, pointer) }?;
+    let mut got = vec![0; size as usize];
+    own.read(stream, &mut got)?;
+    Ok(got)
+}
+
+/// The depths to which Vulkan clears an image: none is 0, as new memory may be. Its size is odd, so that a wrong pitch shows.
+const DEPTHS: [f32; 4] = [1.0, 0.1, 0.5, 0.987_654];
+const DEPTH_EXTENT: vk::Extent2D = vk::Extent2D { width: 37, height: 21 };
+
+/// The bytes of all images of [`DEPTHS`], one after the other.
+fn depths() -> Vec<u8> {
+    let pixels = (DEPTH_EXTENT.width * DEPTH_EXTENT.height) as usize;
+    DEPTHS.iter().flat_map(|depth| depth.to_le_bytes().repeat(pixels)).collect()
+}
+
+/// Vulkan copies depth images into a shared buffer, and CUDA reads floats.
+fn depth_copy(queue: &mut Queue, stream: &Stream) -> Result<Compared> {
+    let want = depths();
+    let size = want.len() as u64;
+    let shared = SharedBuffer::new(&queue.device().pair(stream.context())?, size, SLOT_USAGE)?;
+    transfer::write_depths(queue, shared.vulkan(), DEPTH_EXTENT, &DEPTHS)?;
+    // SAFETY: the buffer has `size` bytes, and Vulkan is idle.
+    let got = unsafe { read_by_cuda(stream, shared.cuda(), size) }?;
+    Ok(pattern::compare_bytes(&want, &got, 4))
+}
+
+/// Tries both planes of a picture. Returns whether everything passed.
+fn nv12(
+    queue: &mut Queue,
+    kernels: &ImageKernels,
+    planes: &[ImageRequest],
+    notes: &mut Notes<'_>,
+) -> Result<bool> {
+    let mut passed = 0;
+    for (seed, plane) in (1_000_000..).zip(planes) {
+        let name = format!("NV12 {:?}", plane.format);
+        passed += check_image(queue, kernels, plane, seed, &name, notes)?;
+    }
+    Ok(passed as usize == planes.len())
 }
 
 /// Tries everything with one image. Returns the number of levels at which everything passed. An error tells nothing about the
@@ -161,7 +215,7 @@ fn check_image(
     kernels: &ImageKernels,
     request: &ImageRequest,
     seed: u64,
-    object: &Object,
+    name: &str,
     notes: &mut Notes<'_>,
 ) -> Result<u32> {
     let stream = &kernels.stream;
@@ -169,7 +223,7 @@ fn check_image(
     transfer::hand_over(queue, &exported)?;
     let mapped = match SharedImage::import(&queue.device().pair(stream.context())?, &exported) {
         Ok(mapped) => mapped,
-        Err(error) => return notes.passed(object.full_name(), Err(error.into())).map(|_| 0),
+        Err(error) => return notes.passed(name.to_owned(), Err(error.into())).map(|_| 0),
     };
     let (shape, format) = (exported.shape(), exported.format());
     let texel = format.bytes() as usize;
@@ -221,7 +275,7 @@ fn check_image(
         }
         let mut all = true;
         for (what, tried) in tries {
-            all &= notes.passed(format!("{}, level {level}, {what}", object.full_name()), tried)?;
+            all &= notes.passed(format!("{name}, level {level}, {what}"), tried)?;
         }
         passed += u32::from(all);
     }
@@ -239,6 +293,7 @@ fn levels(image: &ExportedImage, seed: u64) -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vulkan_cuda::ExportedBuffer;
     use wavefield_engine::{DeviceTable, ProducerKind};
     use wavefield_gpu::vulkan::Validation;
 
@@ -267,7 +322,13 @@ mod tests {
                 assert_eq!(compared, Ok(()), "{request:?}, level {level}");
             }
         }
-        drop((queue, device, choice, table));
+        let want = depths();
+        let buffer = ExportedBuffer::new(device.sharing().unwrap(), want.len() as u64, SLOT_USAGE).unwrap();
+        transfer::write_depths(&mut queue, buffer.raw(), DEPTH_EXTENT, &DEPTHS).unwrap();
+        // SAFETY: a live buffer of this size.
+        let got = unsafe { read_buffer(&mut queue, buffer.raw(), buffer.size(), Owner::External) }.unwrap();
+        assert_eq!(pattern::compare_bytes(&want, &got, 4), Ok(()));
+        drop((buffer, queue, device, choice, table));
         log.verdict().unwrap();
         assert_eq!(log.warnings(), 0, "validation warnings");
     }

@@ -40,7 +40,7 @@ impl ImageKernels {
         let kind = match image.format().numeric {
             Numeric::Uint => 1,
             Numeric::Sint => 2,
-            Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => 0,
+            Numeric::Unorm | Numeric::Snorm | Numeric::Srgb | Numeric::Sfloat => 0,
         };
         let more = &mut [kind, between.into(), lod.to_bits()];
         let texels = image.shape().level_texels(level).iter().product::<u32>();

@@ -13,6 +13,9 @@ use wavefield_handoff::producer::SLOT_USAGE;
 
 pub(super) const DEDICATED: &str = "dedicated";
 const SEVERAL: &str = "several in one allocation";
+pub(super) const DEPTH: &str = "depth";
+const DEPTH_HOW: &str = "D32_SFLOAT by a copy to a buffer, 4 bytes a pixel";
+const NV12_HOW: &str = "G8_B8R8_2PLANE_420_UNORM by two planes, R8_UNORM + R8G8_UNORM";
 
 /// Every format with every view type. A `2d` image is also tried as a colour attachment.
 pub(super) fn requests(adapter: &Adapter) -> Vec<ImageRequest> {
@@ -29,6 +32,15 @@ pub(super) fn requests(adapter: &Adapter) -> Vec<ImageRequest> {
         }
     }
     requests
+}
+
+/// The two planes of an NV12 picture of 38x22 pixels: luma, and chroma of half the width and height.
+pub(super) fn planes(adapter: &Adapter) -> [ImageRequest; 2] {
+    [(vk::Format::R8_UNORM, 38, 22), (vk::Format::R8G8_UNORM, 19, 11)].map(|(format, width, height)| {
+        let shape = Shape::new(ViewType::D2, vk::Extent3D { width, height, depth: 1 }, 1, 1)
+            .unwrap_or_else(|_| unreachable!("the sizes above keep the rules"));
+        ImageRequest { format, shape, usage: shared_usage(adapter, format), surface: true }
+    })
 }
 
 /// The usage flags to request for images of `format`: copies, sampling and, where `adapter` supports it, storage
@@ -80,6 +92,8 @@ pub fn list(choice: &Choice, command: String) -> Report {
         true => Err("the driver exports buffers in dedicated allocations only".to_owned()),
         false => Ok(handle),
     });
+    let buffer = dedicated.map(|(handle, _)| handle);
+    let [luma, chroma] = planes(adapter).map(|plane| export(adapter, &plane));
     Report {
         schema: SCHEMA.into(),
         command,
@@ -91,10 +105,14 @@ pub fn list(choice: &Choice, command: String) -> Report {
             semaphore("timeline", sharing.timeline_export),
         ],
         buffers: vec![
-            Object::new("buffers", DEDICATED, 1, dedicated.map(|(handle, _)| handle)),
+            Object::new("buffers", DEDICATED, 1, buffer.clone()),
             Object::new("buffers", SEVERAL, 1, several),
         ],
         images: requests(adapter).iter().map(|request| image(adapter, request)).collect(),
+        instead: vec![
+            Object::new(DEPTH, DEPTH_HOW, 1, buffer),
+            Object::new("NV12", NV12_HOW, 1, luma.and(chroma)),
+        ],
         failed: Vec::new(),
         refused: Vec::new(),
     }
@@ -106,12 +124,20 @@ fn memory_export(adapter: &Adapter) -> Result<ExportType, String> {
     export.ok_or_else(|| format!("the device exports no memory as {}", ExportType::names()))
 }
 
-pub(super) fn image(adapter: &Adapter, ImageRequest { format, shape, usage, .. }: &ImageRequest) -> Object {
-    let export = memory_export(adapter).and_then(|_| {
-        // SAFETY: a live physical device of this instance.
-        unsafe { exportable::image(adapter.instance().raw(), adapter.raw(), *format, shape, *usage) }
-    });
+fn export(
+    adapter: &Adapter,
+    ImageRequest { format, shape, usage, .. }: &ImageRequest,
+) -> Result<ExportType, String> {
+    memory_export(adapter)?;
+    // SAFETY: a live physical device of this instance.
+    let support =
+        unsafe { exportable::image(adapter.instance().raw(), adapter.raw(), *format, shape, *usage) };
+    support.map(|(handle, _)| handle)
+}
+
+pub(super) fn image(adapter: &Adapter, request: &ImageRequest) -> Object {
+    let ImageRequest { format, shape, usage, .. } = request;
     let drawn_on = if usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT) { ", drawn on" } else { "" };
     let kind = format!("{}{drawn_on}", shape.view().name());
-    Object::new(&format!("{format:?}"), &kind, shape.levels(), export.map(|(handle, _)| handle))
+    Object::new(&format!("{format:?}"), &kind, shape.levels(), export(adapter, request))
 }

@@ -42,7 +42,8 @@ fn channel(format: ArrayFormat, bytes: &[u8], texel: usize, of: usize) -> f64 {
     match format.numeric {
         Numeric::Uint => unsigned.into(),
         Numeric::Sint => signed.into(),
-        Numeric::Unorm => f64::from(unsigned) / largest(format.bits),
+        // sRGB's values stay encoded.
+        Numeric::Unorm | Numeric::Srgb => f64::from(unsigned) / largest(format.bits),
         // The smallest integer means -1, like the next one.
         Numeric::Snorm => (f64::from(signed) / largest(format.bits - 1)).max(-1.0),
         Numeric::Sfloat if format.bits == 16 => half::f16::from_bits(unsigned as u16).to_f64(),
@@ -100,7 +101,9 @@ pub fn compare_texture(
             let got = match format.numeric {
                 Numeric::Uint => f64::from(raw),
                 Numeric::Sint => f64::from(raw as i32),
-                Numeric::Unorm | Numeric::Snorm | Numeric::Sfloat => f64::from(f32::from_bits(raw)),
+                Numeric::Unorm | Numeric::Snorm | Numeric::Srgb | Numeric::Sfloat => {
+                    f64::from(f32::from_bits(raw))
+                }
             };
             let want = want(at, of);
             // Not a number is wrong, too.
@@ -148,6 +151,8 @@ mod tests {
         assert_eq!(one(vk::Format::R32_UINT, &[1, 2, 3, 4]), f64::from(0x0403_0201));
         assert_eq!(one(vk::Format::R8_UNORM, &[255]), 1.0);
         assert_eq!(one(vk::Format::R8_UNORM, &[51]), 0.2);
+        assert_eq!(one(vk::Format::R8G8B8A8_SRGB, &[51, 0, 0, 0]), 0.2, "encoded");
+        assert_eq!(one(vk::Format::B8G8R8A8_UNORM, &[51, 0, 255, 0]), 0.2, "blue");
         assert_eq!(one(vk::Format::R16_UNORM, &[0xFF, 0xFF]), 1.0);
         assert_eq!(one(vk::Format::R8_SNORM, &[127]), 1.0);
         assert_eq!(one(vk::Format::R8_SNORM, &[0x81]), -1.0);

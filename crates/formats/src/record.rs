@@ -21,16 +21,18 @@ pub struct Report {
     pub semaphores: Vec<Object>,
     pub buffers: Vec<Object>,
     pub images: Vec<Object>,
+    /// Formats that CUDA has no array of, and what is shared instead.
+    pub instead: Vec<Object>,
     /// Every try after which bytes differ from those that the other side wrote.
     pub failed: Vec<String>,
     /// Every try that a driver refused, although Vulkan reports the object as exportable.
     pub refused: Vec<String>,
 }
 
-/// A semaphore, a buffer, or a format with a view type.
+/// A semaphore, a buffer, a format with a view type, or one that is shared in another way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// An image's format: Vulkan's name, without `VK_FORMAT_`. Otherwise `semaphore` or `buffers`.
+    /// An image's format: Vulkan's name, without `VK_FORMAT_`. Otherwise `semaphore`, `buffers`, `depth` or `NV12`.
     pub name: String,
     /// An image's view type. Otherwise what tells it from others of its name.
     pub kind: String,
@@ -75,7 +77,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let machine = &self.machine;
         writeln!(f, "device      {} ({}), Vulkan {}", machine.gpu, machine.driver, machine.vulkan)?;
-        for object in self.semaphores.iter().chain(&self.buffers) {
+        for object in self.semaphores.iter().chain(&self.buffers).chain(&self.instead) {
             let verdict = match object.passed {
                 None => "",
                 Some(0) => ", but see below",
@@ -159,6 +161,7 @@ mod tests {
                 image("R8_UNORM", "3d", Some(0)),
                 absent,
             ],
+            instead: vec![Object { passed: Some(0), ..Object::new("NV12", "as two images", 1, handle()) }],
             failed: vec!["R8_UNORM 2d, level 1, filtered texture: 3 of 180 texels differ".into()],
             refused: vec!["R8_UNORM 3d: invalid argument: 1".into()],
         };
@@ -173,6 +176,7 @@ mod tests {
         for part in [
             "semaphore   timeline: exported as OPAQUE_FD",
             "buffers     dedicated: exported as OPAQUE_FD, passed",
+            "NV12        as two images: exported as OPAQUE_FD, but see below",
             "exported as OPAQUE_FD: R32_UINT 2d; R8_UNORM 2d; R8_UNORM 3d",
             "not exported: the driver has no such image: R32_UINT cube",
             "refused: R8_UNORM 3d: invalid argument: 1",

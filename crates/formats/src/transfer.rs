@@ -7,7 +7,10 @@ use vulkan_cuda::ExportedImage;
 use vulkan_cuda::ownership::{Access, Owner, SHARED_LAYOUT, first_release};
 
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Buffer, Queue, color_barrier, one_shot, pipeline_barrier, read_image_levels};
+use wavefield_gpu::vulkan::{
+    Buffer, Image, ImageDesc, Queue, color_barrier, copy_of_level, image_barrier, levels_of, one_shot,
+    pipeline_barrier, read_image_levels,
+};
 
 const WRITES: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
@@ -69,6 +72,55 @@ pub(super) fn write_buffer(queue: &mut Queue, buffer: vk::Buffer, bytes: &[u8]) 
         unsafe {
             pipeline_barrier(&device, commands, &[acquire], &[]);
             device.raw().cmd_copy_buffer(commands, staging.raw(), buffer, &copy);
+            pipeline_barrier(&device, commands, &[release], &[]);
+        }
+    })
+}
+
+/// Clears a depth image to each of `depths` in turn, and each time copies it to the next place in a buffer, 4 bytes a pixel.
+/// CUDA owns the buffer before and after, and must be idle.
+pub(super) fn write_depths(
+    queue: &mut Queue,
+    buffer: vk::Buffer,
+    extent: vk::Extent2D,
+    depths: &[f32],
+) -> Result<()> {
+    let (device, family, aspect) = (queue.device().clone(), queue.family(), vk::ImageAspectFlags::DEPTH);
+    let (source, target) = (vk::ImageLayout::TRANSFER_SRC_OPTIMAL, vk::ImageLayout::TRANSFER_DST_OPTIMAL);
+    // The attachment is for the image's view, which needs a usage of its own.
+    let usage = vk::ImageUsageFlags::TRANSFER_SRC
+        | vk::ImageUsageFlags::TRANSFER_DST
+        | vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT;
+    let color = ImageDesc::color("depth to copy", extent, vk::Format::D32_SFLOAT, usage);
+    let image = Image::new(&device, &ImageDesc { aspect, ..color })?;
+    let read = (WRITES.stage, vk::AccessFlags2::TRANSFER_READ);
+    let written = (WRITES.stage, WRITES.access);
+    let (clear, copy) = (
+        image_barrier(image.raw(), aspect, (vk::ImageLayout::UNDEFINED, read), (target, written)),
+        image_barrier(image.raw(), aspect, (target, written), (source, read)),
+    );
+    one_shot(queue, |commands| {
+        let acquire = Owner::External.acquire(buffer, family, WRITES);
+        let release = Owner::External.release(buffer, family, WRITES);
+        // SAFETY: recording; image and buffer live until `one_shot` has waited for the queue, and the buffer has room.
+        unsafe {
+            pipeline_barrier(&device, commands, &[acquire], &[]);
+            for (index, &depth) in (0..).zip(depths) {
+                let value = vk::ClearDepthStencilValue { depth, stencil: 0 };
+                let mut region =
+                    copy_of_level(0, extent, 4 * index * u64::from(extent.width) * u64::from(extent.height));
+                region.image_subresource.aspect_mask = aspect;
+                pipeline_barrier(&device, commands, &[], &[clear]);
+                device.raw().cmd_clear_depth_stencil_image(
+                    commands,
+                    image.raw(),
+                    target,
+                    &value,
+                    &[levels_of(aspect, 0..1)],
+                );
+                pipeline_barrier(&device, commands, &[], &[copy]);
+                device.raw().cmd_copy_image_to_buffer(commands, image.raw(), source, buffer, &[region]);
+            }
             pipeline_barrier(&device, commands, &[release], &[]);
         }
     })

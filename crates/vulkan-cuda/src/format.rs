@@ -4,6 +4,12 @@
 //! Objects"). Half floats are `CU_AD_FORMAT_HALF`. A *normalised* format is an array of the integers with the same bytes.
 //! Each texture object chooses what it returns: a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
 //! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` would mean the same, but need a driver of CUDA 11.5.)
+//!
+//! CUDA sees the bytes as they lie. The first channel of a `B8G8R8A8` format, a kernel's `x`, is blue. An *sRGB* format
+//! is normalised, and its values stay encoded: a texture object returns and filters encoded values, and a kernel must
+//! write encoded ones. (CUDA's manual has a flag of texture objects that decodes, `CU_TRSF_SRGB`. It was not tried.)
+//!
+//! [`ArrayFormat::of`] refuses depth formats and NV12, and its error says what to share instead.
 
 use ash::vk;
 use cudarc::driver::sys::CUarray_format as Array;
@@ -23,6 +29,8 @@ pub enum Numeric {
     Snorm,
     /// A float of 16 or 32 bits.
     Sfloat,
+    /// An unsigned integer that represents 0 to 1 in sRGB's encoding. CUDA does not decode it.
+    Srgb,
 }
 
 /// One row of the table: a format in the terms of both APIs.
@@ -44,14 +52,14 @@ impl ArrayFormat {
     /// Returns the row of `format`.
     ///
     /// # Errors
-    /// Fails if no CUDA array has this layout. The message lists the formats that one has.
+    /// Fails if no CUDA array has this layout. The message says what to share instead, or lists the formats that one has.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
-            let known: Vec<_> = FORMATS.iter().map(|line| line.name()).collect();
-            Error::Rule(format!(
-                "{format:?} has no counterpart among CUDA's arrays; these formats have one: {}",
-                known.join(", ")
-            ))
+            let advice = instead(format).unwrap_or_else(|| {
+                let known: Vec<_> = FORMATS.iter().map(|line| line.name()).collect();
+                format!("these formats have one: {}", known.join(", "))
+            });
+            Error::Rule(format!("{format:?} has no counterpart among CUDA's arrays; {advice}"))
         })
     }
 
@@ -71,6 +79,28 @@ impl ArrayFormat {
     }
 }
 
+/// What to share instead of an image of `format`, if that is known.
+fn instead(format: vk::Format) -> Option<String> {
+    let pixel = match format {
+        vk::Format::D32_SFLOAT | vk::Format::D32_SFLOAT_S8_UINT => "4 bytes a pixel, a float",
+        vk::Format::X8_D24_UNORM_PACK32 | vk::Format::D24_UNORM_S8_UINT => {
+            "4 bytes a pixel, an integer in the low 24 bits"
+        }
+        vk::Format::D16_UNORM | vk::Format::D16_UNORM_S8_UINT => "2 bytes a pixel, an integer",
+        vk::Format::G8_B8R8_2PLANE_420_UNORM => {
+            return Some(
+                "share two images: R8_UNORM of the full size for luma, and R8G8_UNORM of half the width and height for \
+                 chroma"
+                    .into(),
+            );
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "copy the depth with vkCmdCopyImageToBuffer into a slot of a RingToCuda<SharedBuffer> ({pixel})"
+    ))
+}
+
 const fn line(vulkan: vk::Format, numeric: Numeric, array: Array, channels: u32, bits: u32) -> ArrayFormat {
     ArrayFormat { vulkan, numeric, array, channels, bits }
 }
@@ -80,11 +110,10 @@ use Array::{
     CU_AD_FORMAT_SIGNED_INT16 as S16, CU_AD_FORMAT_SIGNED_INT32 as S32, CU_AD_FORMAT_UNSIGNED_INT8 as U8,
     CU_AD_FORMAT_UNSIGNED_INT16 as U16, CU_AD_FORMAT_UNSIGNED_INT32 as U32,
 };
-use Numeric::{Sfloat, Sint, Snorm, Uint, Unorm};
+use Numeric::{Sfloat, Sint, Snorm, Srgb, Uint, Unorm};
 
-/// All rows: 1, 2 or 4 channels in the order R, G, B, A, of 8, 16 or 32 bits each. Other formats (sRGB, BGRA) may have
-/// the same layout in memory, but are not supported.
-pub const FORMATS: [ArrayFormat; 36] = [
+/// All rows: 1, 2 or 4 channels of 8, 16 or 32 bits each, in the order of the format's name.
+pub const FORMATS: [ArrayFormat; 39] = [
     line(vk::Format::R8_UINT, Uint, U8, 1, 8),
     line(vk::Format::R8_SINT, Sint, S8, 1, 8),
     line(vk::Format::R8_UNORM, Unorm, U8, 1, 8),
@@ -97,6 +126,9 @@ pub const FORMATS: [ArrayFormat; 36] = [
     line(vk::Format::R8G8B8A8_SINT, Sint, S8, 4, 8),
     line(vk::Format::R8G8B8A8_UNORM, Unorm, U8, 4, 8),
     line(vk::Format::R8G8B8A8_SNORM, Snorm, S8, 4, 8),
+    line(vk::Format::R8G8B8A8_SRGB, Srgb, U8, 4, 8),
+    line(vk::Format::B8G8R8A8_UNORM, Unorm, U8, 4, 8),
+    line(vk::Format::B8G8R8A8_SRGB, Srgb, U8, 4, 8),
     line(vk::Format::R16_UINT, Uint, U16, 1, 16),
     line(vk::Format::R16_SINT, Sint, S16, 1, 16),
     line(vk::Format::R16_UNORM, Unorm, U16, 1, 16),
@@ -170,6 +202,9 @@ mod tests {
             (vk::Format::R8G8_SNORM, [8, 8, 0, 0], Signed),
             (vk::Format::R8G8B8A8_UNORM, [8, 8, 8, 8], Unsigned),
             (vk::Format::R8G8B8A8_SNORM, [8, 8, 8, 8], Signed),
+            (vk::Format::R8G8B8A8_SRGB, [8, 8, 8, 8], Unsigned),
+            (vk::Format::B8G8R8A8_UNORM, [8, 8, 8, 8], Unsigned),
+            (vk::Format::B8G8R8A8_SRGB, [8, 8, 8, 8], Unsigned),
             (vk::Format::R16_UNORM, [16, 0, 0, 0], Unsigned),
             (vk::Format::R16_SNORM, [16, 0, 0, 0], Signed),
             (vk::Format::R16G16_UNORM, [16, 16, 0, 0], Unsigned),
@@ -219,10 +254,28 @@ mod tests {
 
     #[test]
     fn a_format_without_a_counterpart_says_which_have_one() {
-        for format in [vk::Format::B8G8R8A8_UNORM, vk::Format::R8G8B8_UNORM, vk::Format::D32_SFLOAT] {
+        for format in [vk::Format::R8G8B8_UNORM, vk::Format::B8G8R8_SRGB, vk::Format::R5G6B5_UNORM_PACK16] {
             let text = ArrayFormat::of(format).unwrap_err().to_string();
             assert!(text.contains(&format!("{format:?} has no counterpart")), "{text}");
             assert!(text.contains("R8_UINT") && text.contains("R32G32B32A32_SFLOAT"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shared_in_another_way_says_how() {
+        let copied = "copy the depth with vkCmdCopyImageToBuffer into a slot of a RingToCuda<SharedBuffer> (";
+        for (format, how) in [
+            (vk::Format::D32_SFLOAT, [copied, "(4 bytes a pixel, a float)"]),
+            (vk::Format::D32_SFLOAT_S8_UINT, [copied, "(4 bytes a pixel, a float)"]),
+            (vk::Format::D24_UNORM_S8_UINT, [copied, "the low 24 bits)"]),
+            (vk::Format::X8_D24_UNORM_PACK32, [copied, "the low 24 bits)"]),
+            (vk::Format::D16_UNORM, [copied, "(2 bytes a pixel, an integer)"]),
+            (vk::Format::D16_UNORM_S8_UINT, [copied, "(2 bytes a pixel, an integer)"]),
+            (vk::Format::G8_B8R8_2PLANE_420_UNORM, ["R8_UNORM of the full size", "R8G8_UNORM of half"]),
+        ] {
+            let text = ArrayFormat::of(format).unwrap_err().to_string();
+            assert!(text.contains(&format!("{format:?} has no counterpart among CUDA's arrays; ")), "{text}");
+            assert!(how.iter().all(|words| text.contains(words)), "{text}");
         }
     }
 }

@@ -60,7 +60,7 @@ use cudarc::driver::sys;
 use crate::cuda::{Array, api};
 use crate::export::{MemoryExport, export_memory};
 use crate::exportable;
-use crate::format::ArrayFormat;
+use crate::format::{ArrayFormat, Numeric};
 use crate::handle::{ExportType, MemoryHandle};
 use crate::memory::ImportedMemory;
 use crate::pair::Pair;
@@ -83,13 +83,20 @@ pub struct ImageRequest {
 
 /// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
 /// `height` are the texels of level 0. Fails as [`Shape::new`] does.
+///
+/// It has the usage `STORAGE`, unless the format is an sRGB one: few drivers allow that. CUDA's surface objects need no
+/// such usage.
 pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
     let extent = vk::Extent3D { width, height, depth: 1 };
+    let storage = match ArrayFormat::of(format) {
+        Ok(ArrayFormat { numeric: Numeric::Srgb, .. }) => vk::ImageUsageFlags::empty(),
+        _ => vk::ImageUsageFlags::STORAGE,
+    };
     Ok(ImageRequest {
         format,
         shape: Shape::new(ViewType::D2, extent, 1, levels)?,
         usage: vk::ImageUsageFlags::SAMPLED
-            | vk::ImageUsageFlags::STORAGE
+            | storage
             | vk::ImageUsageFlags::TRANSFER_SRC
             | vk::ImageUsageFlags::TRANSFER_DST,
         surface: true,

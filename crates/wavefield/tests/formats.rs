@@ -7,12 +7,16 @@ mod common;
 use std::sync::Arc;
 
 use ash::vk;
+use vulkan_cuda::image::picture;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{ExportedAllocation, ExportedImage, ImageRequest, Shape, SharedImage, ViewType};
 use wavefield_base::report::Failures;
 use wavefield_engine::{Choice, DeviceTable, DriverThread, ProducerKind, Stop};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Stream};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
+
+use stand_in::{ALL, StandIn};
+use wavefield_test_support::stand_in;
 
 fn instance() -> (Instance, Arc<ValidationLog>) {
     let instance =
@@ -71,6 +75,7 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
     let tried = report.images.iter().filter(|image| image.passed > Some(0)).count();
     assert!(tried > 200, "only {tried} images were tried");
     assert!(report.buffers.iter().all(|buffer| buffer.passed.is_some()), "{:?}", report.buffers);
+    assert!(report.instead.iter().all(|object| object.passed == Some(1)), "{:?}", report.instead);
 }
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
@@ -118,11 +123,32 @@ fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {
     let refused = |request| {
         ExportedImage::new(device.sharing().unwrap(), &request).map(|_| ()).unwrap_err().to_string()
     };
-    let text = refused(request(vk::Format::B8G8R8A8_UNORM, extent));
-    assert!(text.contains("B8G8R8A8_UNORM has no counterpart") && text.contains("R8G8B8A8_UNORM"), "{text}");
+    for (format, how) in [
+        (vk::Format::B8G8R8_UNORM, "B8G8R8A8_UNORM"),
+        (vk::Format::D32_SFLOAT, "vkCmdCopyImageToBuffer"),
+        (vk::Format::G8_B8R8_2PLANE_420_UNORM, "share two images"),
+    ] {
+        let text = refused(request(format, extent));
+        assert!(text.contains(&format!("{format:?} has no counterpart")) && text.contains(how), "{text}");
+    }
     let vast = vk::Extent3D { width: 1 << 20, ..extent };
     let text = refused(request(vk::Format::R8G8B8A8_UNORM, vast));
     assert!(text.contains("R8G8B8A8_UNORM") && text.contains("1048576x16x1 texels were requested"), "{text}");
+    drop((choice, device, queue, instance));
+    assert_silent(&log);
+}
+
+/// Few drivers allow the usage `STORAGE` for sRGB, so a picture must not ask for it.
+#[test]
+fn a_picture_may_be_bgra_and_srgb() {
+    let (instance, log) = instance();
+    let Some((choice, device, queue)) = exporting(&instance) else { return };
+    for format in [vk::Format::R8G8B8A8_SRGB, vk::Format::B8G8R8A8_UNORM, vk::Format::B8G8R8A8_SRGB] {
+        let request = picture(format, 64, 32, 7).unwrap();
+        let storage = request.usage.contains(vk::ImageUsageFlags::STORAGE);
+        assert_eq!(storage, format == vk::Format::B8G8R8A8_UNORM, "{format:?}");
+        drop(ExportedImage::new(device.sharing().unwrap(), &request).unwrap());
+    }
     drop((choice, device, queue, instance));
     assert_silent(&log);
 }
@@ -214,15 +240,41 @@ fn the_list_is_printed_and_written_whole() {
     let output = common::run(&["devices", "--formats", "--json", path.to_str().unwrap()]);
     common::assert_exit(&output, 0);
     let table = common::stdout(&output);
-    for part in ["buffers     dedicated:", "semaphore   timeline:", "cube-array", "R32G32B32A32_SFLOAT"] {
+    for part in [
+        "buffers     dedicated:",
+        "semaphore   timeline:",
+        "cube-array",
+        "R32G32B32A32_SFLOAT",
+        "B8G8R8A8_SRGB",
+        "depth       D32_SFLOAT by a copy to a buffer, 4 bytes a pixel:",
+        "NV12        G8_B8R8_2PLANE_420_UNORM by two planes, R8_UNORM + R8G8_UNORM:",
+    ] {
         assert!(table.contains(part), "{part} is missing in:\n{table}");
     }
     let text = std::fs::read_to_string(&path).unwrap();
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["schema"], "wavefield-formats/2");
-    assert_eq!(report["images"].as_array().unwrap().len(), 36 * 8);
+    assert_eq!(report["images"].as_array().unwrap().len(), 39 * 8);
+    assert_eq!(report["instead"].as_array().unwrap().len(), 2);
     assert_eq!(report["checked"], false);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// The stand-in's images hold nothing, so the depth arrives in its buffer, and the two planes do not pass.
+#[test]
+fn a_check_copies_depth_to_cuda_and_tries_two_planes() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let output = stand_in.command(&ALL).args(["devices", "--formats", "--check"]).output().unwrap();
+    common::assert_exit(&output, 1);
+    let table = common::stdout(&output);
+    for part in [
+        "a copy to a buffer, 4 bytes a pixel: exported as OPAQUE_FD, passed\n",
+        "R8_UNORM + R8G8_UNORM: exported as OPAQUE_FD, but see below\n",
+        "failed: NV12 R8_UNORM, level 0, surface write: ",
+        "failed: NV12 R8G8_UNORM, level 0, surface write: ",
+    ] {
+        assert!(table.contains(part), "{part} is missing in:\n{table}");
+    }
 }
 
 #[test]
