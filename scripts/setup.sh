@@ -7,7 +7,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 apt_lists=/var/lib/apt/lists
 # What the checks cover. wgpu takes minutes to build, and not everybody has OpenGL, so those are for CI.
-crates=(--workspace --exclude vulkan-cuda-wgpu --exclude wavefield-wgpu-example --exclude wavefield-opengl-example)
+crates=(--workspace --exclude vulkan-cuda-wgpu --exclude wavefield-render-to-cuda-example --exclude wavefield-wgpu-example --exclude wavefield-opengl-example)
 
 say() { echo "${0##*/}: $*" >&2; }
 die() { say "$@"; exit 1; }

@@ -145,11 +145,12 @@ if [[ ${CI:-} == true ]]; then
     step "the library with three versions of CUDA" scripts/cuda-versions.sh
     for example in wgpu opengl; do
         packages=(-p "wavefield-$example-example")
-        [[ $example == opengl ]] || packages+=(-p vulkan-cuda-wgpu)
+        [[ $example == opengl ]] || packages+=(-p vulkan-cuda-wgpu -p wavefield-render-to-cuda-example)
         component_step "clippy for $example" clippy --locked "${packages[@]}" --all-targets -- -D warnings
         step "$example" kept cargo test --locked "${packages[@]}"
     done
-    step 'documentation of vulkan-cuda-wgpu' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps
+    step 'documentation of vulkan-cuda-wgpu' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps \
+        --features cuda-12090
     # It cannot be linked without ArrayFire's libraries, so only its types are checked.
     component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings

@@ -447,6 +447,7 @@ exports! {
             "check_pattern_texels" => CHECK_PATTERN_TEXELS,
             "fill" => FILL,
             "invert" => INVERT,
+            "look" => LOOK,
             _ => NOTHING,
         };
         let head = Head::of(look::<String>(module)?, &name);
@@ -496,6 +497,18 @@ exports! {
                 let words = out.bytes(4 * u64::from(words));
                 words.iter_mut().for_each(|byte| *byte = !*byte);
                 Ok(())
+            });
+        }
+        if kernel == LOOK {
+            let (level, sums) = (*look::<Level>(out.0 as *mut _)?, Address(*argument(3).cast::<u64>()));
+            let (cols, rows): (u32, u32) = (*argument(1).cast(), *argument(2).cast());
+            return look::<Stream>(stream)?.push(move || {
+                let (row_of, mut add) = (|y: u32| level.row(y.into(), level.row_bytes), [0; 3]);
+                for (x, y) in (0..rows).flat_map(|y| (0..cols).map(move |x| (x, y))) {
+                    let red = u64::from(row_of(y)[4 * x as usize]);
+                    add = [add[0] + red, add[1] + red * u64::from(x), add[2] + red * u64::from(y)];
+                }
+                count(sums, add)
             });
         }
         let arguments = match kernel {
@@ -1033,8 +1046,9 @@ const COLOUR: usize = 16;
 const INVERT: usize = 17;
 const CHECK_PATTERN: usize = 18;
 const CHECK_PATTERN_TEXELS: usize = 19;
+const LOOK: usize = 20;
 
-/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`] and [`INVERT`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`] and [`LOOK`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -1079,7 +1093,7 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
                 .enumerate()
                 .filter(|(place, word)| **word != pattern(*place as u32, frame).to_ne_bytes());
             // The time is the address of the counters.
-            return count(Address(time.to_bits()), [cols * rows * 4, wrong.count() as u32]);
+            return count(Address(time.to_bits()), [u64::from(cols * rows * 4), wrong.count() as u64]);
         }
         CHECK_PATTERN_TEXELS => {
             // SAFETY: a surface object is a pointer to its level.
@@ -1088,7 +1102,7 @@ fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
             let wrong = texels
                 .enumerate()
                 .filter(|(place, half)| half.to_bits() != pattern(*place as u32, frame) as u16);
-            return count(Address(time.to_bits()), [cols * rows * 4, wrong.count() as u32]);
+            return count(Address(time.to_bits()), [u64::from(cols * rows * 4), wrong.count() as u64]);
         }
         PAINT | TEXTURE_STAMP | PATTERN_TEXELS => {
             // SAFETY: a surface object is a pointer to its level.
@@ -1188,10 +1202,10 @@ fn pattern(place: u32, frame: u64) -> u32 {
     (place ^ place >> 16 ^ (frame as u32).wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca77)
 }
 
-/// Adds to the two counters of `check_pattern`.
-fn count(counters: Address, add: [u32; 2]) -> Result<(), u32> {
-    for (counter, add) in counters.bytes(16).as_chunks_mut().0.iter_mut().zip(add) {
-        *counter = (u64::from_ne_bytes(*counter) + u64::from(add)).to_ne_bytes();
+/// Adds to the counters of a kernel.
+fn count<const N: usize>(counters: Address, add: [u64; N]) -> Result<(), u32> {
+    for (counter, add) in counters.bytes(8 * N as u64).as_chunks_mut().0.iter_mut().zip(add) {
+        *counter = (u64::from_ne_bytes(*counter) + add).to_ne_bytes();
     }
     Ok(())
 }

@@ -36,6 +36,7 @@
 //! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
 //! | `crates/field/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels`, `check_pattern`, `check_pattern_texels` |
+//! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
 //! **A kernel of any other name does nothing, without an error.** For a kernel of your own that must write something, add the
