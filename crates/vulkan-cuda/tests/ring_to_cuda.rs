@@ -390,8 +390,13 @@ fn slow_reader<K: Kind>(leave_out: bool, expected: u32) {
     unsafe { write.submit(|wait, signal| commands.submit(gpu, recorded, &waits(wait), &[signal])) }
         .unwrap()
         .unwrap();
-    // Without the wait, Vulkan is done by then.
-    std::thread::sleep(Duration::from_millis(100));
+    if leave_out {
+        // SAFETY: nobody else uses the queue.
+        unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
+    } else {
+        // Without the wait, Vulkan would be done by then.
+        std::thread::sleep(Duration::from_millis(100));
+    }
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     let words = bench.stream.clone_dtoh(&linear).unwrap();
@@ -424,8 +429,12 @@ fn slow_writer<K: Kind>(leave_out: bool, expected: u32) {
         read.finish().unwrap();
     }
     drop(record);
-    // Without the wait, CUDA is done by then.
-    std::thread::sleep(Duration::from_millis(100));
+    if leave_out {
+        stream.synchronize().unwrap();
+    } else {
+        // Without the wait, CUDA would be done by then.
+        std::thread::sleep(Duration::from_millis(100));
+    }
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     let words = stream.clone_dtoh(&linear).unwrap();
