@@ -153,7 +153,7 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
-suites vulkan-cuda examples cuda_memory shared_ring
+suites vulkan-cuda examples cuda_memory shared_ring ring_to_cuda
 suites wavefield-gpu sound handles
 suites wavefield-engine gallery rounds allocations producers checker semaphores
 suites wavefield errors pictures imports parameters switching recording verify formats

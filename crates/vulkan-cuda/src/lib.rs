@@ -60,6 +60,7 @@ mod error;
 mod export;
 pub mod exportable;
 pub mod format;
+mod frames;
 mod hand_over;
 pub mod handle;
 mod identity;

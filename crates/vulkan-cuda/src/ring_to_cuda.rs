@@ -50,7 +50,6 @@
 //! Vulkan never waits for a value that CUDA was not yet asked to signal. If CUDA faults, Vulkan would wait for ever: call
 //! [`RingToCuda::check`] while the CPU waits for Vulkan.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +58,7 @@ use cudarc::driver::{CudaStream, DeviceRepr};
 
 use crate::cuda::Stream;
 use crate::error::cleanup_error;
+use crate::frames::Frames;
 use crate::hand_over::{Parts, Progress};
 use crate::pair::Pair;
 use crate::slot::{QueueUse, Slot, Transfer};
@@ -71,12 +71,7 @@ use crate::{Error, Result};
 /// The drop waits for the GPU, at most as long as [`RingToCuda::set_patience`] says, and otherwise leaks the ring. Frames
 /// that CUDA has not read are then given up.
 pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
-    /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
-    unread: VecDeque<u64>,
-    /// Frames that were submitted.
-    written: u64,
-    /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
-    free: Vec<u64>,
+    frames: Frames,
     parts: Parts<S, C>,
 }
 
@@ -87,9 +82,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// As [`SharedRing::new`](crate::SharedRing::new).
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
-        let depth = slots.len();
-        let parts = Parts::of_ring(pair, stream, slots, queue, true)?;
-        Ok(Self { unread: VecDeque::with_capacity(depth), written: 0, free: vec![0; depth], parts })
+        let frames = Frames::new(slots.len());
+        Ok(Self { frames, parts: Parts::of_ring(pair, stream, slots, queue, true)? })
     }
 
     /// Returns the slots. Index them with [`WriteTurn::index`] or [`ReadTurn::index`].
@@ -97,19 +91,10 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         &self.parts.owned.slots
     }
 
-    fn index(&self, frame: u64) -> usize {
-        (frame % self.free.len() as u64) as usize
-    }
-
-    /// The oldest frame that CUDA has not read.
-    fn reading(&self) -> u64 {
-        self.written - self.unread.len() as u64
-    }
-
     /// Begins the next frame. Returns `None`, "not yet", as long as CUDA has not read the previous frame in that slot:
     /// call [`RingToCuda::next_read`] first.
     pub fn write(&mut self) -> Option<WriteTurn<'_, S, C>> {
-        self.wait_for(1).map(|wait| WriteTurn { wait, ring: self })
+        self.frames.wait_to_write(1).map(|wait| WriteTurn { wait, ring: self })
     }
 
     /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read the slots of all, and CUDA then
@@ -126,26 +111,16 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         mut write: impl FnMut(WriteTurn<'_, S, C>) -> Result<(), E>,
     ) -> Result<bool, E> {
         self.parts.check_batch(count)?;
-        let Some(wait) = self.wait_for(count) else { return Ok(false) };
+        let Some(wait) = self.frames.wait_to_write(count) else { return Ok(false) };
         for _ in 0..count {
-            let frame = self.written;
+            let frame = self.frames.written();
             write(WriteTurn { wait, ring: self })?;
-            if self.written == frame {
+            if self.frames.written() == frame {
                 return Err(Error::Rule(format!("frame {frame} of a batch was not submitted")).into());
             }
         }
-        let last = self.unread.back().copied().unwrap_or_default();
-        self.unread.iter_mut().rev().take(count).for_each(|value| *value = last);
+        self.frames.join(count);
         Ok(true)
-    }
-
-    /// The value of CUDA's timeline that Vulkan must wait for before it writes the next `count` frames. `None` if CUDA has
-    /// not read one of their slots.
-    fn wait_for(&self, count: usize) -> Option<u64> {
-        if self.unread.len() + count > self.free.len() {
-            return None;
-        }
-        (self.written..self.written + count as u64).map(|frame| self.free[self.index(frame)]).max()
     }
 
     /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has written it
@@ -154,10 +129,10 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// Fails if CUDA does. The frame stays, and the next call tries again.
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
-        let Some(&value) = self.unread.front() else { return Ok(None) };
-        self.parts.ledger().begins();
         let waited = self.parts.ledger().waited();
-        if value > waited {
+        let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
+        self.parts.ledger().begins();
+        if value > 0 {
             // SAFETY: the parts live until the stream has passed this.
             unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
             self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
@@ -167,15 +142,14 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
 
     /// Returns the frames that were submitted and that CUDA has not read.
     pub fn unread(&self) -> usize {
-        self.unread.len()
+        self.frames.unread()
     }
 
     /// CUDA's stream signals that it has read the oldest frame.
     fn end_read(&mut self, guarded: bool) -> Result<()> {
-        let slot = self.index(self.reading());
-        self.free[slot] = self.parts.signal_cuda(guarded)?;
+        let value = self.parts.signal_cuda(guarded)?;
         self.parts.ledger().unfinished = false;
-        self.unread.pop_front();
+        self.frames.read(value);
         Ok(())
     }
 
@@ -245,12 +219,12 @@ pub struct WriteTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Returns the frame's number. Each ring counts from 0, without gaps.
     pub fn frame(&self) -> u64 {
-        self.ring.written
+        self.ring.frames.written()
     }
 
     /// Returns the slot's index in [`RingToCuda::slots`].
     pub fn index(&self) -> usize {
-        self.ring.index(self.ring.written)
+        self.ring.frames.slot(self.frame())
     }
 
     /// Returns the slot.
@@ -314,15 +288,14 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
     ) -> Result<Result<R, E>> {
-        let RingToCuda { parts, unread, written, .. } = self.ring;
+        let RingToCuda { parts, frames } = self.ring;
         let value = parts.owned.vulkan.promised() + 1;
         let signal = parts.owned.vulkan.vulkan_signal(value)?;
         let done = submit(parts.owned.cuda.vulkan_wait(self.wait), signal);
         if done.is_ok() {
             let mut ledger = parts.ledger();
             (ledger.submitted, ledger.busy) = (value, true);
-            unread.push_back(value);
-            *written += 1;
+            frames.submitted(value);
         }
         Ok(done)
     }
@@ -337,12 +310,12 @@ pub struct ReadTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the frame's number.
     pub fn frame(&self) -> u64 {
-        self.ring.reading()
+        self.ring.frames.reading()
     }
 
     /// Returns the slot's index in [`RingToCuda::slots`].
     pub fn index(&self) -> usize {
-        self.ring.index(self.frame())
+        self.ring.frames.slot(self.frame())
     }
 
     /// Returns the slot, for the ring's stream.

@@ -1,0 +1,73 @@
+//! Which frames CUDA has not read, and what each side waits for. Pure bookkeeping for [`crate::ring_to_cuda`].
+
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frames {
+    /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
+    unread: VecDeque<u64>,
+    /// Frames that were submitted.
+    written: u64,
+    /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
+    free: Vec<u64>,
+}
+
+impl Frames {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { unread: VecDeque::with_capacity(slots), written: 0, free: vec![0; slots] }
+    }
+
+    /// Returns the slot of a frame.
+    pub(crate) fn slot(&self, frame: u64) -> usize {
+        (frame % self.free.len() as u64) as usize
+    }
+
+    /// Returns the next frame that Vulkan writes.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Returns how many frames CUDA has not read.
+    pub(crate) fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
+    /// Returns the oldest frame that CUDA has not read.
+    pub(crate) fn reading(&self) -> u64 {
+        self.written - self.unread.len() as u64
+    }
+
+    /// Returns the value of CUDA's timeline that Vulkan must wait for before it writes the next `count` frames. `None` if
+    /// CUDA has not read one of their slots.
+    pub(crate) fn wait_to_write(&self, count: usize) -> Option<u64> {
+        if self.unread.len() + count > self.free.len() {
+            return None;
+        }
+        (self.written..self.written + count as u64).map(|frame| self.free[self.slot(frame)]).max()
+    }
+
+    /// Notes that the next frame was submitted: Vulkan signals `value` after it.
+    pub(crate) fn submitted(&mut self, value: u64) {
+        self.unread.push_back(value);
+        self.written += 1;
+    }
+
+    /// Makes one batch of the last `count` frames: CUDA waits once, for the last of them.
+    pub(crate) fn join(&mut self, count: usize) {
+        let last = self.unread.back().copied().unwrap_or_default();
+        self.unread.iter_mut().rev().take(count).for_each(|value| *value = last);
+    }
+
+    /// Returns the value of Vulkan's timeline that CUDA must wait for before it reads the oldest frame, or 0 if its last
+    /// wait, for `waited`, is enough. `None` if there is no frame.
+    pub(crate) fn wait_to_read(&self, waited: u64) -> Option<u64> {
+        self.unread.front().map(|&value| if value > waited { value } else { 0 })
+    }
+
+    /// Notes that CUDA signals `value` after it has read the oldest frame.
+    pub(crate) fn read(&mut self, value: u64) {
+        let slot = self.slot(self.reading());
+        self.free[slot] = value;
+        self.unread.pop_front();
+    }
+}
