@@ -100,17 +100,26 @@ pub fn from_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
         let kernel = Kernel::load(gpu, PATTERN_TEXELS, job.size)?;
         let slots = job.textures(gpu, wgpu::TextureUsages::TEXTURE_BINDING)?;
         let groups = checker.texture_groups("check_texture", slots.iter().map(WgpuTexture::wgpu));
-        read(gpu, &checker, &kernel, gpu.shared_ring(kernel.stream.clone(), slots)?, groups, surface)
+        let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
+        read(gpu, &checker, &kernel, ring, groups, surface, give_back)
     } else {
         let kernel = Kernel::load(gpu, PATTERN, job.size)?;
         let slots = job.buffers(gpu)?;
         let groups = checker.buffer_groups("check_buffer", slots.iter().map(WgpuBuffer::wgpu));
-        read(gpu, &checker, &kernel, gpu.shared_ring(kernel.stream.clone(), slots)?, groups, WgpuBuffer::cuda)
+        let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
+        read(gpu, &checker, &kernel, ring, groups, WgpuBuffer::cuda, |_, _| ())
     }
 }
 
 fn surface(texture: &WgpuTexture) -> u64 {
     texture.surface().raw()
+}
+
+/// Leaves a texture to CUDA after work without a turn, for `--break`. (`Gpu::submit` does this too.)
+fn give_back(texture: &WgpuTexture, encoder: &mut wgpu::CommandEncoder) {
+    let state = wgpu::TextureUses::STORAGE_WRITE_ONLY;
+    let back = wgpu::TextureTransition { texture: texture.wgpu(), selector: None, state };
+    encoder.transition_resources(std::iter::empty(), std::iter::once(back));
 }
 
 /// `address` is what the kernel takes.
@@ -121,6 +130,7 @@ fn read<S: WgpuSlot>(
     mut ring: SharedRing<S>,
     groups: Vec<Bound>,
     address: fn(&S) -> u64,
+    give_back: fn(&S, &mut wgpu::CommandEncoder),
 ) -> Result<Counts> {
     let broken = checker.job.broken;
     // SAFETY: the slot has this size. In its turn it is the stream's alone; `--break` leaves that out.
@@ -131,17 +141,21 @@ fn read<S: WgpuSlot>(
         }
         // CUDA waits, on the GPU, until wgpu has read the slot.
         let turn = ring.write()?.context("each frame is submitted before the next one begins")?;
-        if broken.is_none() {
+        if broken != Some(Broken::Free) {
             write(turn.slot(), number)?;
         }
         let frame = turn.finish_after_kernels()?; // CUDA signals.
-        if broken == Some(Broken::Ready) {
-            write(frame.slot(), number)?;
-        }
         let index = frame.index();
+        if broken == Some(Broken::Ready) {
+            // Outside its turn.
+            let mut encoder = gpu.device().create_command_encoder(&Default::default());
+            checker.record(&mut encoder, number, &groups[index..=index]);
+            give_back(frame.slot(), &mut encoder);
+            gpu.queue().submit([encoder.finish()]);
+            return Ok(gpu.submit(frame, |_, _| ())?);
+        }
         Ok(gpu.submit(frame, |_, encoder| checker.record(encoder, number, &groups[index..=index]))?)
     })?;
-    kernel.stream.synchronize()?; // A kernel after the last signal is not the ring's.
     Counts::new(checker.job, checker.counts()?, seconds)
 }
 
@@ -167,10 +181,7 @@ pub fn to_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
             pass.set_bind_group(0, &group, &[]);
             pass.draw(0..3, 0..1);
             drop(pass);
-            // Only `--break free` needs this: `Gpu::submit` does it too.
-            let state = wgpu::TextureUses::STORAGE_WRITE_ONLY;
-            let back = wgpu::TextureTransition { texture: slot.wgpu(), selector: None, state };
-            encoder.transition_resources(std::iter::empty(), std::iter::once(back));
+            give_back(slot, encoder);
         })
     } else if job.texture {
         let slots = job.textures(gpu, wgpu::TextureUsages::STORAGE_BINDING)?;
