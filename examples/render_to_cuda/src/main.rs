@@ -129,6 +129,7 @@ fn hand_over(gpu: &Gpu, scene: &Scene, eyes: &Eyes, slots: usize) -> Result<f64>
     let seen = eyes.stream.clone_dtoh(&sums)?;
     eyes.stream.synchronize()?;
     let seconds = begin.elapsed().as_secs_f64();
+    scene.wait(gpu, last)?; // CUDA has waited for it, but wgpu does not know.
     for (frame, sums) in (0..).zip(seen.chunks(3)) {
         let [red, x, y] = [sums[0], sums[1], sums[2]].map(|sum| sum as f64);
         let (centre, seen) = (scene.centre(frame), [x / red + 0.5, y / red + 0.5]);
