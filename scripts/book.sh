@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file and the README's chart.
+# book.sh [SOURCE]: builds the guide into target/book, and checks the links of every Markdown file, the code in it and the README's
+# chart. After a change of code that a page shows: scripts/book.py refresh.
 #
 # SOURCE is the address of the repository's files, for a book that will be published. By default the book links to the
 # files of this checkout. mdBook is fetched and built once, into target/tools (three minutes on one core).
@@ -37,7 +38,6 @@ done
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 rm -rf target/book
-# mdBook continues after an include that it cannot find, and only warns.
 "$mdbook" build docs/guide 2>&1 | tee "$log"
 ! grep -qE 'WARN|ERROR' "$log" || die 'FAILED: mdBook warns'
 python3 scripts/book.py finish target/book "$@"
