@@ -47,12 +47,14 @@ impl Field {
         let kernel = module.load_function("wave").map_err(failed("cuModuleGetFunction"))?;
         let stream = context.new_stream().map_err(failed("cuStreamCreate"))?;
 
+        // ANCHOR: pair
         let (instance, raw) = (gpu.instance.raw.clone(), gpu.device.clone());
         let owner: Arc<dyn Any + Send + Sync> = gpu.clone(); // keeps the device alive
         // SAFETY: the three belong together, and live as long as `owner`. The device has the feature timelineSemaphore.
         let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
         // Fails if the two are not one GPU.
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+        // ANCHOR_END: pair
 
         // Who reads the slots, and how: the shaders of `draw`.
         let reader = QueueUse {
@@ -60,9 +62,11 @@ impl Field {
             stage: vk::PipelineStageFlags::VERTEX_SHADER | vk::PipelineStageFlags::FRAGMENT_SHADER,
             access: vk::AccessFlags::SHADER_READ,
         };
+        // ANCHOR: ring
         let slots = (0..slots).map(|_| slot(&pair, grid)).collect::<Result<_>>()?;
         // Makes `ready` and `free`: vkCreateSemaphore, vkGetSemaphoreFdKHR, cuImportExternalSemaphore.
         let ring = SharedRing::new(&pair, stream.clone(), slots, reader)?;
+        // ANCHOR_END: ring
         let blocks = (grid[0] * grid[1]).div_ceil(THREADS);
         let config =
             LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 0 };
@@ -114,11 +118,13 @@ impl Field {
     }
 }
 
+// ANCHOR: slot
 fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
     let size = u64::from(cols) * u64::from(rows) * size_of::<Vertex>() as u64;
     // One memory, two addresses: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory, cuExternalMemoryGetMappedBuffer.
     Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
 }
+// ANCHOR_END: slot
 
 /// For `map_err`: an error of cudarc, with the call and the device.
 pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {

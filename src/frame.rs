@@ -62,18 +62,21 @@ pub struct Frames {
 impl Frames {
     /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
+        // ANCHOR: first
         // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame that used this one
         // last. Without this wait for the GPU's work, the CPU would enqueue frames without end.
         let Flight { commands, acquired } = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
         let Some(image) = self.acquire(acquired)? else { return Ok(false) };
+        // ANCHOR_END: first
 
         let Self { gpu, field, compute, draw, canvas, hand_off, batch, flights } = self;
         let mut read = None;
         if let Some(Field { ring, kernel, config, grid, .. }) = field
             && *hand_off != HandOff::Skipped
         {
+            // ANCHOR: write
             // One that CUDA has written with the last batch, or else:
             read = ring.next_read();
             if read.is_none() {
@@ -96,11 +99,13 @@ impl Frames {
                 ensure!(is_written, "Vulkan still has the slots of this frame");
                 read = ring.next_read();
             }
+            // ANCHOR_END: write
         }
         if let (HandOff::Cpu, Some(field)) = (&hand_off, &field) {
             field.wait_for_cuda()?;
         }
 
+        // ANCHOR: record
         // RECORD the draw. `read.record` puts it between two vkCmdPipelineBarrier: Vulkan takes the slot from
         // VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
         gpu.begin(commands)?;
@@ -118,9 +123,12 @@ impl Frames {
             }
         }
         gpu.end(commands)?;
+        // ANCHOR_END: record
 
+        // ANCHOR: submit
         // SUBMIT. Vulkan's queue waits, on the GPU, until CUDA has signalled `ready`. After the draw it signals `free`.
         let drawn = flights.signal();
+        // ANCHOR: semaphores
         let submit = |ready: &[_], free: &[_]| {
             let waits = [ready, image.acquired.as_slice()].concat();
             let signals = [free, image.rendered.as_slice(), &[drawn]].concat();
@@ -132,6 +140,7 @@ impl Frames {
             Some(read) => unsafe { read.submit(|ready, free| submit(&[ready], &[free])) }??,
             None => submit(&[], &[])?,
         }
+        // ANCHOR_END: semaphores
         flights.submitted += 1;
 
         // PRESENT the image, once it is drawn.
@@ -139,6 +148,7 @@ impl Frames {
             // SAFETY: the image was acquired above, and the submission signals its semaphore.
             unsafe { swapchain.present(&image) }?;
         }
+        // ANCHOR_END: submit
         if *hand_off == HandOff::Cpu {
             self.wait_all()?;
         }
@@ -188,12 +198,14 @@ impl Frames {
     }
 
     /// Waits until the GPU is done with the oldest frame in flight. Its command buffer and semaphore are then free.
+    // ANCHOR: pace
     fn pace(&self) -> Result<Flight> {
         let Flights { all, submitted, .. } = &self.flights;
         let count = all.len() as u64;
         self.flights.wait_for((submitted + 1).saturating_sub(count), &self.field)?;
         Ok(all[(submitted % count) as usize])
     }
+    // ANCHOR_END: pace
 
     /// The next image, if there is one. `acquired` is signalled when it may be drawn on.
     fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {

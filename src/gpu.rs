@@ -51,11 +51,13 @@ impl Candidate {
         // SAFETY: as above; the instance is of Vulkan 1.3.
         let info = unsafe { VkInfo::query(instance, physical) }?;
         let family = Self::family(instance, physical, properties.api_version, wish);
+        // ANCHOR: twin
         // The same GPU has the same UUID in both APIs. An index or a name would not tell.
         let cuda = match cuda {
             Ok(devices) => find_twin(&info, devices).cloned().map_err(|mismatch| mismatch.to_string()),
             Err(reason) => Err(reason.clone()),
         };
+        // ANCHOR_END: twin
         Ok(Self { physical, properties, info, family, cuda })
     }
 
@@ -158,6 +160,7 @@ impl Gpu {
         let family = family.map_err(anyhow::Error::msg)?;
         let queues =
             [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&[1.0])];
+        // ANCHOR: device
         let mut extensions = vec![khr::push_descriptor::NAME.as_ptr()];
         extensions.extend(wish.presents.map(|_| khr::swapchain::NAME.as_ptr()));
         if cuda.is_ok() {
@@ -172,6 +175,7 @@ impl Gpu {
             .enabled_extension_names(&extensions)
             .push_next(&mut of_1_2)
             .push_next(&mut of_1_3);
+        // ANCHOR_END: device
         // SAFETY: `create` points to locals; every device of Vulkan 1.3 has the features, and this one the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
@@ -266,6 +270,7 @@ impl Gpu {
     }
 }
 
+// ANCHOR: at
 /// A wait before all commands of a submission, or a signal after them. Binary semaphores ignore the value.
 pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
     vk::SemaphoreSubmitInfo::default()
@@ -273,6 +278,7 @@ pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'stat
         .value(value)
         .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
 }
+// ANCHOR_END: at
 
 impl Drop for Gpu {
     fn drop(&mut self) {

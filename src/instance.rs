@@ -46,11 +46,13 @@ impl Instance {
             layers.push(VALIDATION.as_ptr());
             extensions.push(debug_utils::NAME.as_ptr());
         }
+        // ANCHOR: instance
         let app = vk::ApplicationInfo::default().application_name(c"wavefield-demo").api_version(VERSION);
         let mut info = vk::InstanceCreateInfo::default()
             .application_info(&app)
             .enabled_layer_names(&layers)
             .enabled_extension_names(&extensions);
+        // ANCHOR_END: instance
         let synchronization = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&synchronization);
         let messages = vk::DebugUtilsMessengerCreateInfoEXT::default()

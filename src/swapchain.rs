@@ -123,6 +123,7 @@ impl Swapchain {
     /// `acquired` is not signalled, and nothing waits for it or signals it. It lives until a submission has waited for it.
     pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
+        // ANCHOR: acquire
         // SAFETY: a live swapchain, and the caller's promise.
         match unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, acquired, fence) } {
             Ok((index, suboptimal)) => {
@@ -141,6 +142,7 @@ impl Swapchain {
             Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(None),
             Err(result) => self.unless_changed("vkAcquireNextImageKHR", result).map(|()| None),
         }
+        // ANCHOR_END: acquire
     }
 
     /// Shows an image once its `rendered` is signalled.

@@ -27,6 +27,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 /// `EAGAIN`: the other end does not read, and the buffer is full. `EPIPE`: the other end is closed.
+// ANCHOR: send
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -36,6 +37,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags).map(|_| ())
 }
+// ANCHOR_END: send
 
 /// Receives the next packet: the number of bytes in `buffer`, whether the packet was longer, and its descriptors. The
 /// descriptors are returned even with an error.

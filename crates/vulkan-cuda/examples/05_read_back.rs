@@ -77,6 +77,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let format = vk::Format::R8G8B8A8_UNORM;
     let triangle = Triangle::new(&gpu.device, format, SIDE)?;
 
+    // ANCHOR: ring
     // Copies what was drawn, too. A renderer that only draws would name COLOR_ATTACHMENT_OUTPUT.
     let stage = vk::PipelineStageFlags::COLOR_ATTACHMENT_OUTPUT | vk::PipelineStageFlags::TRANSFER;
     let access = vk::AccessFlags::COLOR_ATTACHMENT_WRITE | vk::AccessFlags::TRANSFER_READ;
@@ -84,6 +85,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
     let request = ImageRequest { usage, surface: false, ..picture(format, SIDE, SIDE, 1)? };
     let slots = (0..SLOTS).map(|_| Attachment::new(&gpu, &triangle, &request)).collect::<Result<_, _>>()?;
+    // ANCHOR_END: ring
     let stream = gpu.cuda.new_stream()?;
     let kernel = gpu.cuda.load_module(Ptx::from_src(include_str!("read_back/invert.ptx")))?;
     let kernel = kernel.load_function("invert")?;

@@ -64,6 +64,7 @@ trait Kind: Slot + Sized {
     unsafe fn copy(&self, stream: &CudaStream, to: sys::CUdeviceptr) -> Result<(), Problem>;
 }
 
+// ANCHOR: buffer
 impl Kind for SharedBuffer {
     fn new(gpu: &Gpu) -> Result<Self, Error> {
         Self::new(&gpu.pair, BYTES, vk::BufferUsageFlags::TRANSFER_DST)
@@ -80,6 +81,7 @@ impl Kind for SharedBuffer {
         Ok(code.result()?)
     }
 }
+// ANCHOR_END: buffer
 
 /// An image, and what Vulkan writes it through, if that is not a clear.
 struct Picture {

@@ -212,6 +212,7 @@ pub mod client {
         })?;
         let context = Cuda::primary(driver, &device)?;
 
+        // ANCHOR: import
         // Each descriptor becomes an import, which owns it from then on.
         let mut descriptors: Vec<_> = descriptors.into_iter().map(Some).collect();
         let mut take = |index: u32| {
@@ -228,6 +229,7 @@ pub mod client {
             Ok(ImportedSemaphore::import(&context, SemaphoreHandle::TimelineFd(fd.into()))?)
         };
         let (ready, free) = (timeline(welcome.ready)?, timeline(welcome.free)?);
+        // ANCHOR_END: import
         let source = match &arguments.kernel {
             Some(argument) => KernelSource::from_argument(argument)?,
             None => wavefield_field::built_in::wave(),

@@ -111,6 +111,7 @@ fn hand_over(gpu: &Gpu, scene: &Scene, eyes: &Eyes, slots: usize) -> Result<f64>
     let begin = Instant::now();
     while drawn < eyes.frames {
         let count = slots.min((eyes.frames - drawn) as usize);
+        // ANCHOR: batch
         // wgpu's queue waits, on the GPU, until CUDA has looked at the batch before.
         let begun = ring.write_batch(count, |turn| {
             let (frame, index) = (turn.frame() as u32, turn.index());
@@ -125,6 +126,7 @@ fn hand_over(gpu: &Gpu, scene: &Scene, eyes: &Eyes, slots: usize) -> Result<f64>
             eyes.look(turn.slot(), turn.frame() as u32, &mut sums)?;
             turn.finish_after_kernels()?; // CUDA signals.
         }
+        // ANCHOR_END: batch
     }
     let seen = eyes.stream.clone_dtoh(&sums)?;
     eyes.stream.synchronize()?;

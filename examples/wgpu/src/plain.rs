@@ -60,6 +60,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
     };
     let counts = if job.texture {
         let kernel = Kernel::on(&stream, PATTERN_TEXELS, job.size)?;
+        // ANCHOR: image
         let request = image::picture(pass::TEXELS, cols, rows, 1)?;
         let canvas = |_| {
             let image = SharedImage::new(&gpu.pair, &request)?;
@@ -67,6 +68,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         };
         let slots = (0..3).map(canvas).collect::<Result<_>>()?;
         let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
+        // ANCHOR_END: image
         run(&gpu, job, ring, c"check_texture", |canvas, frame| {
             // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is done.
             unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }

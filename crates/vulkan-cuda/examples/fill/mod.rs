@@ -32,6 +32,7 @@ pub unsafe fn launch(
     unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }.map(drop)
 }
 
+// ANCHOR: word
 /// The kernel's formula.
 pub fn word(index: u32, frame: u64) -> u32 {
     index ^ (frame as u32).wrapping_mul(0x9e37_79b1)
@@ -41,3 +42,4 @@ pub fn word(index: u32, frame: u64) -> u32 {
 pub fn wrong(words: &[u32], frame: u64) -> Option<usize> {
     (0..).zip(words).position(|(index, &seen)| seen != word(index, frame))
 }
+// ANCHOR_END: word

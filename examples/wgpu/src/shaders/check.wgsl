@@ -15,6 +15,7 @@ struct Frame {
 @group(0) @binding(2) var<storage, read_write> own_vertices: array<vec4<u32>>;
 @group(0) @binding(3) var own_texels: texture_storage_2d<rgba16uint, write>;
 
+// ANCHOR: compare
 fn words(index: u32) -> vec4<u32> {
     let place = 4u * index + vec4(0u, 1u, 2u, 3u);
     return ((place ^ (place >> vec4(16u))) ^ vec4(frame.number * 0x9e3779b1u)) * 0x85ebca77u;
@@ -35,7 +36,9 @@ fn compare(found: vec4<u32>, expected: vec4<u32>) {
     atomicAdd(&seen, 4u);
     atomicAdd(&wrong, differ.x + differ.y + differ.z + differ.w);
 }
+// ANCHOR_END: compare
 
+// ANCHOR: look
 fn report(local: u32) {
     workgroupBarrier();
     if local == 0u {
@@ -55,6 +58,7 @@ fn check_buffer(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_inv
     }
     report(local);
 }
+// ANCHOR_END: look
 
 @compute @workgroup_size(16, 16)
 fn check_texture(@builtin(global_invocation_id) at: vec3<u32>, @builtin(local_invocation_index) local: u32) {
