@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CRATE = ROOT / "crates/vulkan-cuda"
 PAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc/vulkan_cuda"
 # Without tests.
-BUDGET = {"lines of code": 4600, "lines": 7700, "public types": 53}
+BUDGET = {"lines of code": 4600, "lines": 7800, "public types": 53}
 
 
 def without_tests(text: str) -> list[str]:

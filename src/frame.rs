@@ -1,12 +1,12 @@
 //! One frame, from CUDA's kernel to the screen. [`Frames::draw`] is what this program is for: read it from top to bottom.
 //!
 //! ```text
-//! CUDA's stream    wait free >= n - R ── the kernel writes the slot ── signal ready = n
+//! CUDA's stream    wait free >= n+1-K ── the kernel writes the slot ── signal ready = n+1
 //!                                                                           │
-//! Vulkan's queue                                          wait ready >= n ──┘── draw ── signal free = n, done = n
+//! Vulkan's queue                                        wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
 //! ```
 //!
-//! Three timeline semaphores, for frame n (from 1) with R slots: `ready` and `free` are the ring's, and both APIs have them.
+//! Three timeline semaphores, for frame n (from 0) with K slots: `ready` and `free` are the ring's, and both APIs have them.
 //! The CPU enqueues both lines, frame after frame, and waits only for `done` of a frame some frames ago.
 
 use std::sync::Arc;

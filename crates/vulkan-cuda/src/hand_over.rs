@@ -201,13 +201,13 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     pub(crate) fn progress(&self) -> Result<Progress> {
-        let (ready, free) = (self.owned.cuda.value()?, self.owned.vulkan.value()?);
+        let (cuda, vulkan) = (self.owned.cuda.value()?, self.owned.vulkan.value()?);
         let ledger = self.ledger();
         Ok(Progress {
-            ready,
+            cuda,
             promised: self.owned.cuda.promised(),
-            free,
-            awaited: ledger.awaited(ready),
+            vulkan,
+            awaited: ledger.awaited(cuda),
             submitted: ledger.submitted,
             held: ledger.held(),
             to_cuda: self.to_cuda,
@@ -232,14 +232,13 @@ impl<S, C: Stream> Drop for Parts<S, C> {
 /// `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// CUDA's counter: it has written this many frames. (In a [`RingToCuda`](crate::RingToCuda) it is `free`: CUDA has read
-    /// this many.)
-    pub ready: u64,
+    /// The value of CUDA's timeline: it has written this many frames, or in a [`RingToCuda`](crate::RingToCuda) read them.
+    pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
-    /// Vulkan's counter: one more than the last frame that it has read. (In a `RingToCuda` it is `ready`.)
-    pub free: u64,
-    /// The value that CUDA needs of `free` before it can go on.
+    /// The value of Vulkan's timeline: one more than the last frame that it has read, or in a `RingToCuda` written.
+    pub vulkan: u64,
+    /// The value of Vulkan's timeline that CUDA needs before it can go on.
     pub awaited: u64,
     /// The value that Vulkan's last submission signals.
     pub submitted: u64,
@@ -251,16 +250,16 @@ pub struct Progress {
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ready, promised, free, awaited, submitted, ref held, to_cuda } = *self;
+        let Self { cuda, promised, vulkan, awaited, submitted, ref held, to_cuda } = *self;
         let (cudas, vulkans) = if to_cuda { ("free", "ready") } else { ("ready", "free") };
-        let late = match (ready < promised, free < submitted) {
-            (true, _) if free >= awaited => "CUDA did not signal",
+        let late = match (cuda < promised, vulkan < submitted) {
+            (true, _) if vulkan >= awaited => "CUDA did not signal",
             (false, false) => "both sides have signalled",
             _ => "Vulkan did not signal",
         };
         write!(
             f,
-            "{late}: CUDA's `{cudas}` is at {ready} of {promised}, Vulkan's `{vulkans}` at {free} of {submitted}"
+            "{late}: CUDA's `{cudas}` is at {cuda} of {promised}, Vulkan's `{vulkans}` at {vulkan} of {submitted}"
         )?;
         if held.is_empty() {
             Ok(())
@@ -276,9 +275,9 @@ mod tests {
 
     #[test]
     fn the_late_side_is_the_one_that_the_other_waits_for() {
-        let late = |ready, promised, free, awaited, submitted| {
+        let late = |cuda, promised, vulkan, awaited, submitted| {
             let progress =
-                Progress { ready, promised, free, awaited, submitted, held: vec![], to_cuda: false };
+                Progress { cuda, promised, vulkan, awaited, submitted, held: vec![], to_cuda: false };
             progress.to_string().split(" did").next().unwrap().to_owned()
         };
         // Nothing written yet; everything written, nothing read; CUDA waits for a slot; CUDA has its slot.

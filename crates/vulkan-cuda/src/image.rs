@@ -7,6 +7,7 @@
 //!   same format, extent, layers and levels. With others it would read wrong texels, so a mapping is made from the
 //!   exported image and not from numbers.
 //! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture object.
+//!   [`Array::copy_to`](crate::cuda::Array::copy_to) and its relatives copy a level from and to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples
@@ -77,7 +78,8 @@ pub struct ImageRequest {
     pub shape: Shape,
     /// What Vulkan does with it. CUDA is told about `COLOR_ATTACHMENT`.
     pub usage: vk::ImageUsageFlags,
-    /// Whether CUDA's kernels write it (`CUDA_ARRAY3D_SURFACE_LDST`). If not, they can only sample it.
+    /// Whether CUDA's kernels use surface objects, which write it (`CUDA_ARRAY3D_SURFACE_LDST`). Without, they sample it, and
+    /// copies work too.
     pub surface: bool,
 }
 

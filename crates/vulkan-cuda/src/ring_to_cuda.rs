@@ -43,12 +43,50 @@
 //! # }
 //! ```
 //!
+//! A slot that is an image: CUDA copies it to linear memory, where kernels and other libraries find it.
+//!
+//! ```no_run
+//! # use vulkan_cuda::cuda::Array;
+//! # use vulkan_cuda::{RingToCuda, Slot};
+//! # use cudarc::driver::{CudaSlice, DevicePtrMut};
+//! # fn example<S: Slot>(
+//! #     ring: &mut RingToCuda<S>, levels: &[Array], pixels: &mut CudaSlice<u8>,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! if let Some(read) = ring.next_read()? {
+//!     let (address, record) = pixels.device_ptr_mut(read.stream());
+//!     // SAFETY: `pixels` has 64 rows of 256 bytes, and lives until the stream has passed this.
+//!     unsafe { levels[read.index()].copy_to(read.stream(), address, 256, [256, 64]) }?;
+//!     drop(record); // It borrows the turn.
+//!     read.finish()?; // a copy needs the guard
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A batch: Vulkan waits once, and CUDA waits once.
+//!
+//! ```no_run
+//! # use vulkan_cuda::{Error, RingToCuda, SharedBuffer, WriteTurn};
+//! # fn submit(_: WriteTurn<'_, SharedBuffer>) -> Result<(), Error> { Ok(()) }
+//! # fn example(ring: &mut RingToCuda<SharedBuffer>) -> Result<(), Error> {
+//! if ring.write_batch(8, |write| submit(write))? { // record and submit, as above
+//!     while let Some(read) = ring.next_read()? {
+//!         read.finish()?; // after your kernels
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What goes wrong, and what then
 //!
 //! A turn may be dropped at any time. Vulkan's, before it is submitted: the frame never began. CUDA's: the slot goes back
-//! once everything that is on the stream so far is done, as after [`ReadTurn::finish`]. So nobody is left waiting, and
+//! once everything that is on the stream so far is done, as after [`ReadTurn::finish`], and the frame counts as read. So nobody is left waiting, and
 //! Vulkan never waits for a value that CUDA was not yet asked to signal. If CUDA faults, Vulkan would wait for ever: call
-//! [`RingToCuda::check`] while the CPU waits for Vulkan.
+//! [`RingToCuda::check`] while the CPU waits for Vulkan. A turn borrows the ring, so wait for your own fences before you begin one.
+//!
+//! Command buffers and other objects of your own are not the ring's. Before you destroy them, wait for your fence or queue; after
+//! an error that wait may end in a timeout, and then [`Vk::abandon`](crate::Vk::abandon) leaks the device instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +115,8 @@ pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Makes a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
-    /// [release](crate::ownership::first_release) new images to CUDA.
+    /// [release](crate::ownership::first_release) new images to CUDA. The first [`WriteTurn::record`] of a slot gives its
+    /// image the layout.
     ///
     /// # Errors
     /// As [`SharedRing::new`](crate::SharedRing::new).
@@ -104,7 +143,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     ///
     /// # Errors
     /// Fails if `count` is 0 or greater than the number of slots, or if `write` returns without a submission. If `write`
-    /// fails, the frames before stay, and the failed one never began.
+    /// fails, the frames that were submitted stay: read them. The others never began.
     pub fn write_batch<E: From<Error>>(
         &mut self,
         count: usize,
@@ -331,7 +370,7 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image, or does not hold a whole number of `T`.
+    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), or does not hold a whole number of `T`.
     pub fn view<T: DeviceRepr>(&self) -> Result<SlotView<'_, T, C>> {
         SlotView::new(self.slot().resource(), self.stream())
     }

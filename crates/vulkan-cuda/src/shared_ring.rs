@@ -143,10 +143,11 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # fn launch(_: &CudaTurn<'_, SharedBuffer>) -> Result<(), Error> { Ok(()) }
     /// # fn draw(_: VulkanTurn<SharedBuffer>) {}
     /// # fn example(ring: &mut SharedRing<SharedBuffer>) -> Result<(), Error> {
-    /// ring.write_batch(2, |write| {
+    /// let is_written = ring.write_batch(2, |write| {
     ///     launch(&write)?; // your kernel writes write.slot(), on write.stream()
     ///     write.finish_after_kernels()
     /// })?;
+    /// assert!(is_written, "every frame is submitted before the next batch");
     /// while let Some(read) = ring.next_read() {
     ///     draw(read); // record and submit it, now or in a later frame
     /// }

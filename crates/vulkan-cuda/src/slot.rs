@@ -40,6 +40,25 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 /// }
 /// ```
 ///
+/// An image. (`Arc<SharedImage>` itself is no slot, so no image can be in two.)
+///
+/// ```
+/// use std::sync::Arc;
+/// use vulkan_cuda::{SharedImage, cuda::Array, shared_ring::{Resource, Slot}};
+///
+/// struct Picture {
+///     level: Array, // of `image.level(0)?`: CUDA copies it, or makes a surface object of it
+///     image: Arc<SharedImage>,
+/// }
+///
+/// // SAFETY: the slot has the image for itself.
+/// unsafe impl Slot for Picture {
+///     fn resource(&self) -> Resource {
+///         self.image.resource()
+///     }
+/// }
+/// ```
+///
 /// One buffer cannot be two slots:
 ///
 /// ```compile_fail,E0277
@@ -72,8 +91,10 @@ pub enum Resource {
         /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
     },
-    /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`, so before
-    /// CUDA's first write it needs [`SharedRing::record_first_release`](crate::SharedRing::record_first_release).
+    /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`. So in a
+    /// [`SharedRing`](crate::SharedRing) it needs
+    /// [`record_first_release`](crate::SharedRing::record_first_release) before CUDA's first write. In a
+    /// [`RingToCuda`](crate::RingToCuda) Vulkan's first write gives it the layout.
     Image {
         /// Vulkan's image.
         raw: vk::Image,

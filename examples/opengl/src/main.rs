@@ -12,6 +12,7 @@ mod program;
 
 // The kernels come from the wgpu example.
 #[path = "../../wgpu/src/kernels.rs"]
+#[allow(dead_code)] // It has more than this example needs.
 mod kernels;
 // The library's examples have the code that opens the device and the code that runs a few Vulkan commands.
 #[allow(dead_code)]

@@ -97,13 +97,13 @@ pub fn texture(
 pub fn from_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
     let checker = Checker::new(gpu.device(), gpu.queue(), job);
     if job.texture {
-        let kernel = Kernel::load(gpu, PATTERN_TEXELS, job.size)?;
+        let kernel = Kernel::load(&gpu.context().new_stream()?, PATTERN_TEXELS, job.size)?;
         let slots = job.textures(gpu, wgpu::TextureUsages::TEXTURE_BINDING)?;
         let groups = checker.texture_groups("check_texture", slots.iter().map(WgpuTexture::wgpu));
         let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
         read(gpu, &checker, &kernel, ring, groups, surface, give_back)
     } else {
-        let kernel = Kernel::load(gpu, PATTERN, job.size)?;
+        let kernel = Kernel::load(&gpu.context().new_stream()?, PATTERN, job.size)?;
         let slots = job.buffers(gpu)?;
         let groups = checker.buffer_groups("check_buffer", slots.iter().map(WgpuBuffer::wgpu));
         let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
@@ -207,7 +207,7 @@ fn write<S: WgpuSlot>(
     address: fn(&S) -> u64,
     fill: impl Fn(&S, &mut wgpu::CommandEncoder, u64, usize),
 ) -> Result<Counts> {
-    let kernel = Kernel::load(gpu, check, job.size)?;
+    let kernel = Kernel::load(&gpu.context().new_stream()?, check, job.size)?;
     let stream = kernel.stream.clone();
     let counts = stream.alloc_zeros::<u64>(2)?;
     let (counters, _record) = counts.device_ptr(&stream);

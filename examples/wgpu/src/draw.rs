@@ -112,7 +112,7 @@ impl<'a> Scene<'a> {
         };
         let (cols, rows) = size;
         let (view_group, source) = if textured {
-            let kernel = Kernel::load(gpu, PAINT, size)?;
+            let kernel = Kernel::load(&gpu.context().new_stream()?, PAINT, size)?;
             let usage = wgpu::TextureUsages::TEXTURE_BINDING;
             let desc = texture(size, wgpu::TextureFormat::Rgba16Float, usage);
             let slots = (0..3).map(|_| gpu.texture(&desc)).collect::<Result<Vec<_>, _>>()?;
@@ -136,7 +136,7 @@ impl<'a> Scene<'a> {
             let ring = gpu.shared_ring(kernel.stream.clone(), slots)?;
             (None, Source::Texture { groups, kernel, ring })
         } else {
-            let kernel = Kernel::load(gpu, WAVE, size)?;
+            let kernel = Kernel::load(&gpu.context().new_stream()?, WAVE, size)?;
             let bytes = u64::from(cols) * u64::from(rows) * 16;
             let usage = wgpu::BufferUsages::VERTEX;
             let desc = wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };

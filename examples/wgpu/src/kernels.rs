@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use cudarc::driver::{CudaFunction, CudaStream, DeviceRepr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use vulkan_cuda_wgpu::Gpu;
 
 /// A moving surface: float4 vertices, x y z and the position in the colour map.
 pub const WAVE: (&str, &str) = (include_str!("../../../kernels/wave.ptx"), "wave");
@@ -31,12 +30,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads the kernel for a stream of its own.
-    pub fn load(gpu: &Gpu, kernel: (&str, &str), size: (u32, u32)) -> Result<Self> {
-        Self::on(&gpu.context().new_stream()?, kernel, size)
-    }
-
-    pub fn on(
+    pub fn load(
         stream: &Arc<CudaStream>,
         (ptx, entry): (&str, &str),
         (cols, rows): (u32, u32),

@@ -59,7 +59,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         access: vk::AccessFlags::SHADER_READ,
     };
     let counts = if job.texture {
-        let kernel = Kernel::on(&stream, PATTERN_TEXELS, job.size)?;
+        let kernel = Kernel::load(&stream, PATTERN_TEXELS, job.size)?;
         // ANCHOR: image
         let request = image::picture(pass::TEXELS, cols, rows, 1)?;
         let canvas = |_| {
@@ -74,7 +74,7 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
             unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }
         })
     } else {
-        let kernel = Kernel::on(&stream, PATTERN, job.size)?;
+        let kernel = Kernel::load(&stream, PATTERN, job.size)?;
         let (size, usage) = (u64::from(cols) * u64::from(rows) * 16, vk::BufferUsageFlags::STORAGE_BUFFER);
         let slots = (0..3).map(|_| SharedBuffer::new(&gpu.pair, size, usage)).collect::<Result<_, _>>()?;
         let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
