@@ -10,8 +10,9 @@ passed=
 skipped=()
 log=$(mktemp)
 python_log=$(mktemp)
-python=
-trap 'rm -f "$log" "$python_log"; [[ -z $python ]] || kill "$python" 2>/dev/null || true' EXIT
+window_log=$(mktemp)
+beside=() # processes
+trap 'rm -f "$log" "$python_log" "$window_log"; kill ${beside[@]+"${beside[@]}"} 2>/dev/null || true' EXIT
 
 # skip WHAT WHY
 skip() {
@@ -106,12 +107,28 @@ count() {
     fi
 }
 
-# Waits for the checks of the Python package, and prints what they printed.
-python_package() {
+# ended PROCESS LOG: waits for it, and prints what it printed.
+ended() {
     local status=0
-    wait "$python" || status=$?
-    python=
-    kept cat "$python_log"
+    wait "$1" || status=$?
+    kept cat "$2"
+    return "$status"
+}
+
+# The tests of windows wait much, so they run beside the others.
+all_tests() {
+    local name status=0 others=()
+    cargo test --locked "${crates[@]}" --test window --test window_rounds >"$window_log" 2>&1 &
+    beside+=($!)
+    local windows=$!
+    for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
+        name=${name%/main.rs} name=${name##*/} name=${name%.rs}
+        # `turns` is of a crate that is not among these.
+        [[ $name == window || $name == window_rounds || $name == turns ]] || others+=(--test "$name")
+    done
+    kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
+    kept cargo test --locked "${crates[@]}" --doc || status=$?
+    ended "$windows" "$window_log" || status=$?
     return "$status"
 }
 
@@ -138,7 +155,8 @@ step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 # Beside the tests, because it waits much, and with the program that was just built.
 WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
 python=$!
-step tests kept cargo test --locked "${crates[@]}" "$@"
+beside+=("$python")
+if (($#)); then step tests kept cargo test --locked "${crates[@]}" "$@"; else step tests all_tests; fi
 if [[ ${CI:-} == true ]]; then
     scripts/lines.sh
     step "the library's interface" scripts/api.py
@@ -155,7 +173,7 @@ if [[ ${CI:-} == true ]]; then
     component_step 'types of the ArrayFire example' clippy --locked --manifest-path examples/arrayfire/Cargo.toml \
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
-skippable_step 'Python package' python_package
+skippable_step 'Python package' ended "$python" "$python_log"
 [[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"
