@@ -28,7 +28,6 @@ const VERTICES: u32 = 1024;
 const BYTES: u64 = VERTICES as u64 * size_of::<Vertex>() as u64;
 const KERNEL: &str = concat!(include_str!("first_frame.ptx"), "\0"); // By hand, with its CUDA C++.
 const FAMILY: u32 = 0; // With NVIDIA's driver, the first queue family can do everything.
-
 type Vertex = [f32; 4]; // x, y, 0, and the frame's number, by which the check tells frames apart.
 type Host = (vk::Buffer, vk::DeviceMemory, *const c_void); // What Vulkan copies for the CPU, and where the CPU sees it.
 type Commands = vk::CommandBuffer;
@@ -160,6 +159,7 @@ unsafe fn share_memory(gpu: &Gpu) -> Result<Field> {
     let info = memory(gpu, &required, Kind::DEVICE_LOCAL)?.push_next(&mut export).push_next(&mut dedicated);
     let memory = gpu.device.allocate_memory(&info, None).map_err(of("vkAllocateMemory"))?;
     gpu.device.bind_buffer_memory(buffer, memory, 0).map_err(of("vkBindBufferMemory"))?;
+    // ANCHOR: import
     // The descriptor carries the memory over. After a successful import it is CUDA's: do not close it.
     let get = vk::MemoryGetFdInfoKHR::default().memory(memory).handle_type(fd);
     let exporter = khr::external_memory_fd::Device::new(&gpu.instance, &gpu.device);
@@ -173,6 +173,7 @@ unsafe fn share_memory(gpu: &Gpu) -> Result<Field> {
     let (mut imported, mut pointer) = (null_mut(), 0);
     cu!(cuImportExternalMemory(&mut imported, &whole))?;
     cu!(cuExternalMemoryGetMappedBuffer(&mut pointer, imported, &part))?;
+    // ANCHOR_END: import
     Ok(Field { buffer, memory, imported, pointer })
 }
 
@@ -208,6 +209,7 @@ unsafe fn submit(gpu: &Gpu, field: &Field, how: vk::SubmitInfo2, work: impl Fn(C
     let info = vk::CommandBufferAllocateInfo::default().command_pool(gpu.pool).command_buffer_count(1);
     let commands = gpu.device.allocate_command_buffers(&info).map_err(of("vkAllocateCommandBuffers"))?[0];
     gpu.device.begin_command_buffer(commands, &Default::default()).map_err(of("vkBeginCommandBuffer"))?;
+    // ANCHOR: ownership
     let stage = Stage::COPY | Stage::VERTEX_ATTRIBUTE_INPUT; // Stages 2 to 4 copy the buffer, stage 5 draws it.
     let access = Access::TRANSFER_READ | Access::VERTEX_ATTRIBUTE_READ;
     let all = vk::BufferMemoryBarrier2::default().buffer(field.buffer).size(vk::WHOLE_SIZE);
@@ -217,6 +219,7 @@ unsafe fn submit(gpu: &Gpu, field: &Field, how: vk::SubmitInfo2, work: impl Fn(C
     let info = vk::DependencyInfo::default();
     gpu.device.cmd_pipeline_barrier2(commands, &info.buffer_memory_barriers(&acquire));
     work(commands);
+    // ANCHOR_END: ownership
     let copy = vk::MemoryBarrier2::default().src_stage_mask(Stage::COPY).dst_stage_mask(Stage::HOST);
     let copy = [copy.src_access_mask(Access::TRANSFER_WRITE).dst_access_mask(Access::HOST_READ)];
     gpu.device.cmd_pipeline_barrier2(commands, &info.buffer_memory_barriers(&release).memory_barriers(&copy));
@@ -234,6 +237,7 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
     let mut signal: sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = std::mem::zeroed();
     let at = vk::SemaphoreSubmitInfo::default().stage_mask(Stage::ALL_COMMANDS); // Less does not order the ownership.
     for frame in 1..=last {
+        // ANCHOR: frame
         if stage >= 4 && frame > 1 {
             wait.params.fence.value = frame - 1; // Vulkan has read the frame before.
             cu!(cuWaitExternalSemaphoresAsync(&free.1, &wait, 1, gpu.stream))?;
@@ -249,6 +253,7 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
         let batch = vk::SubmitInfo2::default().wait_semaphore_infos(written.as_slice());
         let batch = batch.signal_semaphore_infos(&read);
         submit(gpu, &field, batch, |commands| work(commands, field.buffer, frame))?;
+        // ANCHOR_END: frame
     }
     // At the end the CPU waits for all frames. Not for ever: after a fault, CUDA signals nothing more.
     let (semaphores, values) = ([free.0], [last]);
@@ -268,9 +273,8 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
 }
 
 // 8. The check. Stages 2 to 4 copy the vertices of each frame, and the CPU looks at them all at the end.
-// In stage 3 frames are wrong, because nothing holds the copies back. The CPU has soon enqueued them all, but the 100 kernels take
-// 50 milliseconds, so most copies find an older frame, or a part of one. With slow copies they would find newer ones. The GPU may
-// let CUDA and Vulkan take turns, but a turn is not a frame.
+// In stage 3 nothing holds the copies back. The CPU has soon enqueued all of them, but the 100 kernels take 50 milliseconds. So
+// most copies find an older frame. That the GPU lets CUDA and Vulkan take turns does not help: a turn is not a frame.
 unsafe fn check_frames(gpu: &Gpu, host: &Host, stage: u32) -> Result<()> {
     let frames = if stage == 2 { 1 } else { FRAMES };
     enqueue(gpu, stage, frames, |commands, buffer, frame| {
@@ -418,12 +422,10 @@ fn say(text: impl AsRef<str>) -> Result<()> {
     Ok(writeln!(io::stdout(), "{}", text.as_ref())?)
 }
 
-/// This machine cannot run the program.
 fn skip(reason: impl ToString) -> Box<dyn Error> {
     io::Error::new(io::ErrorKind::Unsupported, reason.to_string()).into()
 }
 
-/// Returns the exit code.
 pub fn start(arguments: &[OsString]) -> u8 {
     let (mut stage, mut output) = (5, PathBuf::from("first_frame.png"));
     for pair in arguments.chunks(2) {
