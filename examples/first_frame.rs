@@ -32,7 +32,6 @@ type Vertex = [f32; 4]; // x, y, 0, and the frame's number, by which the check t
 type Host = (vk::Buffer, vk::DeviceMemory, *const c_void); // What Vulkan copies for the CPU, and where the CPU sees it.
 type Commands = vk::CommandBuffer;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
 /// Calls a function of CUDA. The error begins with its name.
 macro_rules! cu {
     ($call:ident($($argument:expr),*)) => {
