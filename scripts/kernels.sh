@@ -127,7 +127,7 @@ check_assemble() {
         assemble "$(ptx_of "$file")" "${archs[@]}"
     done
     for file in $folder/stamp.ptx $folder/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
-        crates/vulkan-cuda/examples/fill/fill.ptx; do
+        crates/vulkan-cuda/examples/fill/fill.ptx examples/first_frame.ptx; do
         assemble "$file" "${test_archs[@]}"
     done
 

@@ -448,6 +448,7 @@ exports! {
             "fill" => FILL,
             "invert" => INVERT,
             "look" => LOOK,
+            "first_wave" => FIRST_WAVE,
             _ => NOTHING,
         };
         let head = Head::of(look::<String>(module)?, &name);
@@ -490,6 +491,13 @@ exports! {
                 script::offence(format!("{} threads were launched for {words} words", u64::from(bx) * u64::from(tx)));
             }
             return look::<Stream>(stream)?.push(move || fill(out, words, frame));
+        }
+        if kernel == FIRST_WAVE {
+            let (count, frame, late): (u32, u32, u64) = (*argument(1).cast(), *argument(2).cast(), *argument(3).cast());
+            if bx * tx < count {
+                script::offence(format!("{} threads were launched for {count} vertices", bx * tx));
+            }
+            return look::<Stream>(stream)?.push(move || first_wave(out, count, frame, late));
         }
         if kernel == INVERT {
             let words: u32 = *argument(1).cast();
@@ -1047,8 +1055,9 @@ const INVERT: usize = 17;
 const CHECK_PATTERN: usize = 18;
 const CHECK_PATTERN_TEXELS: usize = 19;
 const LOOK: usize = 20;
+const FIRST_WAVE: usize = 21;
 
-/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`] and [`LOOK`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`] and [`FIRST_WAVE`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,
@@ -1059,13 +1068,18 @@ struct Arguments {
     values: [f32; FLOATS],
 }
 
+/// Makes a kernel as slow as the test asks for.
+fn take_time() {
+    if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+}
+
 /// Runs a kernel of `kernels/`, `crates/field/kernels/test` or `examples/wgpu`.
 fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
     let Arguments { cols, rows, frame, time, values } = arguments;
     let [first, second] = [values[0], values[1]].map(f64::from);
-    if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
-        std::thread::sleep(Duration::from_millis(ms));
-    }
+    take_time();
     match kernel {
         SPIN => loop {
             std::thread::sleep(Duration::from_millis(10));
@@ -1218,6 +1232,20 @@ fn fill(out: Address, words: u32, frame: u32) -> Result<(), u32> {
     Ok(())
 }
 
+/// The formula of `examples/first_frame.ptx`. The clock has 1 GHz.
+fn first_wave(out: Address, count: u32, frame: u32, late: u64) -> Result<(), u32> {
+    take_time();
+    std::thread::sleep(Duration::from_nanos(late));
+    for (index, vertex) in (0..count).zip(out.bytes(16 * u64::from(count)).chunks_exact_mut(16)) {
+        let t = 2.0 * f64::from(index) / f64::from(count);
+        let y = 0.7 * (std::f64::consts::TAU * (t - 0.0125 * f64::from(frame))).sin();
+        for (bytes, value) in vertex.chunks_exact_mut(4).zip([t - 1.0, y, 0.0, f64::from(frame)]) {
+            bytes.copy_from_slice(&(value as f32).to_ne_bytes());
+        }
+    }
+    Ok(())
+}
+
 /// The formula of `texture_stamp`.
 fn stamped(texel: Texel, frame: u64) -> Texel {
     let mut stamp = frame.wrapping_add(1);
@@ -1235,9 +1263,7 @@ fn stamped(texel: Texel, frame: u64) -> Texel {
 
 /// The formula of `reduce`.
 fn reduce(from: Level, to: Level) -> Result<(), u32> {
-    if let Some(ms) = script::number("STAND_IN_KERNEL_MS") {
-        std::thread::sleep(Duration::from_millis(ms));
-    }
+    take_time();
     let size = |level: &Level| (level.row_bytes as u32 / 8, level.rows as u32);
     let ((from_cols, from_rows), (cols, rows)) = (size(&from), size(&to));
     for (col, row) in (0..rows).flat_map(|row| (0..cols).map(move |col| (col, row))) {

@@ -36,6 +36,7 @@
 //! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
 //! | `crates/field/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels`, `check_pattern`, `check_pattern_texels` |
+//! | `examples/first_frame.ptx` | `first_wave` |
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
