@@ -53,6 +53,7 @@ has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulk
 has_library libEGL.so.1      | libegl1                         | libglvnd-egl                  | libglvnd
 has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa
 has_program c++      | g++                     | gcc-c++                  | gcc
+has_vulkan_headers   | libvulkan-dev           | vulkan-headers vulkan-loader-devel | vulkan-headers
 has_program clang-14 | clang-14                |                          |
 END
 }
@@ -97,6 +98,12 @@ has_vulkan_driver() {
 has_validation_layer() {
     [[ -z ${VK_LAYER_PATH:-}${VK_ADD_LAYER_PATH:-} ]] || return 0
     [[ -n $(vulkan_files 'explicit_layer.d/VkLayer_khronos_validation.json') ]]
+}
+
+# With the library to link with. Debian 11 has the headers of Vulkan 1.2.
+has_vulkan_headers() {
+    has_program c++ && [[ $(c++ -print-file-name=libvulkan.so) == /* &&
+        $(c++ -include vulkan/vulkan.h -dM -E -x c++ /dev/null 2>/dev/null) == *'define VK_API_VERSION_1_3 '* ]]
 }
 
 # Debian's venv lacks pip unless a separate package is installed.

@@ -46,6 +46,8 @@ tools() {
         skip 'what needs a missing tool' "${debian[*]}"
     elif [[ -z ${PTXAS:-} ]] && ! scripts/kernels.sh tools; then
         skip 'what needs a missing tool' 'ptxas, which could not be fetched'
+    elif ! scripts/first-frame-cpp.sh >/dev/null; then
+        skip 'what needs a missing tool' 'cuda.h, which could not be fetched'
     # This includes the crates of optional features, because the licences of all are checked.
     elif ! cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"; then
         skip 'what needs a missing tool' 'the crates, which could not be fetched'
