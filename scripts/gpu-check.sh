@@ -4,7 +4,8 @@
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and writes logs and pictures to OUT (default
 # target/gpu-check). Checks that may stop all drawing on the GPU, for every process, come last (docs/reliability.md).
 # Builds with cargo. Without cargo, set WAVEFIELD_BIN to the program and TEST_DIR to a folder with the test binaries
-# (test-producers, test-rounds, …) that `cargo test --no-run` made on another machine.
+# (test-producers, test-rounds, …) that `cargo test --no-run` made on another machine, and with first_frame and
+# first_frame_cpp.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -153,6 +154,16 @@ no_room() {
 check no-room no_room
 check hidden-device fails 1 CUDA_VISIBLE_DEVICES env CUDA_VISIBLE_DEVICES= "${run[@]}" --frames 1
 check bench-latency "$WAVEFIELD_BIN" bench latency --json "$out/latency.json"
+# A frame by hand, in Rust and in C++.
+if [ -n "${TEST_DIR:-}" ]; then
+  rust=("$TEST_DIR/first_frame") cpp=("$TEST_DIR/first_frame_cpp")
+else
+  rust=(cargo run --quiet --example first_frame --) cpp=("$(scripts/first-frame-cpp.sh "$out")")
+fi
+for stage in 1 2 3 4 5; do
+  check "first-frame-$stage" "${rust[@]}" --stage "$stage" --output "$out/first_frame.png"
+  check "first-frame-cpp-$stage" "${cpp[@]}" --stage "$stage" --output "$out/first_frame_cpp.png"
+done
 suites vulkan-cuda examples cuda_memory shared_ring ring_to_cuda
 suites wavefield-gpu sound handles
 suites wavefield-engine gallery rounds allocations producers checker semaphores
