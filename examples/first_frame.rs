@@ -195,7 +195,7 @@ unsafe fn share_timeline(gpu: &Gpu) -> Result<(vk::Semaphore, sys::CUexternalSem
     Ok((vulkan, cuda))
 }
 
-// 5. CUDA's half of a frame: the call only enqueues the kernel. It writes `late`, as a larger one would: here half a millisecond.
+// 5. CUDA's half of a frame: the call only enqueues the kernel. The kernel writes half a millisecond late, as a larger one would.
 unsafe fn launch(gpu: &Gpu, field: &Field, frame: u64) -> Result<()> {
     let (mut out, mut count, mut number, mut late) = (field.pointer, VERTICES, frame as u32, 1_000_000u64);
     let mut all: [*mut c_void; 4] =
@@ -218,10 +218,10 @@ unsafe fn submit(gpu: &Gpu, field: &Field, how: vk::SubmitInfo2, work: impl Fn(C
     let info = vk::DependencyInfo::default();
     gpu.device.cmd_pipeline_barrier2(commands, &info.buffer_memory_barriers(&acquire));
     work(commands);
-    // ANCHOR_END: ownership
     let copy = vk::MemoryBarrier2::default().src_stage_mask(Stage::COPY).dst_stage_mask(Stage::HOST);
     let copy = [copy.src_access_mask(Access::TRANSFER_WRITE).dst_access_mask(Access::HOST_READ)];
     gpu.device.cmd_pipeline_barrier2(commands, &info.buffer_memory_barriers(&release).memory_barriers(&copy));
+    // ANCHOR_END: ownership
     gpu.device.end_command_buffer(commands).map_err(of("vkEndCommandBuffer"))?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
     let batch = [how.command_buffer_infos(&commands)];
@@ -273,7 +273,7 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
 
 // 8. The check. Stages 2 to 4 copy the vertices of each frame, and the CPU looks at them all at the end.
 // In stage 3 nothing holds the copies back. The CPU has soon enqueued all of them, but the 100 kernels take 50 milliseconds. So
-// most copies find an older frame. That the GPU lets CUDA and Vulkan take turns does not help: a turn is not a frame.
+// most copies find an older frame. The GPU may switch between CUDA and Vulkan, but not frame by frame.
 unsafe fn check_frames(gpu: &Gpu, host: &Host, stage: u32) -> Result<()> {
     let frames = if stage == 2 { 1 } else { FRAMES };
     enqueue(gpu, stage, frames, |commands, buffer, frame| {

@@ -252,7 +252,7 @@ Timeline share_timeline(const Gpu &gpu) {
     return timeline;
 }
 
-// 5. CUDA's half of a frame: the call only enqueues the kernel. It writes `late`, as a larger one would: here half a millisecond.
+// 5. CUDA's half of a frame: the call only enqueues the kernel. The kernel writes half a millisecond late, as a larger one would.
 //     __global__ void first_wave(float4 *out, unsigned count, unsigned frame, unsigned long long late) {
 //         for (unsigned long long start = clock64(); clock64() - start < late;) {}
 //         unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -346,9 +346,8 @@ void enqueue(const Gpu &gpu, int stage, uint64_t last, const Work &work) {
 }
 
 // 8. The check. Stages 2 to 4 copy the vertices of each frame, and the CPU looks at them all at the end.
-// In stage 3 frames are wrong, because nothing holds the copies back. The CPU has soon enqueued them all, but the 100 kernels take
-// 50 milliseconds, so most copies find an older frame, or a part of one. With slow copies they would find newer ones. The GPU may
-// let CUDA and Vulkan take turns, but a turn is not a frame.
+// In stage 3 nothing holds the copies back. The CPU has soon enqueued all of them, but the 100 kernels take 50 milliseconds. So
+// most copies find an older frame. The GPU may switch between CUDA and Vulkan, but not frame by frame.
 bool is_right(const Vertex *seen, uint64_t frame) {
     for (uint32_t i = 0; i < VERTICES; i++) {
         const float t = 2.0f * i / VERTICES;
