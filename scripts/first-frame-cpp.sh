@@ -22,7 +22,7 @@ skip() {
 }
 
 fetch() {
-    has_pip || skip 'there is no cuda.h, and no pip to fetch it: set CUDA_PATH, or install Python 3 with pip'
+    has_pip || skip 'there is no cuda.h, and no pip to fetch it: set CUDA_PATH, or get Python 3 with pip'
     scratch=$(mktemp -d)
     trap 'rm -rf "$scratch"' EXIT
     say 'fetching cuda.h into target/tools'
