@@ -10,9 +10,9 @@ passed=
 skipped=()
 log=$(mktemp)
 python_log=$(mktemp)
-slow_log=$(mktemp)
+window_log=$(mktemp)
 beside=() # processes
-trap 'rm -f "$log" "$python_log" "$slow_log"; kill ${beside[@]+"${beside[@]}"} 2>/dev/null || true' EXIT
+trap 'rm -f "$log" "$python_log" "$window_log"; kill ${beside[@]+"${beside[@]}"} 2>/dev/null || true' EXIT
 
 # skip WHAT WHY
 skip() {
@@ -117,20 +117,20 @@ ended() {
     return "$status"
 }
 
-# The tests of windows and the attacks wait much, so they run beside the others.
+# The tests of windows wait much, so they run beside the others.
 all_tests() {
-    local name status=0 others=() slow
-    cargo test --locked "${crates[@]}" --test window --test window_rounds --test attacks >"$slow_log" 2>&1 &
-    slow=$!
-    beside+=("$slow")
+    local name status=0 others=()
+    cargo test --locked "${crates[@]}" --test window --test window_rounds >"$window_log" 2>&1 &
+    beside+=($!)
+    local windows=$!
     for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
-        [[ $name == window || $name == window_rounds || $name == attacks || $name == turns ]] || others+=(--test "$name")
+        [[ $name == window || $name == window_rounds || $name == turns ]] || others+=(--test "$name")
     done
     kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
     kept cargo test --locked "${crates[@]}" --doc || status=$?
-    ended "$slow" "$slow_log" || status=$?
+    ended "$windows" "$window_log" || status=$?
     return "$status"
 }
 
