@@ -23,9 +23,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// Fails if there is no CUDA driver, or if no adapter of `instance` can share. The error has the last adapter's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
+    let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
     let mut reason = Error::Unsupported("wgpu found no Vulkan device".into());
     for adapter in instance.enumerate_adapters(wgpu::Backends::VULKAN).await {
-        match twin(&adapter) {
+        match twin(&adapter, &devices) {
             Ok(_) => return Ok(adapter),
             Err(error) => reason = error,
         }
@@ -34,13 +35,12 @@ pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
 }
 
 /// Finds the CUDA device that is the adapter's.
-fn twin(adapter: &wgpu::Adapter) -> Result<(VkInfo, CudaInfo)> {
-    let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
+fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaInfo)> {
     // SAFETY: nothing is destroyed.
     let raw = unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(adapter))?;
     // SAFETY: the physical device belongs to this instance. wgpu asks for the latest version.
     let info = unsafe { VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device()) }?;
-    match find_twin(&info, &devices) {
+    match find_twin(&info, devices) {
         Ok(twin) => Ok((info, twin.clone())),
         Err(mismatch) => Err(Error::Unsupported(format!("{} and CUDA cannot share: {mismatch}", info.name))),
     }
@@ -74,7 +74,7 @@ impl Gpu {
     /// Fails if the adapter is not a CUDA device ([`find`] returns one that is), if it lacks a feature or a limit of
     /// `desc`, or if a driver fails.
     pub fn open(adapter: &wgpu::Adapter, desc: &wgpu::DeviceDescriptor) -> Result<Self> {
-        let (info, twin) = twin(adapter)?;
+        let (info, twin) = twin(adapter, &Driver::load()?.devices()?)?;
         let lacking = desc.required_features - adapter.features();
         if !lacking.is_empty() || !desc.required_limits.check_limits(&adapter.limits()) {
             return Err(Error::Unsupported(format!(

@@ -78,6 +78,6 @@ mod slot;
 mod turn;
 
 pub use gpu::{Gpu, find};
-pub use slot::{WgpuBuffer, WgpuSlot, WgpuTexture};
+pub use slot::{WgpuBuffer, WgpuSlot, WgpuTexture, picture};
 pub use turn::WgpuTurn;
 pub use vulkan_cuda::{self, Error, Result, RingToCuda, SharedRing};

@@ -52,6 +52,24 @@ impl sealed::Sealed for WgpuBuffer {
     fn give_back(&self, _: &mut wgpu::CommandEncoder) {}
 }
 
+/// Describes the usual texture: a picture of one level, as [`Gpu::texture`] and wgpu take it.
+pub fn picture(
+    (width, height): (u32, u32),
+    format: wgpu::TextureFormat,
+    usage: TextureUsages,
+) -> wgpu::TextureDescriptor<'static> {
+    wgpu::TextureDescriptor {
+        label: None,
+        size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
+        mip_level_count: 1,
+        sample_count: 1,
+        dimension: wgpu::TextureDimension::D2,
+        format,
+        usage,
+        view_formats: &[],
+    }
+}
+
 /// A texture that wgpu and CUDA share.
 pub struct WgpuTexture {
     wgpu: wgpu::Texture,

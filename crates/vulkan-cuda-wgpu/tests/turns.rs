@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuBuffer, WgpuTurn};
+use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuBuffer, WgpuTurn, picture};
 use wavefield_test_support as common;
 use wavefield_test_support::stand_in::{ALL, StandIn, run};
 use wgpu::{BufferUsages, TextureUsages};
@@ -77,16 +77,7 @@ fn what_cannot_be_shared_is_refused() {
         let text = desc(usage, mapped).err().unwrap().to_string();
         assert!(text.contains("cannot be mapped"), "{text}");
     }
-    let picture = wgpu::TextureDescriptor {
-        label: None,
-        size: wgpu::Extent3d { width: 16, height: 8, depth_or_array_layers: 1 },
-        mip_level_count: 1,
-        sample_count: 1,
-        dimension: wgpu::TextureDimension::D2,
-        format: wgpu::TextureFormat::Rgba8Unorm,
-        usage: TextureUsages::TEXTURE_BINDING,
-        view_formats: &[],
-    };
+    let picture = picture((16, 8), wgpu::TextureFormat::Rgba8Unorm, TextureUsages::TEXTURE_BINDING);
     gpu.texture(&picture).unwrap();
     let layers = wgpu::Extent3d { depth_or_array_layers: 2, ..picture.size };
     for (refused, why) in [

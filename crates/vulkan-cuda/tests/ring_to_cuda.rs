@@ -902,7 +902,7 @@ impl Case {
         }
         // CUDA cannot take back what it refuses to, nor anything after a fault.
         let gives_back = ["Destroy", "Free", "cuCtxSetCurrent"].iter().any(|part| call.contains(part));
-        // Once Vulkan's device is lost, a ring whose stream is still busy is leaked, and says so.
+        // After the device is lost, the drop leaks a ring whose stream is busy, and reports it.
         if gives_back || code == 719 || code == -4 && text.contains("was leaked") {
             return Ok(());
         }

@@ -46,17 +46,7 @@ impl Scene {
 
     /// Describes a picture.
     pub fn picture(&self) -> wgpu::TextureDescriptor<'static> {
-        let (width, height) = self.size;
-        wgpu::TextureDescriptor {
-            label: None,
-            size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: wgpu::TextureDimension::D2,
-            format: FORMAT,
-            usage: wgpu::TextureUsages::RENDER_ATTACHMENT,
-            view_formats: &[],
-        }
+        vulkan_cuda_wgpu::picture(self.size, FORMAT, wgpu::TextureUsages::RENDER_ATTACHMENT)
     }
 
     /// Records the drawing of a frame.

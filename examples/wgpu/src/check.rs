@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use cudarc::driver::DevicePtr;
-use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture};
+use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture, picture};
 
 use crate::kernels::{CHECK, CHECK_TEXELS, Kernel, PATTERN, PATTERN_TEXELS};
 
@@ -68,30 +68,12 @@ impl Job {
     }
 
     fn textures(&self, gpu: &Gpu, usage: wgpu::TextureUsages) -> Result<Vec<WgpuTexture>> {
-        let desc = texture(self.size, FORMAT, usage);
+        let desc = picture(self.size, FORMAT, usage);
         (0..self.depth()).map(|_| Ok(gpu.texture(&desc)?)).collect()
     }
 }
 
 pub const FORMAT: wgpu::TextureFormat = wgpu::TextureFormat::Rgba16Uint;
-
-/// Describes a texture of one level.
-pub fn texture(
-    (width, height): (u32, u32),
-    format: wgpu::TextureFormat,
-    usage: wgpu::TextureUsages,
-) -> wgpu::TextureDescriptor<'static> {
-    wgpu::TextureDescriptor {
-        label: None,
-        size: wgpu::Extent3d { width, height, depth_or_array_layers: 1 },
-        mip_level_count: 1,
-        sample_count: 1,
-        dimension: wgpu::TextureDimension::D2,
-        format,
-        usage,
-        view_formats: &[],
-    }
-}
 
 /// CUDA writes, wgpu checks.
 pub fn from_cuda(gpu: &Gpu, job: &Job) -> Result<Counts> {
@@ -250,7 +232,7 @@ pub fn alone(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Result<Co
     let passes = if job.texture {
         let usage = wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::STORAGE_BINDING;
         let slots: Vec<_> =
-            (0..3).map(|_| device.create_texture(&texture(job.size, FORMAT, usage))).collect();
+            (0..3).map(|_| device.create_texture(&picture(job.size, FORMAT, usage))).collect();
         ["fill_texture", "check_texture"].map(|entry| checker.texture_groups(entry, slots.iter()))
     } else {
         let size = u64::from(cols) * u64::from(rows) * 16;

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use glam::Vec3;
 use glam::camera::rh::{proj::directx::perspective, view::look_at_mat4};
 use vulkan_cuda_wgpu::vulkan_cuda::VulkanTurn;
-use vulkan_cuda_wgpu::{Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture};
+use vulkan_cuda_wgpu::{self as shared, Gpu, SharedRing, WgpuBuffer, WgpuSlot, WgpuTexture};
 
-use crate::check::{bytes, texture, wait};
+use crate::check::{bytes, wait};
 use crate::kernels::{Kernel, PAINT, WAVE};
 
 const DEPTH: wgpu::TextureFormat = wgpu::TextureFormat::Depth32Float;
@@ -114,7 +114,7 @@ impl<'a> Scene<'a> {
         let (view_group, source) = if textured {
             let kernel = Kernel::load(&gpu.context().new_stream()?, PAINT, size)?;
             let usage = wgpu::TextureUsages::TEXTURE_BINDING;
-            let desc = texture(size, wgpu::TextureFormat::Rgba16Float, usage);
+            let desc = shared::picture(size, wgpu::TextureFormat::Rgba16Float, usage);
             let slots = (0..3).map(|_| gpu.texture(&desc)).collect::<Result<Vec<_>, _>>()?;
             let sampler = device.create_sampler(&wgpu::SamplerDescriptor {
                 mag_filter: wgpu::FilterMode::Linear,
@@ -243,7 +243,7 @@ fn written<S: WgpuSlot>(
 impl Targets {
     fn new(device: &wgpu::Device, size: (u32, u32), format: wgpu::TextureFormat) -> Self {
         let view = |format| {
-            let desc = texture(size, format, wgpu::TextureUsages::RENDER_ATTACHMENT);
+            let desc = shared::picture(size, format, wgpu::TextureUsages::RENDER_ATTACHMENT);
             let target = device.create_texture(&wgpu::TextureDescriptor { sample_count: SAMPLES, ..desc });
             target.create_view(&Default::default())
         };
@@ -271,7 +271,7 @@ pub fn picture(gpu: &Gpu, textured: bool, grid: (u32, u32), frames: u64, path: &
     let (width, height) = (1280, 720);
     let format = wgpu::TextureFormat::Rgba8UnormSrgb;
     let usage = wgpu::TextureUsages::RENDER_ATTACHMENT | wgpu::TextureUsages::COPY_SRC;
-    let target = gpu.device().create_texture(&texture((width, height), format, usage));
+    let target = gpu.device().create_texture(&shared::picture((width, height), format, usage));
     let pixels = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: u64::from(width) * u64::from(height) * 4,
