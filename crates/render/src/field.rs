@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use ash::vk;
 
-use super::inputs::Inputs;
+use super::inputs::{Inputs, Tile};
 use super::pass::Attachments;
 use super::pipeline::{
-    BACKGROUND, CLOUD, FIELD, HEIGHT_POINTS, HEIGHT_WIREFRAME, HEIGHTS, IMAGE, PLANE, POINTS, Pipeline,
-    PipelineDesc, Shaders, WIREFRAME,
+    BACKGROUND, CLOUD, CLOUD_FACTS, FIELD, FIELD_FACTS, HEIGHT_FACTS, HEIGHT_POINT_FACTS, HEIGHT_POINTS,
+    HEIGHT_WIREFRAME, HEIGHTS, IMAGE, IMAGE_FACTS, PLANE, POINT_FACTS, POINTS, Pipeline, PipelineDesc,
+    Shaders, WIREFRAME,
 };
 use super::{ColorMap, Picture, Samples, Style, View, mesh};
 use wavefield_base::{Error, Result};
@@ -25,15 +26,50 @@ pub struct Slices<'a> {
 }
 
 pub struct FieldRendererDesc {
-    pub format: vk::Format,
+    pub output: Output,
     /// Frames in flight; each has its own uniforms.
     pub flights: usize,
+    /// The most views of a frame.
+    pub views: usize,
     pub scene: Scene,
     /// What a slot holds; for a texture, the size of its first level.
     pub array: Array,
     pub style: Style,
     pub color_map: ColorMap,
     pub samples: Samples,
+}
+
+/// What a renderer draws.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// What people see, in this format.
+    Color(vk::Format),
+    /// What lies at each pixel, as numbers in three pictures: depth, normal and index. With one sample for each pixel,
+    /// since a mean of indices means nothing.
+    Facts,
+}
+
+impl Output {
+    pub(super) fn formats(&self) -> &[vk::Format] {
+        match self {
+            Self::Color(format) => std::slice::from_ref(format),
+            // Every device draws on these ("Required Format Support").
+            Self::Facts => &[vk::Format::R32_SFLOAT, vk::Format::R32G32B32A32_SFLOAT, vk::Format::R32_SINT],
+        }
+    }
+
+    /// What the pictures begin with; nothing if every pixel is drawn.
+    fn clear(self) -> &'static [vk::ClearColorValue] {
+        const NOTHING: &[vk::ClearColorValue] = &[
+            vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
+            vk::ClearColorValue { float32: [0.0; 4] },
+            vk::ClearColorValue { int32: [-1, 0, 0, 0] },
+        ];
+        match self {
+            Self::Color(_) => &[],
+            Self::Facts => NOTHING,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -52,12 +88,14 @@ impl Drawing {
 /// The pipelines, and everything that they read except the slots.
 pub struct FieldRenderer {
     drawing: Drawing,
-    background_pipeline: Pipeline,
+    /// None if only what is there is drawn.
+    background_pipeline: Option<Pipeline>,
     inputs: Inputs,
     indices: Buffer,
     index_count: u32,
     attachments: Option<Attachments>,
-    format: vk::Format,
+    output: Output,
+    color_map: ColorMap,
     samples: Samples,
     scene: Scene,
     device: Device,
@@ -73,7 +111,7 @@ impl FieldRenderer {
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
-        let inputs = Inputs::new(queue, desc.scene, desc.flights, desc.color_map)?;
+        let inputs = Inputs::new(queue, desc.scene, (desc.flights, desc.views), desc.color_map)?;
         let tile = mesh::tile_indices();
         let indices = Buffer::filled(
             &device,
@@ -83,18 +121,20 @@ impl FieldRenderer {
         )?;
         let (scene, array, style) = (desc.scene, desc.array, desc.style);
         let pipeline = |shaders, shows| {
-            let (layout, format, samples) = (inputs.layout(), desc.format, desc.samples);
-            Pipeline::new(&device, shaders, &PipelineDesc { layout, format, samples, shows })
+            let (layout, formats, samples) = (inputs.layout(), desc.output.formats(), desc.samples);
+            Pipeline::new(&device, shaders, &PipelineDesc { layout, formats, samples, shows })
         };
-        let drawn = pipeline(shaders(scene, array.kind(), style), vk::CompareOp::GREATER)?;
+        let drawn = pipeline(shaders(desc.output, scene, array.kind(), style), vk::CompareOp::GREATER)?;
+        let background = || pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL);
         Ok(Self {
-            background_pipeline: pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL)?,
+            background_pipeline: (desc.output != Output::Facts).then(background).transpose()?,
             drawing: Drawing { array, style, pipeline: Rc::new(drawn) },
             inputs,
             indices,
             index_count: tile.len() as u32,
             attachments: None,
-            format: desc.format,
+            output: desc.output,
+            color_map: desc.color_map,
             samples: desc.samples,
             scene,
             device,
@@ -115,9 +155,9 @@ impl FieldRenderer {
         if (array.kind(), style) == (now.array.kind(), now.style) {
             return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
         }
-        let (layout, format, samples) = (self.inputs.layout(), self.format, self.samples);
-        let desc = PipelineDesc { layout, format, samples, shows: vk::CompareOp::GREATER };
-        let shaders = shaders(self.scene, array.kind(), style);
+        let (layout, formats, samples) = (self.inputs.layout(), self.output.formats(), self.samples);
+        let desc = PipelineDesc { layout, formats, samples, shows: vk::CompareOp::GREATER };
+        let shaders = shaders(self.output, self.scene, array.kind(), style);
         Ok(Drawing { array, style, pipeline: Rc::new(Pipeline::new(&self.device, shaders, &desc)?) })
     }
 
@@ -142,8 +182,21 @@ impl FieldRenderer {
     }
 
     /// Changes the colours. Waits for the queue.
-    pub fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
-        self.inputs.set_color_map(queue, map)
+    pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        self.inputs.set_color_map(queue, map)?;
+        self.color_map = map;
+        Ok(())
+    }
+
+    /// Another renderer of the same array in the same style, for `flights` frames of `views` views each. Waits for the queue.
+    pub fn twin(&self, queue: &mut Queue, output: Output, (flights, views): (usize, usize)) -> Result<Self> {
+        let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
+        let samples = if output == Output::Facts { Samples::One } else { self.samples };
+        let scene = self.scene;
+        Self::new(
+            queue,
+            &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples },
+        )
     }
 
     /// Whether [`FieldRenderer::resize`] must be called before a picture of this size.
@@ -151,17 +204,28 @@ impl FieldRenderer {
         self.attachments.as_ref().is_none_or(|a| a.extent() != extent)
     }
 
+    /// The size of the pictures; `None` before the first [`FieldRenderer::resize`].
+    pub fn extent(&self) -> Option<vk::Extent2D> {
+        self.attachments.as_ref().map(Attachments::extent)
+    }
+
     /// Makes the attachments for pictures of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
-        self.attachments = Some(Attachments::new(&self.device, extent, self.format, self.samples)?);
+        self.attachments =
+            Some(Attachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
         Ok(())
     }
 
     /// Sets the view for a flight. The flight's previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
-        self.inputs.set_view(flight, view, extent, &self.drawing.array)
+        self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
+    }
+
+    /// Sets view number `number` of a flight, which is drawn in `tile`. The flight's previous frame must be done.
+    pub(super) fn set_tile(&mut self, number: (usize, usize), view: &View, tile: &Tile) -> Result<()> {
+        self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
     /// Records the draw of `source` into `picture`, in one piece or cut into [`Slices`].
@@ -183,7 +247,25 @@ impl FieldRenderer {
         picture: &Picture,
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
-        let Some(attachments) = self.attachments.as_ref().filter(|a| a.extent() == picture.extent) else {
+        let tile = [Tile { corner: [0, 0], size: picture.extent }];
+        // SAFETY: the caller's promise, for one picture and one view.
+        unsafe { self.record_tiles(commands, flight, source, (&[*picture], 0, &tile), slices) }
+    }
+
+    /// As [`FieldRenderer::record`], for a picture of each format and views in tiles of them. The first has this number.
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`].
+    pub(super) unsafe fn record_tiles(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        source: Source,
+        (pictures, first, tiles): (&[Picture], usize, &[Tile]),
+        slices: Option<Slices<'_>>,
+    ) -> Result<()> {
+        let fits = |a: &&Attachments| pictures.iter().all(|picture| picture.extent == a.extent());
+        let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
         if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
@@ -191,50 +273,88 @@ impl FieldRenderer {
         }
         // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
         unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
-        // SAFETY: recording, and the picture is alive and of this format (the caller's promise). Together, surface and background cover every pixel.
-        unsafe { attachments.record(commands, picture, || self.draw(commands, flight, slices)) };
+        let draw = || {
+            // SAFETY: in a render pass, after the flight's source and views were set.
+            unsafe { self.draw(commands, flight, first, tiles, slices) };
+        };
+        // SAFETY: recording, and the pictures are alive and of these formats (the caller's promise). Without values to
+        // begin with, surface and background cover every pixel.
+        unsafe { attachments.record(commands, pictures, self.output.clear(), draw) };
         Ok(())
     }
 
-    /// Records the draws of the surface and the background.
+    /// Records the draws of the surface and the background, in each tile.
     ///
     /// # Safety
-    /// `commands` is recording, in a render pass; the flight's source was set.
-    unsafe fn draw(&self, commands: vk::CommandBuffer, flight: usize, slices: Option<Slices<'_>>) {
+    /// `commands` is recording, in a render pass; the flight's source and views were set.
+    unsafe fn draw(
+        &self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        first: usize,
+        tiles: &[Tile],
+        slices: Option<Slices<'_>>,
+    ) {
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.scene, array, *style);
         // They are divided among the slices.
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.device.raw();
-        // SAFETY: recording (the caller's promise), and every object named here is alive and of this device.
+        // SAFETY: (here and below) recording (the caller's promise), and every object named here is alive and of this device.
+        let aim = |number: usize, tile: &Tile| unsafe {
+            let [x, y] = tile.corner;
+            let (width, height) = (tile.size.width as f32, tile.size.height as f32);
+            let (x, y, offset) = (x as f32, y as f32, vk::Offset2D { x: x as i32, y: y as i32 });
+            let viewport = vk::Viewport { x, y, width, height, min_depth: 0.0, max_depth: 1.0 };
+            vk.cmd_set_viewport(commands, 0, &[viewport]);
+            vk.cmd_set_scissor(commands, 0, &[vk::Rect2D { offset, extent: tile.size }]);
+            self.inputs.bind(commands, flight, first + number);
+        };
+        // SAFETY: as above.
         unsafe {
             pipeline.bind(commands);
-            self.inputs.bind(commands, flight);
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
-            for slice in 0..count {
-                let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
-                let some = end - first;
-                match draws {
-                    _ if some == 0 => {}
-                    Draws::Squares(_) => {
-                        vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
+            for (number, tile) in tiles.iter().enumerate() {
+                aim(number, tile);
+                for slice in 0..count {
+                    let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
+                    let some = end - first;
+                    match draws {
+                        _ if some == 0 => {}
+                        Draws::Squares(_) => {
+                            vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
+                        }
+                        Draws::Tiles(_) => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
                     }
-                    Draws::Tiles(_) => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
-                }
-                if let Some(slices) = &slices {
-                    (slices.after)(slice);
+                    if let Some(slices) = &slices {
+                        (slices.after)(slice);
+                    }
                 }
             }
             // Last, so that only pixels without a surface are shaded.
-            self.background_pipeline.bind(commands);
-            vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
+            if let Some(background) = &self.background_pipeline {
+                background.bind(commands);
+                for (number, tile) in tiles.iter().enumerate() {
+                    aim(number, tile);
+                    vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
+                }
+            }
         }
     }
 }
 
-fn shaders(scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
+fn shaders(output: Output, scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
     match (scene, kind, style) {
+        // A texture's plane has no facts.
+        (Scene::Field, ..) if output == Output::Facts => match (kind, style) {
+            (Kind::Mesh, Style::Points) => &POINT_FACTS,
+            (Kind::Mesh, _) => &FIELD_FACTS,
+            (Kind::Surface, Style::Points) => &HEIGHT_POINT_FACTS,
+            (Kind::Surface, _) => &HEIGHT_FACTS,
+            (Kind::Points, _) => &CLOUD_FACTS,
+            (Kind::Image, _) => &IMAGE_FACTS,
+        },
         (Scene::Texture, ..) => &PLANE,
         (Scene::Field, Kind::Mesh, Style::Surface) => &FIELD,
         (Scene::Field, Kind::Mesh, Style::Wireframe) => &WIREFRAME,

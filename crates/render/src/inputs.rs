@@ -29,6 +29,18 @@ struct Globals {
     number: u32,
     unused: u32,
     place: [f32; 4],
+    corner: [f32; 2],
+    unused_too: [f32; 2],
+}
+
+/// The bytes from one view's [`Globals`] to the next: no device's `minUniformBufferOffsetAlignment` is larger ("Required
+/// Limits").
+const STRIDE: usize = 256;
+
+/// Where a view is drawn.
+pub(super) struct Tile {
+    pub(super) corner: [u32; 2],
+    pub(super) size: vk::Extent2D,
 }
 
 /// As in `parts/numbers.wgsl`.
@@ -45,22 +57,28 @@ const SOURCE: usize = 1;
 
 /// The descriptor sets, and everything that they point at except the slots.
 ///
-/// Each frame in flight has its own sets and uniforms. Its source set is pointed at the frame's slot when the frame is
+/// Each frame in flight has its own sets, and uniforms for each of its views. Its source set is pointed at the frame's slot when the frame is
 /// recorded, because each producer has its own slots.
 pub(super) struct Inputs {
     bindings: Bindings,
-    uniforms: Vec<Buffer>,
+    uniforms: Buffer,
+    views: usize,
     palette: Palette,
     texture_sampler: Owned<vk::Sampler>,
 }
 
 impl Inputs {
-    /// Makes the sets. Waits for the queue.
-    pub(super) fn new(queue: &mut Queue, scene: Scene, flights: usize, map: ColorMap) -> Result<Self> {
+    /// Makes the sets for `flights` frames of `views` views each. Waits for the queue.
+    pub(super) fn new(
+        queue: &mut Queue,
+        scene: Scene,
+        (flights, views): (usize, usize),
+        map: ColorMap,
+    ) -> Result<Self> {
         let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
         let sampled =
             [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
-        let frame = [(vk::DescriptorType::UNIFORM_BUFFER, vertex | fragment), sampled[0], sampled[1]];
+        let frame = [(vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC, vertex | fragment), sampled[0], sampled[1]];
         let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex | fragment)];
         let source = match scene {
             Scene::Field => &vertices[..],
@@ -69,7 +87,7 @@ impl Inputs {
         let sets = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
         let uniforms = BufferDesc {
             label: "uniforms",
-            size: size_of::<Globals>() as u64,
+            size: (flights * views * STRIDE) as u64,
             usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
             location: MemoryLocation::CpuToGpu,
         };
@@ -77,15 +95,17 @@ impl Inputs {
         let device = queue.device();
         let inputs = Self {
             bindings: Bindings::new(device, &sets, &[])?,
-            uniforms: (0..flights).map(|_| Buffer::new(device, &uniforms)).collect::<Result<_>>()?,
+            uniforms: Buffer::new(device, &uniforms)?,
+            views,
             palette,
             texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
         };
         let [colors, color_sampler] = inputs.palette.bound();
-        for (flight, uniforms) in inputs.uniforms.iter().enumerate() {
+        for flight in 0..flights {
             // SAFETY: the set has never been used.
             unsafe {
-                let bound = [Bound::Uniforms(uniforms.raw()), colors, color_sampler];
+                let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
+                let bound = [seen, colors, color_sampler];
                 inputs.bindings.point(FRAME, flight, bound);
             }
         }
@@ -101,19 +121,19 @@ impl Inputs {
         self.palette.set(queue, map)
     }
 
-    /// Sets the view for a flight. The flight's previous frame must be done.
+    /// Sets view number `number` of a flight. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
-        flight: usize,
+        (flight, number): (usize, usize),
         view: &View,
-        extent: vk::Extent2D,
+        tile: &Tile,
         array: &Array,
     ) -> Result<()> {
-        let (camera, grid) = (&view.camera, array.grid());
+        let (camera, grid, extent) = (&view.camera, array.grid(), tile.size);
         let place = Placement::new(grid, camera, (extent.width, extent.height));
         let globals = Globals {
             view_projection: camera.view_projection(extent.width, extent.height),
-            eye: camera.eye().extend(1.0),
+            eye: camera.eye().extend(camera.distance),
             grid: [grid.cols, grid.rows],
             tiles: mesh::tile_count(grid).0,
             components: array.components(),
@@ -124,9 +144,17 @@ impl Inputs {
             number: code(array.number()),
             unused: 0,
             place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
+            corner: tile.corner.map(|pixels| pixels as f32),
+            unused_too: [0.0; 2],
         };
-        self.uniforms[flight].bytes_mut()?.copy_from_slice(bytemuck::bytes_of(&globals));
+        let at = self.offset(flight, number);
+        let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];
+        bytes.copy_from_slice(bytemuck::bytes_of(&globals));
         Ok(())
+    }
+
+    fn offset(&self, flight: usize, number: usize) -> usize {
+        (flight * self.views + number) * STRIDE
     }
 
     /// Points a flight's source at a slot of the scene that the sets were made for. An array's slot holds `array`.
@@ -149,12 +177,13 @@ impl Inputs {
         }
     }
 
-    /// Binds a flight's sets.
+    /// Binds a flight's sets, for view number `number`.
     ///
     /// # Safety
-    /// `commands` is recording, and the flight's source was set.
-    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize) {
-        // SAFETY: recording, and the flight's source was set (the caller's promise).
-        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight]) };
+    /// `commands` is recording, and the flight's source and that view were set.
+    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
+        let offsets = [self.offset(flight, number) as u32];
+        // SAFETY: recording, and the flight's source was set (the caller's promise); the view lies in the uniforms.
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
     }
 }

@@ -5,6 +5,7 @@
 //! - `camera`, `view`, `style`, `color_map`, `palette`: how it looks; `mesh`: its triangles
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay
+//! - `views`: pictures of many views at once, for programs
 
 mod camera;
 mod color_map;
@@ -19,10 +20,11 @@ mod pick;
 mod pipeline;
 mod style;
 mod view;
+mod views;
 
 pub use camera::{Camera, Ray};
 pub use color_map::ColorMap;
-pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Slices};
+pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
@@ -30,6 +32,7 @@ pub use pass::{Picture, Samples};
 pub use pick::Trail;
 pub use style::Style;
 pub use view::{Placement, View, has_color_map};
+pub use views::{MAX_VIEWS, PictureKind, Place, Views, Wanted};
 
 #[cfg(test)]
 mod tests;

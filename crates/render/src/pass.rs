@@ -104,28 +104,35 @@ impl Attachments {
         self.depth.extent()
     }
 
-    /// Records a render pass with the draws of `draw`, which must cover every pixel of the picture.
+    /// Records a render pass with the draws of `draw`. They begin with `clear`, a value for each picture, or must cover every
+    /// pixel. With more than one sample there is one picture.
     ///
     /// # Safety
-    /// `commands` is recording. The picture has this size and format and is alive until the commands are done. Its contents may
-    /// be overwritten. Its earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
+    /// `commands` is recording. The pictures have this size and format and are alive until the commands are done. Their contents
+    /// may be overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
     /// these.
-    pub(super) unsafe fn record(&self, commands: vk::CommandBuffer, picture: &Picture, draw: impl FnOnce()) {
-        // SAFETY: recording, and the picture is alive, of this size and format (the caller's promise).
+    pub(super) unsafe fn record(
+        &self,
+        commands: vk::CommandBuffer,
+        pictures: &[Picture],
+        clear: &[vk::ClearColorValue],
+        draw: impl FnOnce(),
+    ) {
+        // SAFETY: recording, and the pictures are alive, of this size and format (the caller's promise).
         unsafe {
-            self.prepare(commands, picture);
-            self.begin(commands, picture);
+            self.prepare(commands, pictures);
+            self.begin(commands, pictures, clear);
             draw();
             self.device.raw().cmd_end_rendering(commands);
-            self.hand_on(commands, picture);
+            self.hand_on(commands, pictures);
         }
     }
 
-    /// Makes the picture and the attachments ready for the draw, and discards their contents.
+    /// Makes the pictures and the attachments ready for the draw, and discards their contents.
     ///
     /// # Safety
     /// As [`Attachments::record`].
-    unsafe fn prepare(&self, commands: vk::CommandBuffer, picture: &Picture) {
+    unsafe fn prepare(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
         let color = vk::ImageAspectFlags::COLOR;
         let depth_writes = (
             vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
@@ -145,40 +152,46 @@ impl Attachments {
                 (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
             ),
         );
-        let resolved = image_barrier(picture.image, color, undefined(picture_before), drawable);
+        let written =
+            |picture: &Picture| image_barrier(picture.image, color, undefined(picture_before), drawable);
+        // Without it, the draw goes to the pictures themselves.
         let multisampled = self
             .color
             .as_ref()
             .map(|image| image_barrier(image.raw(), color, undefined(COLOR_WRITES), drawable));
+        let barriers: Vec<_> =
+            [depth].into_iter().chain(pictures.iter().map(written)).chain(multisampled).collect();
         // SAFETY: recording (the caller's promise), and the images are alive and of this device.
-        unsafe {
-            match multisampled {
-                Some(drawn) => pipeline_barrier(&self.device, commands, &[], &[depth, resolved, drawn]),
-                // The draw goes to the picture itself.
-                None => pipeline_barrier(&self.device, commands, &[], &[depth, resolved]),
-            }
-        }
+        unsafe { pipeline_barrier(&self.device, commands, &[], &barriers) };
     }
 
-    /// Begins the pass over the whole picture.
+    /// Begins the pass over the whole pictures.
     ///
     /// # Safety
     /// As [`Attachments::record`].
-    unsafe fn begin(&self, commands: vk::CommandBuffer, picture: &Picture) {
-        let target = vk::RenderingAttachmentInfo::default()
-            .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL)
-            // Every pixel is drawn, so the old contents do not matter.
-            .load_op(vk::AttachmentLoadOp::DONT_CARE);
-        let colors = [match &self.color {
-            // Only the resolved picture is kept.
-            Some(multisampled) => target
-                .image_view(multisampled.view())
-                .store_op(vk::AttachmentStoreOp::DONT_CARE)
-                .resolve_mode(vk::ResolveModeFlags::AVERAGE)
-                .resolve_image_view(picture.view)
-                .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
-            None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
-        }];
+    unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
+        let target = |(number, picture): (usize, &Picture)| {
+            let target = vk::RenderingAttachmentInfo::default()
+                .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
+            let target = match clear.get(number) {
+                Some(&color) => {
+                    target.load_op(vk::AttachmentLoadOp::CLEAR).clear_value(vk::ClearValue { color })
+                }
+                // Every pixel is drawn, so the old contents do not matter.
+                None => target.load_op(vk::AttachmentLoadOp::DONT_CARE),
+            };
+            match &self.color {
+                // Only the resolved picture is kept.
+                Some(multisampled) => target
+                    .image_view(multisampled.view())
+                    .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                    .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                    .resolve_image_view(picture.view)
+                    .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+                None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
+            }
+        };
+        let colors: Vec<_> = pictures.iter().enumerate().map(target).collect();
         let depth = vk::RenderingAttachmentInfo::default()
             .image_view(self.depth.view())
             .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
@@ -188,40 +201,31 @@ impl Attachments {
                 // Reversed depth: 0 is the farthest.
                 depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
             });
-        let extent = picture.extent;
-        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent };
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent() };
         let rendering = vk::RenderingInfo::default()
             .render_area(area)
             .layer_count(1)
             .color_attachments(&colors)
             .depth_attachment(&depth);
-        let viewport = vk::Viewport {
-            width: extent.width as f32,
-            height: extent.height as f32,
-            max_depth: 1.0,
-            ..Default::default()
-        };
-        let vk = self.device.raw();
         // SAFETY: recording (the caller's promise), and the images are alive and of this device.
-        unsafe {
-            vk.cmd_begin_rendering(commands, &rendering);
-            vk.cmd_set_viewport(commands, 0, &[viewport]);
-            vk.cmd_set_scissor(commands, 0, &[area]);
-        }
+        unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
     }
 
-    /// Makes the picture ready for its next use.
+    /// Makes the pictures ready for their next use.
     ///
     /// # Safety
     /// As [`Attachments::record`].
-    unsafe fn hand_on(&self, commands: vk::CommandBuffer, picture: &Picture) {
-        let drawn = image_barrier(
-            picture.image,
-            vk::ImageAspectFlags::COLOR,
-            (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
-            (picture.final_layout, next_use(picture.final_layout)),
-        );
-        // SAFETY: recording (the caller's promise), outside a render pass, and the picture is alive.
-        unsafe { pipeline_barrier(&self.device, commands, &[], &[drawn]) };
+    unsafe fn hand_on(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
+        let drawn = |picture: &Picture| {
+            image_barrier(
+                picture.image,
+                vk::ImageAspectFlags::COLOR,
+                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
+                (picture.final_layout, next_use(picture.final_layout)),
+            )
+        };
+        let drawn: Vec<_> = pictures.iter().map(drawn).collect();
+        // SAFETY: recording (the caller's promise), outside a render pass, and the pictures are alive.
+        unsafe { pipeline_barrier(&self.device, commands, &[], &drawn) };
     }
 }

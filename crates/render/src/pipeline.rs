@@ -41,11 +41,18 @@ pub(super) const HEIGHT_WIREFRAME: Shaders = shaders!("heights", "wireframe_main
 pub(super) const IMAGE: Shaders = shaders!("image");
 pub(super) const PLANE: Shaders = shaders!("plane");
 pub(super) const POINTS: Shaders = shaders!("points");
+pub(super) const CLOUD_FACTS: Shaders = shaders!("cloud", "facts_main");
+pub(super) const FIELD_FACTS: Shaders = shaders!("field", "facts_main");
+pub(super) const HEIGHT_FACTS: Shaders = shaders!("heights", "facts_main");
+pub(super) const HEIGHT_POINT_FACTS: Shaders = shaders!("height_points", "facts_main");
+pub(super) const IMAGE_FACTS: Shaders = shaders!("image", "facts_main");
+pub(super) const POINT_FACTS: Shaders = shaders!("points", "facts_main");
 pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");
 
-pub(super) struct PipelineDesc {
+pub(super) struct PipelineDesc<'a> {
     pub(super) layout: vk::PipelineLayout,
-    pub(super) format: vk::Format,
+    /// Of the pictures.
+    pub(super) formats: &'a [vk::Format],
     pub(super) samples: Samples,
     /// The depth test. Depth is reversed, so `GREATER` means nearer. The background lies at the farthest depth, the value that
     /// depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
@@ -55,7 +62,7 @@ pub(super) struct PipelineDesc {
 pub(super) struct Pipeline(Owned<vk::Pipeline>);
 
 impl Pipeline {
-    pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc) -> Result<Self> {
+    pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc<'_>) -> Result<Self> {
         let vertex = shader_module(device, shaders.vertex)?;
         let fragment = shader_module(device, shaders.fragment)?;
         let stage = |stage, module: &Owned<vk::ShaderModule>, name| {
@@ -82,14 +89,13 @@ impl Pipeline {
             .depth_write_enable(true)
             .depth_compare_op(desc.shows);
         let blend =
-            [vk::PipelineColorBlendAttachmentState::default()
-                .color_write_mask(vk::ColorComponentFlags::RGBA)];
+            vk::PipelineColorBlendAttachmentState::default().color_write_mask(vk::ColorComponentFlags::RGBA);
+        let blend = vec![blend; desc.formats.len()];
         let blend = vk::PipelineColorBlendStateCreateInfo::default().attachments(&blend);
         let dynamic = [vk::DynamicState::VIEWPORT, vk::DynamicState::SCISSOR];
         let dynamic = vk::PipelineDynamicStateCreateInfo::default().dynamic_states(&dynamic);
-        let formats = [desc.format];
         let mut rendering = vk::PipelineRenderingCreateInfo::default()
-            .color_attachment_formats(&formats)
+            .color_attachment_formats(desc.formats)
             .depth_attachment_format(depth_format(device));
         let info = [vk::GraphicsPipelineCreateInfo::default()
             .stages(&stages)

@@ -80,8 +80,9 @@ impl Bench {
         words.resize(4 * array.words() as usize, 0x5a);
         let slot = Buffer::filled(&device, "slot", &words, vk::BufferUsageFlags::STORAGE_BUFFER).unwrap();
         let desc = FieldRendererDesc {
-            format: OffscreenTarget::FORMAT,
+            output: Output::Color(OffscreenTarget::FORMAT),
             flights: 1,
+            views: 1,
             scene: Scene::Field,
             array,
             style: self.style,

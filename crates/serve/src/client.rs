@@ -1,6 +1,7 @@
 //! The client that has the seat. The render thread reads and sends its messages between two frames, and never waits for it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use super::closer::{self, ClientFd};
 use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Request, Tagged, short};
+use super::renders::{MAX_RENDERS, WantedRender};
 use super::session::{Fault, Judged, Session, Terms, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_base::{Result, note};
@@ -52,6 +54,9 @@ pub(super) struct Client {
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
+    pub(super) renders: VecDeque<WantedRender>,
+    /// How many renders were done, or failed.
+    pub(super) rendered: u64,
     ended: Option<Ended>,
     complaints: u32,
 }
@@ -103,6 +108,8 @@ impl Client {
             last_new: Instant::now(),
             shown_at: None,
             import: None,
+            renders: VecDeque::new(),
+            rendered: 0,
             ended: None,
             complaints: 0,
         }
@@ -155,6 +162,29 @@ impl Client {
         }))
     }
 
+    /// Fails if the client has signalled `drawn` itself: the renderer's next value may not be smaller.
+    pub(super) fn see_drawn(&self) -> Result<Result<(), String>> {
+        let shared = self.shared.borrow();
+        let Some(drawn) = shared.memory.drawn() else { return Ok(Ok(())) };
+        let (value, own) = (drawn.value()?, self.rendered);
+        Ok(match value > own {
+            true => Err(format!("`drawn` is {value}, and the renderer signalled {own} at most")),
+            false => Ok(()),
+        })
+    }
+
+    /// Signals `drawn` on the CPU, for a render that failed. All others must be done.
+    pub(super) fn signal_drawn(&self) -> Result<()> {
+        let shared = self.shared.borrow();
+        let Some(drawn) = shared.memory.drawn() else { return Ok(()) };
+        // SAFETY: the renderer's values only grow, and no signal is pending.
+        Ok(unsafe { drawn.signal_from_host(self.rendered) }?)
+    }
+
+    pub(super) fn drop_for(&mut self, fault: Fault) {
+        self.ended.get_or_insert(fault.into());
+    }
+
     fn see(&self, Counters(counters): Counters) -> Result<(), Fault> {
         let Some((ready, free)) = counters else { return Ok(()) };
         let session = &mut self.shared.borrow_mut().session;
@@ -173,7 +203,7 @@ impl Client {
     }
 
     fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
-        if self.busy {
+        if self.waits() {
             if self.import.is_some() && self.connection.is_closed() {
                 return Err(Ended::Left(CLOSED));
             }
@@ -202,9 +232,14 @@ impl Client {
         Ok(Some((request, judged, descriptors)))
     }
 
+    /// Whether its messages wait.
+    fn waits(&self) -> bool {
+        self.busy || self.renders.len() >= MAX_RENDERS
+    }
+
     /// Ends its time if it is gone although its messages wait. For waits that can take long.
     pub(super) fn notice_end(&mut self) {
-        if self.busy {
+        if self.waits() {
             let gone = self.connection.is_closed();
             self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
         }
@@ -273,14 +308,15 @@ impl Client {
 
     /// Its connection, if its next message would be read now.
     pub(super) fn watched(&self) -> Option<PollFd<'_>> {
-        let waits = self.busy || self.leaving.is_some();
+        let waits = self.waits() || self.leaving.is_some();
         (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
     }
 
     /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
     pub(super) fn quiet_time(&self, draws: bool) -> Duration {
         let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
-        match by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR {
+        let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;
+        match quick || !self.renders.is_empty() {
             true => QUICK,
             false => CALM,
         }

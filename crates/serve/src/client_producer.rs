@@ -54,6 +54,11 @@ impl Shared {
         Ok(current)
     }
 
+    /// The frame that was drawn last, and where it lies.
+    pub(super) fn on_show(&self) -> Option<(u64, Source)> {
+        self.current.map(|current| (current.frame, Source::Vertices(current.vertices)))
+    }
+
     pub(super) fn drew_new(&self) -> bool {
         self.current.is_some_and(|current| current.new)
     }

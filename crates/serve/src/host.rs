@@ -11,6 +11,7 @@ use super::client::Client;
 use super::client_producer::ClientProducer;
 use super::handshake::welcome;
 use super::protocol::{self, ErrorCode, RefusedCode};
+use super::renders::answer_renders;
 use super::report::Report;
 use super::requests::{Desk, answer_import, free_released, send_picture, takes_picture};
 use super::slow_draw::Slow;
@@ -90,6 +91,7 @@ impl Host {
         self.listen(engine, parameters)?;
         self.take_ring(engine)?;
         if let Some(client) = &mut self.client {
+            answer_renders(engine, client, self.own.is_some())?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
             let now = protocol::Parameters { field: *parameters, ..client.told };

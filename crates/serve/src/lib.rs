@@ -17,6 +17,7 @@
 //! | `handshake` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client that has the seat: reads its messages and sends it others |
 //! | `requests` | its requests: memory, pictures, parameters, the state |
+//! | `renders` | pictures for its own program, in its allocations |
 //! | `imports` | memory that a client allocated: tried in a child process ([`wavefield_engine::child_process`]), then imported |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | ends the renderer with the program that started it |
@@ -44,6 +45,7 @@ pub mod ledger;
 pub mod listener;
 mod memory;
 pub mod protocol;
+mod renders;
 mod report;
 mod requests;
 pub mod session;

@@ -14,7 +14,7 @@ use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
 use super::ledger::Origin;
-use super::protocol::{MemoryKind, Place, VulkanMemory};
+use super::protocol::{MemoryKind, Place, Render, VulkanMemory};
 use wavefield_base::{Error, Result};
 use wavefield_engine::Engine;
 use wavefield_field::{array::Array, frame_stamp};
@@ -36,6 +36,8 @@ pub(super) struct CudaMemory {
     pub(super) free: ExportedSemaphore,
     slots: Vec<ExportedBuffer>,
     allocations: BTreeMap<u64, Allocation>,
+    /// For pictures, once the client has asked for it.
+    drawn: Option<ExportedSemaphore>,
 }
 
 /// Memory beside the ring's.
@@ -64,6 +66,15 @@ pub(super) struct HostMemory {
     buffers: Vec<Buffer>,
     /// How many frames were copied. They take the buffers in turn, whatever slot they come from.
     copied: usize,
+    /// Pictures on their way to an allocation.
+    pictures: Option<Buffer>,
+}
+
+/// Where pictures are drawn.
+pub(super) struct Target {
+    pub(super) into: vk::Buffer,
+    pub(super) places: Vec<wavefield_render::Place>,
+    pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
 impl ClientMemory {
@@ -88,6 +99,7 @@ impl ClientMemory {
                     .map(|_| Ok(ExportedBuffer::new(device.sharing()?, size, SLOT_USAGE)?))
                     .collect::<Result<_>>()?,
                 allocations: BTreeMap::new(),
+                drawn: None,
             }),
             MemoryKind::Host => {
                 let stride = size.next_multiple_of(SLOT_ALIGNMENT);
@@ -100,6 +112,7 @@ impl ClientMemory {
                     allocations: BTreeMap::new(),
                     buffers: (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<_>>()?,
                     copied: 0,
+                    pictures: None,
                 })
             }
         })
@@ -214,11 +227,80 @@ impl ClientMemory {
                 Origin::Slot(slot) => (memory.slots[slot].raw(), 0),
                 Origin::Allocation { id, offset } => match memory.allocations.get(&id) {
                     Some(buffer) => (buffer.raw(), offset),
-                    None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
+                    None => return Err(gone(id)),
                 },
             }),
             Self::Host(memory) => memory.copy(origin),
         }
+    }
+
+    /// The timeline that is signalled when pictures are drawn.
+    pub(super) fn drawn(&self) -> Option<&ExportedSemaphore> {
+        match self {
+            Self::Cuda(memory) => memory.drawn.as_ref(),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// A descriptor of that timeline, which is made by the first call.
+    pub(super) fn timeline(&mut self, device: &Device) -> Result<OwnedFd> {
+        let Self::Cuda(CudaMemory { drawn, .. }) = self else {
+            return Err(Error::Unsupported(
+                "with memory `host` the answer says that pictures are there".into(),
+            ));
+        };
+        let made = match drawn.take() {
+            Some(made) => made,
+            None => ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
+        };
+        timeline_descriptor(drawn.insert(made).export()?)
+    }
+
+    /// Where these pictures are drawn; `value` is signalled then.
+    pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<Target> {
+        let places: Vec<_> = render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect();
+        match self {
+            Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
+                (Some(Allocation::Exported(buffer)), Some(drawn)) => {
+                    Ok(Target { into: buffer.raw(), places, signal: Some(drawn.submit_info(value)) })
+                }
+                (_, None) => Err(Error::Unsupported("ask for the `timeline` first".into())),
+                _ => Err(gone(render.allocation)),
+            },
+            Self::Host(memory) => {
+                // The end of the last picture; what lies before the first is small or somebody's choice.
+                let end =
+                    |&(kind, offset): &wavefield_render::Place| offset + render.bytes(kind).unwrap_or(0);
+                let size = places.iter().map(end).max().unwrap_or(0);
+                if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
+                    let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
+                    let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
+                    memory.pictures = Some(Buffer::new(device, &desc)?);
+                }
+                let buffer = memory.pictures.as_ref().ok_or_else(|| gone(render.allocation))?;
+                Ok(Target { into: buffer.raw(), places, signal: None })
+            }
+        }
+    }
+
+    /// Whether [`ClientMemory::copy_pictures`] brings pictures to the client.
+    pub(super) fn needs_copies(&self) -> bool {
+        matches!(self, Self::Host(_))
+    }
+
+    /// Memory `host`: copies pictures to the allocation. The GPU must be done with them.
+    pub(super) fn copy_pictures(&self, render: &Render, places: &[wavefield_render::Place]) -> Result<()> {
+        let Self::Host(memory) = self else { return Ok(()) };
+        let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
+        else {
+            return Err(gone(render.allocation));
+        };
+        for &(kind, offset) in places {
+            let size = render.bytes(kind).unwrap_or(0);
+            let bytes = &buffer.bytes()?[offset as usize..(offset + size) as usize];
+            file.write_all_at(bytes, offset).map_err(|error| out_of_memory(size, error))?;
+        }
+        Ok(())
     }
 
     /// Who owns a slot between two frames.
@@ -236,7 +318,7 @@ impl HostMemory {
             Origin::Slot(slot) => (&self.file, slot as u64 * self.stride),
             Origin::Allocation { id, offset } => match self.allocations.get(&id) {
                 Some(file) => (file, offset),
-                None => return Err(Error::Unsupported(format!("allocation {id} is gone"))),
+                None => return Err(gone(id)),
             },
         };
         // There are no more frames in flight than buffers, so the frame that last used this buffer is drawn.
@@ -293,6 +375,10 @@ fn copy_of(file: &File) -> Result<OwnedFd> {
 
 fn out_of_memory(bytes: u64, error: std::io::Error) -> Error {
     no_memory(&format!("shared memory of {bytes} bytes"), error)
+}
+
+fn gone(allocation: u64) -> Error {
+    Error::Unsupported(format!("allocation {allocation} is gone"))
 }
 
 fn no_memory(what: &str, error: std::io::Error) -> Error {

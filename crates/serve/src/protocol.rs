@@ -1,9 +1,12 @@
 //! The messages of `docs/protocol.md`, which says what each field means: their types, and how they become bytes and back.
 //! Nothing here uses sockets.
 
+use std::collections::BTreeMap;
+
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Number, Value};
+use wavefield_render::{Camera, PictureKind};
 
 pub use super::array_description::{ArrayDescription, described};
 pub use super::settings::{CameraPlace, Parameters, SettingsChange};
@@ -42,6 +45,9 @@ pub enum FromClient {
         allocation: u64,
         offset: u64,
     },
+    /// Asks for the timeline `drawn`.
+    Timeline,
+    Render(Box<Render>),
     Snapshot {
         /// Wait until this frame of the client, or a later one, is drawn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,6 +75,43 @@ pub struct Hello {
     /// client learns what is wrong with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Value>,
+}
+
+/// Pictures for a program, written into an allocation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Render {
+    pub allocation: u64,
+    /// Which pictures, and where each kind begins in the allocation.
+    pub offsets: BTreeMap<PictureKind, u64>,
+    pub width: u32,
+    pub height: u32,
+    /// Azimuth, elevation, distance, and the target's x, y and z. Absent, one view from the camera on screen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cameras: Option<Vec<[f64; 6]>>,
+    /// Wait until this frame of the client, or a later one, is drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+}
+
+impl Render {
+    pub fn views(&self) -> usize {
+        self.cameras.as_ref().map_or(1, Vec::len)
+    }
+
+    /// The cameras, or what is wrong with one. Empty for the camera on screen.
+    pub fn cameras(&self) -> Result<Vec<Camera>, String> {
+        let camera = |(number, &[azimuth, elevation, distance, x, y, z]): (usize, &[f64; 6])| {
+            let place = CameraPlace { azimuth, elevation, distance, target: [x, y, z] };
+            place.camera().map_err(|error| format!("number {number}: {error}"))
+        };
+        self.cameras.iter().flatten().enumerate().map(camera).collect()
+    }
+
+    /// The bytes of all pictures of one kind. None if there are too many for a number of 64 bits.
+    pub fn bytes(&self, kind: PictureKind) -> Option<u64> {
+        let pixels = u64::from(self.width).checked_mul(self.height.into())?;
+        pixels.checked_mul(kind.bytes())?.checked_mul(self.views() as u64)
+    }
 }
 
 /// What the slots are made of.
@@ -116,6 +159,17 @@ pub enum FromServer {
         /// The request's `type`.
         request: String,
         reason: String,
+    },
+    /// The timeline `drawn`; one descriptor.
+    Timeline {
+        fd: u32,
+    },
+    /// The pictures of `render` are on their way; with memory `host`, they are there.
+    Rendered {
+        frame: u64,
+        /// The value that `drawn` has when they are there; memory `cuda`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drawn: Option<u64>,
     },
     /// The answer to `snapshot`; one descriptor.
     Picture {
@@ -202,6 +256,8 @@ pub struct State {
     /// How much the longest of them exceeds the frame time, in microseconds.
     pub late_us: u64,
     pub camera: CameraPlace,
+    /// Width and height of the picture on screen, in pixels.
+    pub picture: [u32; 2],
     /// When the first draw of `frame_shown` was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub shown_at: Option<u64>,
 }
@@ -299,6 +355,8 @@ impl FromClient {
             Self::Release { .. } => "release",
             Self::Show { .. } => "show",
             Self::Snapshot { .. } => "snapshot",
+            Self::Timeline => "timeline",
+            Self::Render(_) => "render",
             Self::Set { .. } => "set",
             Self::Status => "status",
             Self::Bye => "bye",

@@ -11,6 +11,7 @@ use super::closer::ClientFd;
 use super::imports::Import;
 use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
+use super::renders::WantedRender;
 use super::session::Judged;
 use super::statistics::Watch;
 use wavefield_base::Result;
@@ -39,6 +40,11 @@ impl Desk<'_> {
     ) -> Result<()> {
         let message = match judged {
             Ok(message) => message,
+            // It has its turn among the renders.
+            Err(reason) if request.name == "render" => {
+                client.renders.push_back(WantedRender { request, render: Err(reason) });
+                return Ok(());
+            }
             Err(reason) => {
                 client.fail(request, reason);
                 return Ok(());
@@ -61,6 +67,10 @@ impl Desk<'_> {
                         client.fail(request, error);
                     }
                 }
+            }
+            FromClient::Timeline => self.timeline(client, request),
+            FromClient::Render(render) => {
+                client.renders.push_back(WantedRender { request, render: Ok(render) });
             }
             FromClient::Snapshot { .. } if client.wants_picture.is_some() => {
                 client.fail(request, "a snapshot is on its way already");
@@ -122,6 +132,14 @@ impl Desk<'_> {
         }
     }
 
+    fn timeline(&self, client: &mut Client, request: Request) {
+        let made = client.shared.borrow_mut().memory.timeline(self.engine.device());
+        match made {
+            Ok(timeline) => client.answer(request.id, &FromServer::Timeline { fd: 0 }, &[timeline]),
+            Err(error) => client.fail(request, error),
+        }
+    }
+
     fn state(&self, client: &Client) -> State {
         let shared = client.shared.borrow();
         let ledger = shared.session.ledger();
@@ -138,6 +156,7 @@ impl Desk<'_> {
                 true => self.engine.view().camera.into(),
                 false => client.first_camera(&self.setup.config).into(),
             },
+            picture: self.engine.picture_size().map_or([0, 0], |size| [size.width, size.height]),
             shown_at: client.shown_at,
         }
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use super::ledger::{Ledger, Shown};
 use super::protocol::{
-    ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Request, VERSION, described, request_id, short,
-    spoken_version,
+    ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Render, Request, VERSION, described, request_id,
+    short, spoken_version,
 };
 use wavefield_field::array::Array;
+use wavefield_render::MAX_VIEWS;
 
 /// The most allocations of a client at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
@@ -166,7 +167,10 @@ impl Session {
             FromClient::Set { camera, .. } => {
                 camera.as_ref().map_or(Ok(()), |camera| camera.camera().map(drop))
             }
-            FromClient::Snapshot { .. } | FromClient::Status | FromClient::Bye => Ok(()),
+            FromClient::Render(render) => self.may_render(render),
+            FromClient::Timeline | FromClient::Snapshot { .. } | FromClient::Status | FromClient::Bye => {
+                Ok(())
+            }
         };
         Ok(judged.map(|()| message))
     }
@@ -264,6 +268,36 @@ impl Session {
             Some(end) if end <= bytes => Ok(()),
             _ => Err(format!("a frame of {frame_bytes} bytes at {offset} does not fit into {bytes} bytes")),
         }
+    }
+
+    /// Fails unless the pictures make sense and fit into the allocation.
+    fn may_render(&self, render: &Render) -> Result<(), String> {
+        let (views, id) = (render.views(), render.allocation);
+        if !(1..=MAX_VIEWS).contains(&views) {
+            return Err(format!("{views} cameras: from 1 to {MAX_VIEWS} are allowed"));
+        }
+        render.cameras()?;
+        if render.width == 0 || render.height == 0 || render.offsets.is_empty() {
+            return Err("pictures have at least a pixel, and `offsets` names at least one kind".into());
+        }
+        let bytes = match self.allocations.get(&id) {
+            Some(&Held { bytes, chunks: 0, .. }) => bytes,
+            Some(_) => return Err(format!("{id} is an import, which the renderer only reads")),
+            None => return Err(format!("there is no allocation {id}")),
+        };
+        for (&kind, &offset) in &render.offsets {
+            if !offset.is_multiple_of(self.terms.offset_alignment) {
+                return Err(format!("offset {offset} is no multiple of {}", self.terms.offset_alignment));
+            }
+            let end = render.bytes(kind).and_then(|size| size.checked_add(offset));
+            if end.is_none_or(|end| end > bytes) {
+                return Err(format!(
+                    "{views} pictures of {}x{} ({kind:?}) at {offset} do not fit into {bytes} bytes",
+                    render.width, render.height
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn may_allocate(&self, bytes: u64) -> Result<(), String> {

@@ -24,7 +24,8 @@ const MOST: f32 = 16.0;
 fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
     let size = vec2f(globals.grid);
     let per_pixel = size / globals.place.zw;
-    let middle = (position.xy - globals.place.xy) * per_pixel;
+    let at = position.xy - globals.corner;
+    let middle = (at - globals.place.xy) * per_pixel;
     // Slightly less, so that an image of the picture's own size is not blurred.
     let count = vec2u(clamp(ceil(per_pixel - 0.001), vec2f(1.0), vec2f(MOST)));
     var sum = vec4f(0.0);
@@ -36,8 +37,17 @@ fn fragment_main(@builtin(position) position: vec4f) -> @location(0) vec4f {
         }
     }
     sum /= f32(count.x * count.y);
-    let behind = backdrop(2.0 * position.xy / globals.picture - 1.0);
+    let behind = backdrop(2.0 * at / globals.picture - 1.0);
     return vec4f(sum.rgb + (1.0 - sum.a) * behind, 1.0);
+}
+
+@fragment
+fn facts_main(@builtin(position) position: vec4f) -> Facts {
+    let size = vec2f(globals.grid);
+    let at = (position.xy - globals.corner - globals.place.xy) * size / globals.place.zw;
+    let texel = vec2u(clamp(floor(at), vec2f(0.0), size - 1.0));
+    // An image has no perspective: all of it is as far away as the camera's target.
+    return Facts(globals.eye.w, vec4f(0.0, 0.0, 1.0, 1.0), i32(texel.y * globals.grid.x + texel.x));
 }
 
 // Returns a linear colour, multiplied by its alpha.

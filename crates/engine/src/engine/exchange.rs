@@ -60,6 +60,7 @@ impl Engine {
         if let Some(check) = &mut self.observers.check {
             check.exchanged(*incoming.drawing.array());
         }
+        self.beside = None;
         self.times.forget();
         // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);

@@ -27,7 +27,8 @@ const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
 impl Engine {
     /// Waits until every submitted frame is drawn.
     pub fn drain(&mut self) -> Result<()> {
-        self.wait_drawn(self.pacer.submitted())
+        self.wait_drawn(self.pacer.submitted())?;
+        self.wait_beside()
     }
 
     pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
@@ -83,13 +84,16 @@ impl Engine {
             failure.is_some()
         };
         let_go();
-        let drained = self.pacer.wait_all(|since| {
+        let mut look = |since| {
             let patience = if let_go() { patience.min(AFTER_A_FAILURE) } else { patience };
             match since < patience {
                 true => Ok(()),
                 false => Err(Error::Unsupported("still waiting".into())),
             }
-        });
+        };
+        let beside = self.beside.as_mut().map(|beside| &mut beside.pacer);
+        let drained =
+            [&mut self.pacer].into_iter().chain(beside).try_for_each(|pacer| pacer.wait_all(&mut look));
         let failed = let_go();
         if drained.is_ok()
             && let Err(error) = self.queue.wait_presented()
@@ -138,6 +142,7 @@ impl Engine {
             Setup::make(&mut self.queue, context, &choice, config, (self.drawer.format, self.flights))?;
         let pacer = self.pacer.succeed(&self.queue, made.flights)?;
         // Nothing may fail from here on.
+        self.beside = None;
         let Setup { producer, check, renderer, times, flights } = made;
         self.patience =
             Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };

@@ -1,6 +1,7 @@
 //! Drawing a frame: pace, produce, record, submit. Both the window and the headless run use this.
 
 mod batching;
+mod beside;
 #[cfg(target_os = "linux")]
 mod exchange;
 mod filler;
@@ -27,6 +28,8 @@ use wavefield_handoff::producer::{Frame, Producer, reads};
 use wavefield_render::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 
 pub use batching::Batching;
+use beside::Beside;
+pub use beside::FromTo;
 #[cfg(target_os = "linux")]
 pub use exchange::Installed;
 use filler::Filler;
@@ -44,6 +47,8 @@ pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     drawer: Drawer,
+    /// Pictures beside the frames, once somebody wants some.
+    beside: Option<Beside>,
     filler: Filler,
     /// CUDA's context, once a producer has needed it.
     context: Option<Cuda>,
@@ -108,6 +113,7 @@ impl Engine {
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, live: None, probe: None },
             drawer: Drawer { renderer, view, scene: config.scene, format },
+            beside: None,
             filler,
             context,
             recordings: Recordings::new(pacer.depth()),
@@ -266,6 +272,11 @@ impl Engine {
         &mut self.drawer.view
     }
 
+    /// The size of the pictures; `None` before the first frame.
+    pub fn picture_size(&self) -> Option<vk::Extent2D> {
+        self.drawer.renderer.extent()
+    }
+
     /// The quantity that the colour map shows, and the values of its two ends; `None` if no colour map is used.
     pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
         // The texture holds colours, so it needs no colour map.
@@ -288,12 +299,14 @@ impl Engine {
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
+        self.beside = None;
         self.drawer.renderer.set_color_map(&mut self.queue, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drain()?;
+        self.beside = None;
         self.recordings.forget();
         self.drawer.renderer.set_style(style)
     }

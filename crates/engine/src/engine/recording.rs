@@ -145,14 +145,18 @@ pub(super) fn record_behind(
     Ok(commands)
 }
 
-fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
+pub(super) fn begin(
+    device: &Device,
+    commands: vk::CommandBuffer,
+    usage: vk::CommandBufferUsageFlags,
+) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.
     unsafe { device.raw().begin_command_buffer(commands, &info) }
         .map_err(device.failed("vkBeginCommandBuffer"))
 }
 
-fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
+pub(super) fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
     // SAFETY: recording, outside a render pass.
     unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
 }

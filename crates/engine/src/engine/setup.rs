@@ -9,7 +9,7 @@ use wavefield_base::Result;
 use wavefield_field::array::Array;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 use wavefield_handoff::producer::Producer;
-use wavefield_render::{FieldRenderer, FieldRendererDesc};
+use wavefield_render::{FieldRenderer, FieldRendererDesc, Output};
 use wavefield_watch::verify::{Check, CheckDesc};
 
 pub(super) struct Setup {
@@ -45,8 +45,9 @@ impl Setup {
         let renderer = FieldRenderer::new(
             queue,
             &FieldRendererDesc {
-                format,
+                output: Output::Color(format),
                 flights,
+                views: 1,
                 scene: config.scene,
                 array,
                 style: config.style,

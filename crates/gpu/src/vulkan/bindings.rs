@@ -8,7 +8,8 @@ use wavefield_base::Result;
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
     Buffer(vk::DescriptorBufferInfo),
-    Uniforms(vk::Buffer),
+    /// As many bytes of a buffer as a shader sees. Where they begin is said when the set is bound.
+    Uniforms(vk::Buffer, u64),
     /// An image to read, in this layout.
     Sampled(vk::ImageView, vk::ImageLayout),
     /// An image to write, in the layout `GENERAL`.
@@ -20,7 +21,7 @@ impl Bound {
     pub(super) fn kind(&self) -> vk::DescriptorType {
         match self {
             Self::Buffer(_) => vk::DescriptorType::STORAGE_BUFFER,
-            Self::Uniforms(_) => vk::DescriptorType::UNIFORM_BUFFER,
+            Self::Uniforms(..) => vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC,
             Self::Sampled(..) => vk::DescriptorType::SAMPLED_IMAGE,
             Self::Storage(_) => vk::DescriptorType::STORAGE_IMAGE,
             Self::Sampler(_) => vk::DescriptorType::SAMPLER,
@@ -30,7 +31,7 @@ impl Bound {
     fn buffer(self) -> vk::DescriptorBufferInfo {
         match self {
             Self::Buffer(part) => part,
-            Self::Uniforms(buffer) => whole(buffer),
+            Self::Uniforms(buffer, range) => vk::DescriptorBufferInfo { buffer, offset: 0, range },
             _ => vk::DescriptorBufferInfo::default(),
         }
     }
@@ -146,19 +147,22 @@ impl Bindings {
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
-    /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it.
+    /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it. `offsets`: where each
+    /// [`Bound::Uniforms`] begins, in bytes.
     ///
     /// # Safety
-    /// `commands` is recording, and [`Bindings::point`] was called for these sets.
+    /// `commands` is recording, and [`Bindings::point`] was called for these sets. The offsets are multiples of
+    /// `minUniformBufferOffsetAlignment`, and lie in the buffers.
     pub unsafe fn bind<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
         point: vk::PipelineBindPoint,
         chosen: [usize; SETS],
+        offsets: &[u32],
     ) {
         let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
         let vk = self.layout.device().raw();
-        // SAFETY: recording (the caller's promise); layout and sets belong together and are alive.
-        unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, &[]) };
+        // SAFETY: recording, and offsets that fit (the caller's promise); layout and sets belong together and are alive.
+        unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, offsets) };
     }
 }

@@ -114,7 +114,7 @@ impl ComputePipeline {
         // SAFETY: recording (the caller's promise); pipeline and layout belong together and are alive.
         unsafe {
             vk.cmd_bind_pipeline(commands, point, self.raw.raw());
-            self.bindings.bind(commands, point, chosen);
+            self.bindings.bind(commands, point, chosen, &[]);
             if !constants.is_empty() {
                 vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
             }

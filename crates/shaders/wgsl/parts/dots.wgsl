@@ -8,6 +8,7 @@ struct Dot {
     @location(0) @interpolate(flat) centre: vec2f,
     @location(1) @interpolate(flat) radius: f32,
     @location(2) @interpolate(flat) value: f32,
+    @location(3) @interpolate(flat) number: u32,
 }
 
 // In pixels. A dot of this radius covers the centre of a pixel wherever it lies.
@@ -26,14 +27,24 @@ fn dot_at(index: u32, clip: vec4f, radius: f32, value: f32) -> Dot {
     dot.centre = (clip.xy / clip.w * 0.5 + 0.5) * globals.picture;
     dot.radius = radius;
     dot.value = value;
+    dot.number = index / 6;
     return dot;
 }
 
 @fragment
 fn fragment_main(dot: Dot) -> @location(0) vec4f {
-    if distance(dot.clip.xy, dot.centre) > dot.radius {
+    if distance(dot.clip.xy - globals.corner, dot.centre) > dot.radius {
         discard;
     }
     let colour = palette_colour(dot.value);
     return vec4f(colour, 1.0);
+}
+
+@fragment
+fn facts_main(dot: Dot) -> Facts {
+    if distance(dot.clip.xy - globals.corner, dot.centre) > dot.radius {
+        discard;
+    }
+    // A dot faces the eye: against the view's axis.
+    return Facts(depth_of(dot.clip), vec4f(-axis(), 1.0), i32(dot.number));
 }

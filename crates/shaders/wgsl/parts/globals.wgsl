@@ -3,6 +3,7 @@
 // As in render/src/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
+    // The fourth number is the distance from the eye to the camera's target.
     eye: vec4f,
     // Columns and rows of the array; points have one row.
     grid: vec2u,
@@ -23,6 +24,9 @@ struct Globals {
     unused: u32,
     // The place of an image: left, top, width and height in pixels of the picture.
     place: vec4f,
+    // The picture's left and top in the image that is drawn on, which may hold several pictures.
+    corner: vec2f,
+    unused_too: vec2f,
 }
 
 @group(0) @binding(0) var<uniform> globals: Globals;
@@ -36,4 +40,25 @@ fn limited(number: f32) -> f32 {
 
 fn palette_colour(value: f32) -> vec3f {
     return textureSampleLevel(palette, palette_sampler, vec2f(value, 0.5), 0.0).rgb;
+}
+
+// A pixel in numbers, for programs that see.
+struct Facts {
+    // The distance from the eye along the view's axis.
+    @location(0) depth: f32,
+    // The direction in which the surface faces, towards the eye, and 1.
+    @location(1) normal: vec4f,
+    // The number of the element that lies there.
+    @location(2) index: i32,
+}
+
+// The depth of a pixel in perspective. The shader's w is one over that of clip space, which is the depth.
+fn depth_of(position: vec4f) -> f32 {
+    return 1.0 / position.w;
+}
+
+// The direction in which the camera looks: clip space's w grows along it.
+fn axis() -> vec3f {
+    let matrix = globals.view_projection;
+    return vec3f(matrix[0].w, matrix[1].w, matrix[2].w);
 }

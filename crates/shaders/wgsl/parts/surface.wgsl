@@ -99,8 +99,13 @@ const KEY_COLOUR: vec3f = vec3f(1.00, 0.95, 0.87);
 const SKY: vec3f = vec3f(0.62, 0.72, 0.92);
 const GROUND: vec3f = vec3f(0.20, 0.16, 0.22);
 
-@fragment
-fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
+struct Here {
+    vertex: vec4f,
+    // Towards the eye.
+    normal: vec3f,
+}
+
+fn here_at(point: Point, front: bool) -> Here {
     // The cell, and the place in it.
     let at = point.at_and_tilt.xy;
     let last = globals.grid - vec2u(1);
@@ -111,16 +116,31 @@ fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(
     let b = vertex_at(cell + vec2u(1, 0));
     let c = vertex_at(cell + vec2u(0, 1));
     let d = vertex_at(cell + vec2u(1, 1));
-    let here = mix(mix(a, b, part.x), mix(c, d, part.x), part.y);
-    let position = here.xyz;
-    let value = limited(here.w);
 
     // Between normals that point nearly straight down, an interpolated tilt can be anything. Then use the cell's own normal.
     let smooth_normal = direction(point.at_and_tilt.zw);
     let cell_normal = cross((c - a).xyz, (b - a).xyz);
     let up = select(smooth_normal, normalize(cell_normal), dot(smooth_normal, cell_normal) < 0.0);
     // Seen from below, the surface shows its other side.
-    let normal = up * select(-1.0, 1.0, front);
+    return Here(mix(mix(a, b, part.x), mix(c, d, part.x), part.y), up * select(-1.0, 1.0, front));
+}
+
+@fragment
+fn facts_main(point: Point, @builtin(front_facing) front: bool) -> Facts {
+    let last = globals.grid - vec2u(1);
+    let nearest = min(vec2u(max(round(point.at_and_tilt.xy), vec2f(0.0))), last);
+    let normal = here_at(point, front).normal;
+    return Facts(depth_of(point.clip), vec4f(normal, 1.0), i32(nearest.y * globals.grid.x + nearest.x));
+}
+
+@fragment
+fn fragment_main(point: Point, @builtin(front_facing) front: bool) -> @location(0) vec4f {
+    let at = point.at_and_tilt.xy;
+    let last = globals.grid - vec2u(1);
+    let here = here_at(point, front);
+    let position = here.vertex.xyz;
+    let value = limited(here.vertex.w);
+    let normal = here.normal;
     let to_eye = normalize(globals.eye.xyz - position);
     let base = palette_colour(value);
 

@@ -1,0 +1,119 @@
+//! Pictures of the array beside the frames: for programs that see. They have submissions of their own, and every wait for the
+//! engine's frames waits for these too.
+
+use ash::vk;
+use vulkan_cuda::ownership::{Access, Owner};
+
+use super::Engine;
+use super::recording::{begin, end};
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Pacer, Queue, pipeline_barrier};
+use wavefield_handoff::producer::{Source, Transfer, reads};
+use wavefield_render::{Views, Wanted};
+
+/// The most submissions of pictures in flight.
+const FLIGHTS: usize = 3;
+
+const COPY: Access =
+    Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
+
+pub(super) struct Beside {
+    pub(super) pacer: Pacer,
+    pub(super) views: Views,
+}
+
+impl Beside {
+    fn new(queue: &Queue) -> Result<Self> {
+        Ok(Self { pacer: Pacer::new(queue, FLIGHTS)?, views: Views::new(FLIGHTS) })
+    }
+}
+
+/// A slot and a buffer, both with the owner that they have between Vulkan's uses.
+#[derive(Clone, Copy)]
+pub struct FromTo {
+    pub source: (Source, Owner),
+    pub into: (vk::Buffer, Owner),
+}
+
+impl Engine {
+    /// Draws pictures of a slot into a buffer. `signal` is signalled when they are there. Waits only if there are too many
+    /// in flight, or for the first pictures of a size.
+    ///
+    /// # Errors
+    /// Nothing was submitted then, and nothing is signalled.
+    ///
+    /// # Safety
+    /// The slot holds the array of the engine's present producer. The buffer is large enough for what is wanted, and has the
+    /// usage `TRANSFER_DST`. Both live until [`Engine::drain`], and nothing writes the slot or uses the buffer meanwhile.
+    pub unsafe fn draw_beside(
+        &mut self,
+        wanted: &Wanted<'_>,
+        FromTo { source, into }: FromTo,
+        signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+    ) -> Result<()> {
+        if self.beside.is_none() {
+            self.beside = Some(Beside::new(&self.queue)?);
+        }
+        if self.beside.as_ref().is_some_and(|beside| beside.views.needs(self.device(), wanted)) {
+            self.drain()?;
+        }
+        let (producer, patience) = (&**self.filler.producer, &self.patience);
+        let (Some(Beside { pacer, views }), queue) = (&mut self.beside, &mut self.queue) else {
+            return Ok(());
+        };
+        views.prepare(queue, &self.drawer.renderer, wanted)?;
+        let (device, family) = (queue.device().clone(), queue.family());
+        let waited = pacer.begin(patience.watch(producer, &device, pacer.slowest()));
+        let flight = match waited {
+            Ok(flight) => flight,
+            waited => return self.noting(waited).map(drop),
+        };
+        let reads = reads(self.drawer.scene, false);
+        let barrier = |barrier| {
+            // SAFETY: recording; the buffers live (the caller's promise).
+            unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
+        };
+        let transfer = |transfer: Transfer| {
+            if source.1 == Owner::External {
+                // SAFETY: as above; outside a render pass.
+                unsafe { transfer.record(&device, flight.draw, family, source.0, reads) };
+            }
+        };
+        begin(&device, flight.draw, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+        transfer(Transfer::Acquire);
+        barrier(into.1.acquire(into.0, family, COPY));
+        // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
+        unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
+        barrier(match into.1 {
+            Owner::External => into.1.release(into.0, family, COPY),
+            Owner::Queue => to_host(into.0),
+        });
+        transfer(Transfer::Release);
+        end(&device, flight.draw)?;
+        let signals: Vec<_> = [pacer.signal()].into_iter().chain(signal).collect();
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
+        let batch =
+            vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
+        // SAFETY: recorded and not pending; what it names lives until a wait of the engine (the caller's promise).
+        unsafe { queue.submit(&batch) }?;
+        pacer.end();
+        Ok(())
+    }
+
+    /// Waits for the pictures beside the frames.
+    pub(super) fn wait_beside(&mut self) -> Result<()> {
+        let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
+        let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());
+        let drawn = pacer.wait_all(look);
+        self.noting(drawn)
+    }
+}
+
+/// The barrier that lets the CPU read the buffer, once the submission is done.
+fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
+    wavefield_gpu::vulkan::buffer_barrier(
+        buffer,
+        (COPY.stage, COPY.access),
+        (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
+    )
+}

@@ -1,0 +1,244 @@
+//! Pictures for programs that see: many views of a slot in one submission, copied to a buffer, as colours or as facts.
+
+use ash::vk;
+
+use super::inputs::Tile;
+use super::{Camera, FieldRenderer, OffscreenTarget, Output, Picture, View};
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
+use wavefield_handoff::producer::Source;
+
+/// The most views of one submission.
+pub const MAX_VIEWS: usize = 1024;
+/// Views are drawn side by side on sheets of about so many pixels, which keeps a sheet's multisampled attachments small.
+const SHEET_PIXELS: u64 = 1 << 22;
+/// The most sheets that are kept, each for one size and kind of pictures.
+const MAX_SHEETS: usize = 6;
+
+/// What a picture says of each pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureKind {
+    /// RGBA, a byte each, sRGB.
+    Color,
+    /// The distance from the eye along the view's axis, `f32`; infinite where nothing is.
+    Depth,
+    /// The direction towards the eye in which the surface faces, three `f32`, and 1; zeros where nothing is.
+    Normal,
+    /// The number of the vertex, point or pixel of the array, `i32`; -1 where nothing is.
+    Index,
+}
+
+impl PictureKind {
+    /// The bytes of a pixel.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Color | Self::Depth | Self::Index => 4,
+            Self::Normal => 16,
+        }
+    }
+
+    /// What draws it, and which of that output's pictures it is.
+    fn output(self) -> (Output, usize) {
+        match self {
+            Self::Color => (Output::Color(OffscreenTarget::FORMAT), 0),
+            Self::Depth => (Output::Facts, 0),
+            Self::Normal => (Output::Facts, 1),
+            Self::Index => (Output::Facts, 2),
+        }
+    }
+}
+
+/// How pictures of one size lie on a sheet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    size: vk::Extent2D,
+    across: u32,
+    down: u32,
+}
+
+impl Plan {
+    /// For `count` pictures of this size. `limit`: the most pixels along a sheet's edge.
+    fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
+        let pixels = u64::from(size.width) * u64::from(size.height);
+        let most = (SHEET_PIXELS / pixels).clamp(1, count as u64) as u32;
+        let across = most.min(limit / size.width).max(1);
+        let down = most.div_ceil(across).min(limit / size.height).max(1);
+        Self { size, across, down }
+    }
+
+    fn extent(&self) -> vk::Extent2D {
+        let vk::Extent2D { width, height } = self.size;
+        vk::Extent2D { width: width * self.across, height: height * self.down }
+    }
+
+    /// How many pictures a sheet holds.
+    fn count(&self) -> usize {
+        (self.across * self.down) as usize
+    }
+
+    /// The place of picture number `number` on its sheet.
+    fn tile(&self, number: usize) -> Tile {
+        let place = (number % self.count()) as u32;
+        let (col, row) = (place % self.across, place / self.across);
+        Tile { corner: [col * self.size.width, row * self.size.height], size: self.size }
+    }
+}
+
+struct Sheet {
+    output: Output,
+    plan: Plan,
+    renderer: FieldRenderer,
+    targets: Vec<OffscreenTarget>,
+}
+
+impl Sheet {
+    fn new(
+        queue: &mut Queue,
+        like: &FieldRenderer,
+        output: Output,
+        plan: Plan,
+        flights: usize,
+    ) -> Result<Self> {
+        let mut renderer = like.twin(queue, output, (flights, MAX_VIEWS))?;
+        renderer.resize(plan.extent())?;
+        let target = |&format| OffscreenTarget::with_format(queue.device(), plan.extent(), format);
+        let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
+        Ok(Self { output, plan, renderer, targets })
+    }
+}
+
+/// Where the pictures of one kind begin in the buffer, in bytes: a multiple of 16.
+pub type Place = (PictureKind, u64);
+
+/// What to draw. In the buffer, the pictures of a kind follow each other, each with its rows from the top, without gaps.
+pub struct Wanted<'a> {
+    pub views: &'a [View],
+    pub size: vk::Extent2D,
+    pub places: &'a [Place],
+}
+
+/// Sheets to draw on, and what draws on them.
+pub struct Views {
+    sheets: Vec<Sheet>,
+    flights: usize,
+}
+
+impl Views {
+    /// For this number of frames in flight.
+    pub fn new(flights: usize) -> Self {
+        Self { sheets: Vec::new(), flights }
+    }
+
+    /// Whether [`Views::prepare`] would make or drop something.
+    pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
+        wanted.places.iter().any(|&(kind, _)| self.find(device, kind.output().0, wanted).is_none())
+    }
+
+    /// Makes what these pictures need: `like` draws the same array. Waits for the queue. No frame may be in flight.
+    pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
+        for &(kind, _) in wanted.places {
+            let (output, _) = kind.output();
+            if self.find(queue.device(), output, wanted).is_none() {
+                if self.sheets.len() == MAX_SHEETS {
+                    self.sheets.remove(0);
+                }
+                let plan = plan(queue.device(), wanted);
+                self.sheets.push(Sheet::new(queue, like, output, plan, self.flights)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, device: &Device, output: Output, wanted: &Wanted<'_>) -> Option<usize> {
+        let plan = plan(device, wanted);
+        self.sheets.iter().position(|sheet| (sheet.output, sheet.plan) == (output, plan))
+    }
+
+    /// Records the draws of `source` and the copies to `into`. [`Views::prepare`] was called.
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`; there are at most [`MAX_VIEWS`] views. `into` is
+    /// alive until the commands are done, holds what is wanted, has the usage `TRANSFER_DST`, and may be written.
+    pub unsafe fn record(
+        &mut self,
+        device: &Device,
+        commands: vk::CommandBuffer,
+        (flight, source): (usize, Source),
+        wanted: &Wanted<'_>,
+        into: vk::Buffer,
+    ) -> Result<()> {
+        let &Wanted { views, size, places } = wanted;
+        for output in [PictureKind::Color, PictureKind::Depth].map(|kind| kind.output().0) {
+            let drawn: Vec<_> = places.iter().filter(|(kind, _)| kind.output().0 == output).collect();
+            let Some(number) = self.find(device, output, wanted).filter(|_| !drawn.is_empty()) else {
+                continue;
+            };
+            let Sheet { plan, renderer, targets, .. } = &mut self.sheets[number];
+            let tiles: Vec<_> = (0..views.len()).map(|number| plan.tile(number)).collect();
+            for (number, (view, tile)) in views.iter().zip(&tiles).enumerate() {
+                renderer.set_tile((flight, number), view, tile)?;
+            }
+            let pictures: Vec<Picture> = targets.iter().map(OffscreenTarget::picture).collect();
+            for (first, tiles) in (0..).step_by(plan.count()).zip(tiles.chunks(plan.count())) {
+                // SAFETY: recording, the flight is free and the source readable (the caller's promise); the sheet is alive
+                // and its last use was the copy of the tiles before these.
+                unsafe { renderer.record_tiles(commands, flight, source, (&pictures, first, tiles), None) }?;
+                for &&(kind, offset) in &drawn {
+                    let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
+                    let copy = |(number, tile): (usize, &Tile)| {
+                        let [x, y] = tile.corner.map(|pixels| pixels as i32);
+                        copy_of_level(0, size, offset + bytes * (first + number) as u64)
+                            .image_offset(vk::Offset3D { x, y, z: 0 })
+                    };
+                    let copies: Vec<_> = tiles.iter().enumerate().map(copy).collect();
+                    let Picture { image, final_layout, .. } = pictures[kind.output().1];
+                    // SAFETY: recording; the image is readable in its final layout, and the buffer may be written (the
+                    // caller's promise).
+                    unsafe {
+                        device.raw().cmd_copy_image_to_buffer(commands, image, final_layout, into, &copies)
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plan(device: &Device, wanted: &Wanted<'_>) -> Plan {
+    Plan::new(wanted.size, wanted.views.len(), device.info().largest_picture)
+}
+
+impl View {
+    /// This view from another place.
+    pub fn from(&self, camera: Camera) -> Self {
+        Self { camera, ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_lie_side_by_side_on_sheets_that_are_not_too_large() {
+        for (width, height, count, across, down) in [
+            (84, 84, 1, 1, 1),
+            (84, 84, 256, 195, 2),
+            (84, 84, 1024, 195, 4),
+            (1280, 720, 256, 4, 1),
+            (1, 1, 1024, 1024, 1),
+            (16384, 1, 1024, 1, 256),
+            (16384, 16384, 3, 1, 1),
+        ] {
+            let plan = Plan::new(vk::Extent2D { width, height }, count, 16384);
+            assert_eq!((plan.across, plan.down), (across, down), "{width}x{height}, {count}");
+            let vk::Extent2D { width: all, height: high } = plan.extent();
+            assert!(all <= 16384 && high <= 16384);
+            let corners: std::collections::HashSet<_> =
+                (0..plan.count()).map(|number| plan.tile(number).corner).collect();
+            assert_eq!(corners.len(), plan.count(), "no two in one place");
+            assert!(corners.iter().all(|[x, y]| x + width <= all && y + height <= high));
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Pictures for the client's own program: drawn into its allocations, between two frames.
+
+use std::time::Instant;
+
+use super::client::Client;
+use super::frame_time;
+use super::memory::Target;
+use super::protocol::{ErrorCode, FromServer, Render, Request};
+use super::session::Fault;
+use wavefield_base::Result;
+use wavefield_engine::{Engine, FromTo};
+use wavefield_render::{View, Wanted};
+
+/// The most renders that wait. The messages behind them wait too.
+pub(super) const MAX_RENDERS: usize = 64;
+
+/// A `render` that was read, or why it cannot be done.
+pub(super) struct WantedRender {
+    pub(super) request: Request,
+    pub(super) render: std::result::Result<Box<Render>, String>,
+}
+
+/// Does the client's renders whose frames are drawn, in order. `draws`: whether its ring is in the engine.
+pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < frame_time() && !client.is_over() {
+        if !client.renders.front().is_some_and(|wanted| is_due(client, wanted, draws)) {
+            break;
+        }
+        let Some(wanted) = client.renders.pop_front() else { break };
+        if let Err(reason) = client.see_drawn()? {
+            client.drop_for(Fault::new(ErrorCode::Value, reason));
+            break;
+        }
+        client.rendered += 1;
+        let made = match wanted.render {
+            Ok(render) => draw(engine, client, &render),
+            Err(reason) => Err(reason),
+        };
+        match made {
+            Ok(frame) => {
+                let drawn = client.shared.borrow().memory.drawn().map(|_| client.rendered);
+                client.answer(wanted.request.id, &FromServer::Rendered { frame, drawn }, &[]);
+            }
+            Err(_) if engine.has_failed() => {}
+            Err(reason) => {
+                // Whoever waits for these pictures goes on. Those before them must come first.
+                engine.drain()?;
+                client.signal_drawn()?;
+                client.fail(wanted.request, reason);
+            }
+        }
+        if engine.has_failed() {
+            // The next wait for a frame says what happened.
+            return engine.drain();
+        }
+    }
+    Ok(())
+}
+
+fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
+    let session = &client.shared.borrow().session;
+    match &wanted.render {
+        Err(_) => true,
+        Ok(render) => match render.after {
+            // If its first frame is ready, that is drawn next.
+            None => draws || !session.has_next(),
+            Some(frame) => session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
+        },
+    }
+}
+
+/// Draws the pictures. Returns the frame that they show, or why there are none.
+fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
+    let shared = &mut *client.shared.borrow_mut();
+    let Some((frame, source)) = shared.on_show() else {
+        return Err("no frame of yours is drawn yet: hand one over first".into());
+    };
+    let now = *engine.view();
+    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| now.from(camera)).collect();
+    if render.cameras.is_none() {
+        views.push(now);
+    }
+    let limit = engine.device().info().largest_picture;
+    if render.width.max(render.height) > limit {
+        return Err(format!(
+            "pictures of {}x{}: neither side may exceed {limit} (maxImageDimension2D)",
+            render.width, render.height
+        ));
+    }
+    let words = |error: wavefield_base::Error| error.to_string();
+    let Target { into, places, signal } =
+        shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
+    let size = ash::vk::Extent2D { width: render.width, height: render.height };
+    let wanted = Wanted { views: &views, size, places: &places };
+    let owner = shared.memory.owner();
+    let from_to = FromTo { source: (source, owner), into: (into, owner) };
+    // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session has checked that
+    // the pictures fit into the allocation. `free` is signalled, and memory is freed, only after `Engine::drain` or a later
+    // submission. What the client itself does with its memory meanwhile spoils only its own pictures.
+    unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
+    if shared.memory.needs_copies() {
+        engine.drain().map_err(words)?;
+        shared.memory.copy_pictures(render, &places).map_err(words)?;
+    }
+    Ok(frame)
+}

@@ -1,0 +1,356 @@
+//! `wavefield serve` and clients whose programs see: pictures in their own memory, from many places at once.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+#[allow(dead_code)]
+#[path = "../examples/client.rs"]
+mod example;
+#[path = "common/renderer.rs"]
+mod renderer;
+use wavefield_test_support::stand_in;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use renderer::{Client, PATIENCE, Renderer, validated};
+use serde_json::json;
+use wavefield_render::PictureKind;
+use wavefield_serve::protocol::{CameraPlace, FromClient, FromServer, Render, SettingsChange};
+
+const KINDS: [PictureKind; 4] =
+    [PictureKind::Color, PictureKind::Depth, PictureKind::Normal, PictureKind::Index];
+
+/// The array that programs see: heights of a plane, tilted differently in each frame.
+const ROWS: usize = 24;
+const COLS: usize = 40;
+
+fn plane(frame: u64) -> Vec<u8> {
+    let slope = 0.2 + 0.1 * frame as f32;
+    let height = |at: usize| 0.3 + slope * (at % COLS) as f32 / COLS as f32;
+    (0..ROWS * COLS).flat_map(|at| height(at).to_le_bytes()).collect()
+}
+
+/// An allocation of the renderer.
+struct Memory {
+    id: u64,
+    file: OwnedFd,
+}
+
+impl Memory {
+    fn new(client: &mut Client, bytes: u64) -> Self {
+        client.say(&FromClient::Allocate { bytes });
+        match client.answer() {
+            (FromServer::Allocated { id, .. }, mut files) => Self { id, file: files.remove(0) },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn read(&self, offset: u64, bytes: u64) -> Vec<u8> {
+        let mut read = vec![0; bytes as usize];
+        assert_eq!(rustix::io::pread(&self.file, &mut read, offset).unwrap(), read.len());
+        read
+    }
+}
+
+fn render(memory: &Memory, (width, height): (u32, u32), kinds: &[PictureKind]) -> Render {
+    let mut at = 0;
+    let place = |&kind: &PictureKind| {
+        let offset = at;
+        at += (kind.bytes() * u64::from(width * height)).next_multiple_of(256) * 64;
+        (kind, offset)
+    };
+    let offsets: BTreeMap<_, _> = kinds.iter().map(place).collect();
+    Render { allocation: memory.id, offsets, width, height, cameras: None, after: None }
+}
+
+fn camera(azimuth: f64, elevation: f64) -> [f64; 6] {
+    [azimuth, elevation, 3.0, 0.1, -0.1, 0.0]
+}
+
+fn place([azimuth, elevation, distance, x, y, z]: [f64; 6]) -> CameraPlace {
+    CameraPlace { azimuth, elevation, distance, target: [x, y, z] }
+}
+
+/// Draws, and returns the frame that the pictures show.
+fn rendered(client: &mut Client, render: &Render) -> u64 {
+    client.say(&FromClient::Render(Box::new(render.clone())));
+    match client.answer().0 {
+        FromServer::Rendered { frame, drawn: None } => frame,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(client: &mut Client, render: Render) -> String {
+    client.say(&FromClient::Render(Box::new(render)));
+    match client.answer().0 {
+        FromServer::Failed { request, reason } if request == "render" => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn started() -> (Renderer, Client) {
+    let renderer = Renderer::start(validated());
+    let array = json!({"kind": "surface", "shape": [ROWS, COLS], "dtype": "<f4"});
+    let client = renderer.client_of(&array).unwrap();
+    (renderer, client)
+}
+
+#[test]
+fn a_picture_is_what_is_on_screen() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 16 << 20);
+    let on_screen = render(&memory, (96, 64), &[PictureKind::Color]);
+    let reason = refused(&mut client, on_screen.clone());
+    assert!(reason.contains("no frame of yours"), "{reason}");
+    for frame in 0..3 {
+        // The pictures are asked for before their frame is there.
+        client.say(&FromClient::Render(Box::new(Render { after: Some(frame), ..on_screen.clone() })));
+        client.frame(frame, &plane(frame));
+        assert!(matches!(client.answer().0, FromServer::Rendered { frame: shown, .. } if shown == frame));
+        assert_eq!(client.state().picture, [96, 64]);
+        client.say(&FromClient::Snapshot { after: Some(frame) });
+        assert!(client.seen().pixels == memory.read(0, 96 * 64 * 4), "frame {frame}");
+    }
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn each_camera_has_its_picture() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 16 << 20);
+    client.frame(0, &plane(0));
+    let cameras: Vec<_> =
+        (0..40).map(|at| camera(0.15 * f64::from(at), 0.3 + 0.02 * f64::from(at))).collect();
+    let all = Render { cameras: Some(cameras.clone()), after: Some(0), ..render(&memory, (96, 64), &KINDS) };
+    assert_eq!(rendered(&mut client, &all), 0);
+    let taken: Vec<_> =
+        KINDS.iter().map(|kind| memory.read(all.offsets[kind], kind.bytes() * 96 * 64 * 40)).collect();
+    for (number, &camera) in cameras.iter().enumerate().step_by(13) {
+        // Alone, a picture is the same: beside others only rounding differs.
+        let one = Render { cameras: Some(vec![camera]), ..all.clone() };
+        rendered(&mut client, &one);
+        for (kind, taken) in KINDS.iter().zip(&taken) {
+            let bytes = (kind.bytes() * 96 * 64) as usize;
+            let (alone, among) =
+                (memory.read(one.offsets[kind], bytes as u64), &taken[number * bytes..][..bytes]);
+            let differ = match kind {
+                PictureKind::Color => alone.iter().zip(among).filter(|(a, b)| a.abs_diff(**b) > 2).count(),
+                PictureKind::Index => alone.chunks(4).zip(among.chunks(4)).filter(|(a, b)| a != b).count(),
+                PictureKind::Depth | PictureKind::Normal => {
+                    let numbers = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
+                    let differ = |(a, b): &(f32, f32)| a != b && (a - b).abs() > 1e-4;
+                    numbers(&alone).into_iter().zip(numbers(among)).filter(differ).count()
+                }
+            };
+            assert!(differ < 40, "picture {number} of {kind:?}: {differ} numbers");
+        }
+        // The picture on screen is the same, too.
+        client.say(&FromClient::Set { parameters: SettingsChange::default(), camera: Some(place(camera)) });
+        assert!(matches!(client.answer().0, FromServer::Parameters { .. }));
+        client.say(&FromClient::Snapshot { after: Some(0) });
+        assert!(
+            client.seen().pixels == memory.read(all.offsets[&PictureKind::Color], 96 * 64 * 4),
+            "picture {number}"
+        );
+    }
+    renderer.end().assert_fine();
+}
+
+fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn unit(a: [f64; 3]) -> [f64; 3] {
+    a.map(|length| length / dot(a, a).sqrt())
+}
+
+/// Facts of the tilted plane, against what the camera's ray meets, in 64 bits.
+#[test]
+fn depth_normal_and_index_are_those_of_the_plane() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 16 << 20);
+    let (width, height) = (84, 60);
+    for frame in 0..4 {
+        client.frame(frame, &plane(frame));
+        let seen_from = camera(0.4 + 0.3 * frame as f64, 0.5);
+        let wanted = Render {
+            cameras: Some(vec![seen_from]),
+            after: Some(frame),
+            ..render(&memory, (width, height), &KINDS[1..])
+        };
+        assert_eq!(rendered(&mut client, &wanted), frame);
+        let pixels = u64::from(width * height);
+        let floats = |kind: PictureKind| -> Vec<f32> {
+            bytemuck::pod_collect_to_vec(&memory.read(wanted.offsets[&kind], kind.bytes() * pixels))
+        };
+        let (depths, normals) = (floats(PictureKind::Depth), floats(PictureKind::Normal));
+        let indices: Vec<i32> =
+            bytemuck::pod_collect_to_vec(&memory.read(wanted.offsets[&PictureKind::Index], 4 * pixels));
+
+        // y = a + b x, and the grid is 2 wide; its middle is the origin.
+        let slope = f64::from(0.2f32 + 0.1 * frame as f32);
+        let cell = 2.0 / (COLS - 1) as f64;
+        let b = 0.6 * slope / COLS as f64 / cell;
+        let a = 0.6 * (0.3 - 0.5) + b;
+        let up = unit([-b, 1.0, 0.0]);
+        let camera = place(seen_from).camera().unwrap();
+        let eye = camera.eye().to_array().map(f64::from);
+        let target = camera.target.to_array().map(f64::from);
+        let axis = unit([0, 1, 2].map(|axis| target[axis] - eye[axis]));
+        let (mut inside, mut outside) = (0, 0);
+        for (at, &depth) in depths.iter().enumerate() {
+            let pixel = ((at as u32 % width) as f32 + 0.5, (at as u32 / width) as f32 + 0.5);
+            let ray = camera.ray(pixel, (width, height)).direction.to_array().map(f64::from);
+            let far = (a - eye[1] + b * eye[0]) / (ray[1] - b * ray[0]);
+            let hit = [0, 1, 2].map(|axis| eye[axis] + far * ray[axis]);
+            let (col, row) = ((hit[0] + 1.0) / cell, hit[2] / cell + (ROWS - 1) as f64 / 2.0);
+            let (beyond, within) = ((-0.02, 0.02), (0.02, -0.02));
+            let lies = |(low, high): (f64, f64)| {
+                (low..=(COLS - 1) as f64 + high).contains(&col)
+                    && (low..=(ROWS - 1) as f64 + high).contains(&row)
+            };
+            if lies(within) {
+                inside += 1;
+                let want = far * dot(ray, axis);
+                assert!(
+                    (f64::from(depth) - want).abs() < 1e-4,
+                    "frame {frame}, pixel {at}: {depth}, not {want}"
+                );
+                let normal = [0, 1, 2].map(|axis| f64::from(normals[4 * at + axis]));
+                assert!(
+                    (dot(normal, up) - 1.0).abs() < 1e-6,
+                    "frame {frame}, pixel {at}: {normal:?}, not {up:?}"
+                );
+                assert_eq!(normals[4 * at + 3], 1.0);
+                let (found_row, found_col) = (indices[at] as usize / COLS, indices[at] as usize % COLS);
+                assert!(
+                    (found_col as f64 - col).abs() < 0.51 && (found_row as f64 - row).abs() < 0.51,
+                    "frame {frame}, pixel {at}: {found_col} {found_row}, not {col} {row}"
+                );
+            } else if !lies(beyond) {
+                outside += 1;
+                assert_eq!((depth, indices[at], &normals[4 * at..][..4]), (f32::INFINITY, -1, &[0.0; 4][..]));
+            }
+        }
+        assert!(inside > 700 && outside > 700, "{inside} {outside}");
+    }
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn what_a_pixel_shows_of_images_and_points() {
+    let renderer = Renderer::start(validated());
+    let array = json!({"kind": "image", "shape": [3, 4], "dtype": "<f4"});
+    let mut client = renderer.client_of(&array).unwrap();
+    let memory = Memory::new(&mut client, 16 << 20);
+    client.frame(0, &[0; 48]);
+    let wanted = Render { after: Some(0), ..render(&memory, (16, 6), &KINDS[1..]) };
+    rendered(&mut client, &wanted);
+    let ints = |memory: &Memory, wanted: &Render, kind, count: u64| -> Vec<i32> {
+        bytemuck::pod_collect_to_vec(&memory.read(wanted.offsets[&kind], 4 * count))
+    };
+    // 8 by 6 pixels in the middle: each of the image's pixels is 2 by 2.
+    let row = |row: i32| -> Vec<i32> {
+        (0..16).map(|at| if (4..12).contains(&at) { 4 * row + (at - 4) / 2 } else { -1 }).collect()
+    };
+    let want: Vec<i32> = (0..6).flat_map(|at| row(at / 2)).collect();
+    assert_eq!(ints(&memory, &wanted, PictureKind::Index, 96), want);
+    let depths = ints(&memory, &wanted, PictureKind::Depth, 96);
+    let is_there = |at: usize| f32::from_bits(depths[at] as u32) == 3.3;
+    assert!((0..96).all(|at| is_there(at) == (want[at] >= 0)));
+    drop(client);
+
+    let array = json!({"kind": "points", "shape": [2, 3], "dtype": "<f4"});
+    let mut client = renderer.client_of(&array).unwrap();
+    let memory = Memory::new(&mut client, 16 << 20);
+    let points = [0.5f32, 0.0, 0.0, -0.5, 0.0, 0.5];
+    client.frame(0, bytemuck::cast_slice(&points));
+    let seen_from = [0.0, 0.0, 3.0, 0.0, 0.0, 0.0];
+    let wanted =
+        Render { cameras: Some(vec![seen_from]), after: Some(0), ..render(&memory, (64, 48), &KINDS[1..]) };
+    rendered(&mut client, &wanted);
+    let indices = ints(&memory, &wanted, PictureKind::Index, 64 * 48);
+    let depths = ints(&memory, &wanted, PictureKind::Depth, 64 * 48);
+    for (number, depth) in [(0, 3.0), (1, 2.5)] {
+        let mine: Vec<_> = (0..64 * 48).filter(|&at| indices[at] == number).collect();
+        assert!((5..14).contains(&mine.len()), "a dot of 3 pixels across: {}", mine.len());
+        assert!(mine.iter().all(|&at| (f32::from_bits(depths[at] as u32) - depth).abs() < 1e-5));
+        assert!(mine.iter().all(|&at| (at % 64 > 32) == (number == 0)));
+    }
+    renderer.end().assert_fine();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words_and_the_rest_goes_on() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 4096);
+    client.frame(0, &plane(0));
+    let fine = Render { after: Some(0), ..render(&memory, (16, 16), &[PictureKind::Color]) };
+    let cases = [
+        (Render { allocation: 99, ..fine.clone() }, "no allocation 99"),
+        (Render { width: 0, ..fine.clone() }, "at least a pixel"),
+        (Render { width: 65, ..fine.clone() }, "do not fit into 4096 bytes"),
+        (Render { width: u32::MAX, height: u32::MAX, ..fine.clone() }, "do not fit"),
+        (Render { offsets: BTreeMap::new(), ..fine.clone() }, "at least one kind"),
+        (Render { offsets: [(PictureKind::Color, 8)].into(), ..fine.clone() }, "no multiple of"),
+        (Render { offsets: [(PictureKind::Normal, 16)].into(), ..fine.clone() }, "do not fit"),
+        (Render { cameras: Some(vec![]), ..fine.clone() }, "from 1 to 1024"),
+        (Render { cameras: Some(vec![camera(0.0, 2.0)]), ..fine.clone() }, "elevation of 2"),
+    ];
+    for (wrong, words) in cases {
+        let reason = refused(&mut client, wrong);
+        assert!(reason.contains(words), "{reason}");
+    }
+    client.say(&FromClient::Timeline);
+    let FromServer::Failed { reason, .. } = client.answer().0 else { panic!("a timeline") };
+    assert!(reason.contains("memory `host`"), "{reason}");
+    assert_eq!(rendered(&mut client, &fine), 0);
+    renderer.end().assert_fine();
+}
+
+/// A client that asks for what never comes, floods, gives its memory back too early, or leaves, costs only itself.
+#[test]
+fn a_client_that_asks_and_forgets_costs_nobody_anything() {
+    let (mut renderer, mut client) = started();
+    let array = json!({"kind": "surface", "shape": [ROWS, COLS], "dtype": "<f4"});
+    let before = renderer.resources().0;
+    for round in 0..6 {
+        let memory = Memory::new(&mut client, 16 << 20);
+        let fine = render(&memory, (64, 48), &KINDS);
+        client.frame(0, &plane(0));
+        rendered(&mut client, &Render { after: Some(0), ..fine.clone() });
+        match round {
+            // A frame that is never drawn, so often that messages wait.
+            0 => (0..200).for_each(|_| {
+                client.say(&FromClient::Render(Box::new(Render { after: Some(9), ..fine.clone() })))
+            }),
+            // Nobody reads the answers until the renderer does not send any more.
+            1 => while client.connection.send(&FromClient::Render(Box::new(fine.clone())), &[]).is_ok() {},
+            2 => {
+                client.say(&FromClient::Render(Box::new(fine.clone())));
+                client.say(&FromClient::Release { id: memory.id });
+                client.say(&FromClient::Render(Box::new(fine)));
+                assert!(matches!(client.answer().0, FromServer::Rendered { .. } | FromServer::Failed { .. }));
+                assert!(matches!(client.answer().0, FromServer::Failed { .. }));
+            }
+            3 => client.say(&FromClient::Render(Box::new(fine))),
+            // The largest pictures that fit, and leave.
+            4 => client.say(&FromClient::Render(Box::new(Render { width: 96, ..fine }))),
+            _ => client.connection.send_bytes(br#"{"type":"render","allocation":"1"}"#, &[]).unwrap(),
+        }
+        drop((client, memory));
+        assert!(renderer.is_alive(), "{}", renderer.notes());
+        client = renderer.client_of(&array).unwrap();
+    }
+    let until = Instant::now() + PATIENCE;
+    while renderer.resources().0 > before {
+        assert!(Instant::now() < until, "descriptors are left");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    client.frame(0, &plane(0));
+    client.say(&FromClient::Snapshot { after: Some(0) });
+    assert_eq!(client.seen().frame, Some(0));
+    renderer.end().assert_fine();
+}
