@@ -204,7 +204,8 @@ impl Client {
 
     fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
         if self.waits() {
-            if self.import.is_some() && self.connection.is_closed() {
+            let long = self.import.is_some() || self.renders.len() >= MAX_RENDERS;
+            if long && self.connection.is_closed() {
                 return Err(Ended::Left(CLOSED));
             }
             if self.can_count() {

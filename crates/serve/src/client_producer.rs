@@ -55,8 +55,8 @@ impl Shared {
     }
 
     /// The frame that was drawn last, and where it lies.
-    pub(super) fn on_show(&self) -> Option<(u64, Source)> {
-        self.current.map(|current| (current.frame, Source::Vertices(current.vertices)))
+    pub(super) fn on_show(&self) -> Option<(u64, Vertices)> {
+        self.current.map(|current| (current.frame, current.vertices))
     }
 
     pub(super) fn drew_new(&self) -> bool {

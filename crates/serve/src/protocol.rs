@@ -14,7 +14,7 @@ pub use super::settings::{CameraPlace, Parameters, SettingsChange};
 /// The version of the protocol. A client of another version is refused.
 pub const VERSION: u32 = 2;
 /// The most bytes of a message.
-pub const MAX_MESSAGE: usize = 65_536;
+pub const MAX_MESSAGE: usize = 131_072;
 /// A client's name is cut after this many bytes.
 pub const MAX_NAME: usize = 200;
 /// The most bytes of the parser's words about a message that it cannot read.

@@ -9,6 +9,7 @@ use super::protocol::{ErrorCode, FromServer, Render, Request};
 use super::session::Fault;
 use wavefield_base::Result;
 use wavefield_engine::{Engine, FromTo};
+use wavefield_handoff::producer::Source;
 use wavefield_render::{View, Wanted};
 
 /// The most renders that wait. The messages behind them wait too.
@@ -73,7 +74,7 @@ fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
 /// Draws the pictures. Returns the frame that they show, or why there are none.
 fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
     let shared = &mut *client.shared.borrow_mut();
-    let Some((frame, source)) = shared.on_show() else {
+    let Some((frame, slot)) = shared.on_show() else {
         return Err("no frame of yours is drawn yet: hand one over first".into());
     };
     let now = *engine.view();
@@ -91,10 +92,13 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     let words = |error: wavefield_base::Error| error.to_string();
     let Target { into, places, signal } =
         shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
+    if into == slot.buffer {
+        return Err(format!("frame {frame} lies in allocation {}: use another one", render.allocation));
+    }
     let size = ash::vk::Extent2D { width: render.width, height: render.height };
     let wanted = Wanted { views: &views, size, places: &places };
     let owner = shared.memory.owner();
-    let from_to = FromTo { source: (source, owner), into: (into, owner) };
+    let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session has checked that
     // the pictures fit into the allocation. `free` is signalled, and memory is freed, only after `Engine::drain` or a later
     // submission. What the client itself does with its memory meanwhile spoils only its own pictures.

@@ -760,6 +760,12 @@ mod tests {
                     }
                     prop_assert!(camera.is_none_or(|place| place.camera().unwrap().eye().is_finite()));
                 }
+                Ok(Some(FromClient::Render(render))) => {
+                    prop_assert!(render.cameras().unwrap().len() <= MAX_VIEWS && !render.offsets.is_empty());
+                    for (&kind, &offset) in &render.offsets {
+                        prop_assert!(offset + render.bytes(kind).unwrap() <= held[&render.allocation]);
+                    }
+                }
                 Ok(_) => {}
                 // The renderer drops the client here. The test goes on, which is harder.
                 Err(fault) => prop_assert!(!fault.reason.is_empty()),

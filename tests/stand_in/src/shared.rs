@@ -32,7 +32,8 @@ pub(crate) struct Semaphore {
 
 impl Semaphore {
     /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that they signal, and the
-    /// next 8 are the value that the timeline has here. Reading the counter here updates both sides.
+    /// next 8 are the value that the timeline has here. Reading any counter here tells other processes all values;
+    /// what they signal counts once that timeline's own counter is read.
     pub fn share(&self, fd: c_int) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.binary && file.is_none() {

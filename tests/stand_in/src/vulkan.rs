@@ -785,6 +785,13 @@ own! {
             *out = signalled;
         }
         exported.tell(*out);
+        // Timelines that nobody reads here may have moved too.
+        for (&other, exported) in lock(&SEMAPHORES).iter().filter(|&(&other, _)| other != semaphore.as_raw()) {
+            let mut value = 0;
+            if get(device, vk::Semaphore::from_raw(other), &mut value) == vk::Result::SUCCESS {
+                exported.tell(value);
+            }
+        }
         result
     }
 

@@ -46,7 +46,7 @@ pub fn number() -> impl Strategy<Value = u64> {
 fn message() -> BoxedStrategy<Value> {
     let kinds = vec![
         "hello", "ready", "allocate", "import", "release", "show", "snapshot", "set", "status", "bye",
-        "Ready", "",
+        "timeline", "render", "Ready", "",
     ];
     let memory = prop::sample::select(vec!["host", "cuda", "magic"]);
     let numbers = (number(), number(), number());
@@ -58,11 +58,22 @@ fn message() -> BoxedStrategy<Value> {
                 "limits": [f64::from_bits(b), c], "size": a,
             });
             let chunks = if c % 3 == 0 { vec![b] } else { vec![b, c] };
+            let cameras = if a % 3 == 0 {
+                Value::Null
+            } else {
+                vec![[0.5, 0.5, 3.0, 0.0, 0.0, 0.0]; a as usize % 9].into()
+            };
+            let offsets = if b % 2 == 0 {
+                json!({"color": 16 * (a % 4096), "index": 16})
+            } else {
+                json!({"depth": 16 * (c % 4096)})
+            };
             json!({
                 "type": kind, "frame": a, "allocation": b, "offset": c, "bytes": a, "id": b,
                 "protocol": a % 4, "client": "fuzz", "memory": memory, "ring": c, "parameters": parameters,
                 "array": array, "after": c, "camera": camera,
                 "request_id": b, "chunks": chunks,
+                "offsets": offsets, "width": 1 + a % 128, "height": 1 + c % 64, "cameras": cameras,
             })
         })
         .boxed()
