@@ -185,6 +185,9 @@ impl Renderer {
 
 impl Drop for Renderer {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the renderer said: {}", self.notes());
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
