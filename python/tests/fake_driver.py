@@ -120,11 +120,11 @@ class FakeDriver(ModuleType):
 
     def stream_of(self, stream: Any) -> int:
         """Return the stream that a handle means: the default stream is the current context's."""
-        stream = int(stream) or 1
-        if stream == 1 and self.contexts and self.contexts[-1] == DEVICE_0:
-            stream = -1
-            self.streams.setdefault(stream, [])
-        return stream
+        number = int(stream) or 1
+        if number == 1 and self.contexts and self.contexts[-1] == DEVICE_0:
+            number = -1
+            self.streams.setdefault(number, [])
+        return number
 
     def enqueue(self, stream: int, step: Callable[[], bool]) -> None:
         stream = self.stream_of(stream)
