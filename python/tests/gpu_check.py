@@ -738,13 +738,13 @@ def peer(out: Path) -> str:
     """Arrays on GPU 1, shown by a renderer on GPU 0, make the same pictures as NumPy's. `launch(like=)` finds GPU 1."""
     need("torch", "cuda.bindings")
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # memory that only device 1 may access
-    import numpy as np
-    import torch
-
     from wavefield import _cuda
 
     if MEMORY != "cuda" or _cuda.count() < 2:
         raise Skipped("one GPU")
+    import numpy as np
+    import torch
+
     options: dict[str, Any] = {"shape": (512, 640), "arguments": ["--size", "640x512"]}
     wave = np.sin(np.linspace(0, 30, 640, dtype=np.float32) * np.linspace(1, 2, 512, dtype=np.float32)[:, None])
     torch.cuda.set_device(1)
@@ -777,18 +777,20 @@ def peer(out: Path) -> str:
                 torch.cuda.synchronize()
         assert wrong[True] == 0, f"{wrong[True]} of 16 pictures are wrong"
         assert wrong[False] > 0, "the check finds nothing without the waits"
+        torch.cuda.set_device(0)  # the library's current device need not be the array's
+        others: list[Any] = [there]
         if there_is("cupy"):
             import cupy as cp
 
             with cp.cuda.Device(1):
-                array = cp.asarray(wave)
-            with cp.cuda.Device(0):
-                field.show(array)
-            assert field.shown is not None
-            assert "from GPU 1 to GPU 0" in field.shown.reason, field.shown.reason
-            picture = field.snapshot()
-            field.show(wave)
-            assert np.array_equal(picture, field.snapshot()), "CuPy's array on GPU 1 makes another picture"
+                others.append(cp.asarray(wave))
+        field.show(wave)
+        expected = field.snapshot()
+        for other in others:
+            field.show(np.zeros_like(wave))
+            shown = field.show(other)
+            assert "from GPU 1 to GPU 0" in shown.reason, shown.reason
+            assert np.array_equal(field.snapshot(), expected), f"{type(other)} on GPU 1 makes another picture"
     with wavefield.launch(like=there, **options) as field:
         assert field.device == 1, field.device
         field.parameters.update(limits=(-1, 1))

@@ -170,6 +170,22 @@ def test_an_array_on_another_gpu(field: wavefield.Field, driver: FakeDriver, ren
     assert driver.calls.count("cuMemcpyPeerAsync") == 7
 
 
+@pytest.mark.filterwarnings("ignore:the array is copied")
+def test_memory_of_no_gpu_is_not_another_gpus(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    tensor = elsewhere(driver)
+    driver.ordinals = dict.fromkeys(driver.ordinals, -2)  # such as pinned memory of the CPU
+    assert "GPU 1" not in field.show(tensor).reason
+    renderer.draw(driver)
+    assert "cuMemcpyPeerAsync" not in driver.calls
+    interface = tensor.__cuda_array_interface__
+    interface |= {"shape": (0, 5, 4), "data": (0, False)}
+    driver.fail["cuPointerGetAttribute"] = driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    with field.frame() as frame, pytest.raises(wavefield.ArrayMismatch):
+        frame.copy_from(tensor)
+
+
 def test_gaps_between_the_rows(field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer) -> None:
     tensor = elsewhere(driver, (3, 9, 4))
     tensor.numpy[...] = np.arange(108).reshape(3, 9, 4)
@@ -201,9 +217,11 @@ def held_back(driver: FakeDriver, stream: int) -> Iterator[None]:
     """Make a stream wait until the end of the block."""
     held = [True]
     driver.enqueue(stream, lambda: not held[0])
-    yield
-    held[0] = False
-    driver.run()
+    try:
+        yield
+    finally:
+        held[0] = False
+        driver.run()
 
 
 def write_later(driver: FakeDriver, stream: int, tensor: Tensor, value: float) -> None:

@@ -182,7 +182,7 @@ def gpu_arguments(device: int | None, like: Any, given: Sequence[str] = ()) -> l
     The array only chooses among several GPUs, and only if the `given` arguments do not.
     """
     if device is not None:
-        return ["--device", _cuda.uuid_of(operator.index(device))]
+        return ["--device", _cuda.uuid_of(device)]
     if like is not None and not any(argument.partition("=")[0] == "--device" for argument in given):
         # Without CUDA, the renderer chooses.
         with contextlib.suppress(CudaError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal
@@ -157,7 +156,7 @@ def show(
     """
     global _shower
     array, layout, converted = _prepare(array, kind)
-    uuid = None if device is None else _cuda.uuid_of(operator.index(device))
+    uuid = None if device is None else _cuda.uuid_of(device)
     if _shower is not None and (not _shower.usable or window not in (None, _shower.window)):
         if _shower.owner == os.getpid():
             _shower.close()
