@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 MOST_CHUNKS = 64
 """The most chunks of one import."""
 
-FABRIC = (
-    "its memory has fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) and no file descriptors, so Vulkan cannot import it. "
-    "PyTorch's expandable segments are so where CUDA offers fabric handles, and PyTorch has no switch: write into an "
-    "array of field.empty() instead"
-)
-
 MOST_IMPORTS = 32
 """The most imports that are kept. The least recently used one makes room."""
+
+FABRIC = (
+    "its memory has fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) and no file descriptors, so Vulkan cannot import it. "
+    "PyTorch's expandable segments have these where CUDA offers them, and no setting changes that: write into an array "
+    "of field.empty() instead"
+)
+"""Why memory of this kind is copied."""
 
 
 @dataclass(frozen=True)
