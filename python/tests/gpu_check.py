@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -778,7 +779,7 @@ def peer(out: Path) -> str:
         assert wrong[True] == 0, f"{wrong[True]} of 16 pictures are wrong"
         assert wrong[False] > 0, "the check finds nothing without the waits"
         torch.cuda.set_device(0)  # the library's current device need not be the array's
-        others: list[Any] = [there]
+        others: list[Any] = [there, SimpleNamespace(__cuda_array_interface__=there.__cuda_array_interface__)]
         if there_is("cupy"):
             import cupy as cp
 
