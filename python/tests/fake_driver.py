@@ -22,6 +22,8 @@ LIBC = ctypes.CDLL(None)
 LIBC.mmap.restype = ctypes.c_size_t
 LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+DEVICE_0, DEVICE_1 = 76, 77
+"""The devices' contexts."""
 NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
 
 
@@ -61,6 +63,14 @@ class FakeDriver(ModuleType):
         self.calls: list[str] = []
         self.lock = threading.RLock()
         self.streams: dict[int, list[Callable[[], bool]]] = {0: [], 1: [], 2: []}
+        """Device 1, which draws, has all of them but -1, the default stream of device 0."""
+        self.devices = 2
+        self.ordinals: dict[int, int] = {}
+        """The device of each address that is not on device 1."""
+        self.home: dict[int, int] = {-1: DEVICE_0}
+        """The context of each stream and event that is not in device 1's."""
+        self.handle_types: dict[int, Any] = {}
+        """The handle types of chunks that have no descriptors."""
         self.blocking: set[int] = set()
         self.handles = iter(range(1000, 10**9))
         self.memories: dict[int, int] = {}
@@ -108,8 +118,16 @@ class FakeDriver(ModuleType):
 
     # A stream is a list of steps. A step that returns False blocks the stream, and is tried again.
 
+    def stream_of(self, stream: Any) -> int:
+        """Return the stream that a handle means: the default stream is the current context's."""
+        number = int(stream) or 1
+        if number == 1 and self.contexts and self.contexts[-1] == DEVICE_0:
+            number = -1
+            self.streams.setdefault(number, [])
+        return number
+
     def enqueue(self, stream: int, step: Callable[[], bool]) -> None:
-        stream = int(stream) or 1
+        stream = self.stream_of(stream)
         if stream not in self.streams:
             raise AssertionError(f"no stream {stream}")
         self.enqueued[stream] = self.enqueued.get(stream, 0) + 1
@@ -140,7 +158,7 @@ class FakeDriver(ModuleType):
         return (OK, b"the driver's own words")
 
     def cuDeviceGetCount(self) -> Any:
-        return (OK, 2)
+        return (OK, self.devices)
 
     def cuDeviceGet(self, ordinal: int) -> Any:
         return (OK, real.CUdevice(ordinal))
@@ -158,7 +176,7 @@ class FakeDriver(ModuleType):
         return (OK, 9 if "MAJOR" in attribute.name else 0)
 
     def cuDevicePrimaryCtxRetain(self, device: Any) -> Any:
-        return (OK, real.CUcontext(77))
+        return (OK, real.CUcontext(DEVICE_0 + int(device)))
 
     def cuCtxPushCurrent(self, context: Any) -> Any:
         self.contexts.append(int(context))
@@ -205,6 +223,7 @@ class FakeDriver(ModuleType):
         self.need_context()
         handle = next(self.handles)
         self.events[handle] = []
+        self.home[handle] = self.contexts[-1]
         return (OK, real.CUevent(handle))
 
     def cuEventDestroy(self, event: Any) -> Any:
@@ -212,7 +231,8 @@ class FakeDriver(ModuleType):
         return (OK,)
 
     def cuEventRecord(self, event: Any, stream: int) -> Any:
-        stream = int(stream) or 1
+        stream = self.stream_of(stream)
+        assert self.home[int(event)] == self.home.get(stream, DEVICE_1), "an event is for its own context's streams"
         self.events[int(event)] = [(stream, self.enqueued.get(stream, 0))]
         return (OK,)
 
@@ -320,7 +340,15 @@ class FakeDriver(ModuleType):
 
     def cuMemExportToShareableHandle(self, handle: int, kind: Any, flags: int) -> Any:
         assert kind == real.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        if int(handle) in self.handle_types:
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE, None)
         return (OK, os.dup(self.chunks[int(handle)]))
+
+    def cuMemGetAllocationPropertiesFromHandle(self, handle: int) -> Any:
+        prop = real.CUmemAllocationProp()
+        posix = real.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+        prop.requestedHandleTypes = self.handle_types.get(int(handle), posix)
+        return (OK, prop)
 
     def cuMemRelease(self, handle: int) -> Any:
         self.references[int(handle)] -= 1
@@ -376,13 +404,36 @@ class FakeDriver(ModuleType):
         return (OK,)
 
     def cuPointerGetAttribute(self, attribute: Any, pointer: int) -> Any:
-        return (OK, 1)
+        return (OK, self.ordinals.get(int(pointer), 1))
+
+    def cuMemcpyPeerAsync(self, to: int, to_context: Any, source: int, context: Any, size: int, stream: int) -> Any:
+        self.need_peer(source, context, to_context)
+
+        def step() -> bool:
+            ctypes.memmove(to, source, size)
+            return True
+
+        self.enqueue(stream, step)
+        return (OK,)
+
+    def cuMemcpy3DPeerAsync(self, copy: Any, stream: int) -> Any:
+        self.need_peer(int(copy.srcDevice), copy.srcContext, copy.dstContext)
+        assert copy.Depth == 1 and copy.srcHeight == copy.dstHeight == copy.Height
+        return self.copy_rows(copy, int(copy.srcDevice), stream)
+
+    def need_peer(self, source: int, context: Any, to_context: Any) -> None:
+        assert self.contexts[-1] == int(to_context) == DEVICE_1
+        assert int(context) == DEVICE_0 + self.ordinals.get(source, 1) == DEVICE_0
 
     def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
         self.need_context()
         on_host = copy.srcMemoryType == real.CUmemorytype.CU_MEMORYTYPE_HOST
         assert not (on_host and self.streams[int(stream) or 1]), "the call would wait for the stream"
         source = int(copy.srcHost if on_host else copy.srcDevice)
+        assert on_host or self.ordinals.get(source, 1) in (1, -2), "another device's memory needs a peer copy"
+        return self.copy_rows(copy, source, stream)
+
+    def copy_rows(self, copy: Any, source: int, stream: int) -> Any:
         target, width = int(copy.dstDevice), copy.WidthInBytes
         source_pitch, target_pitch, height = copy.srcPitch, copy.dstPitch, copy.Height
 

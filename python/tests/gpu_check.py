@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -731,6 +732,74 @@ def wheel(out: Path) -> str:
         assert (out / f"{library}.png").stat().st_size > 10_000
         drew.append(f"{library} ({done.stdout.strip()})")
     return f"{found[-1].name} draws by {'; '.join(drew)}"
+
+
+@check("peer", 180)
+def peer(out: Path) -> str:
+    """Arrays on GPU 1, shown by a renderer on GPU 0, make the same pictures as NumPy's. `launch(like=)` finds GPU 1."""
+    need("torch", "cuda.bindings")
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"  # memory that only device 1 may access
+    from wavefield import _cuda
+
+    if MEMORY != "cuda" or _cuda.count() < 2:
+        raise Skipped("one GPU")
+    import numpy as np
+    import torch
+
+    options: dict[str, Any] = {"shape": (512, 640), "arguments": ["--size", "640x512"]}
+    wave = np.sin(np.linspace(0, 30, 640, dtype=np.float32) * np.linspace(1, 2, 512, dtype=np.float32)[:, None])
+    torch.cuda.set_device(1)
+    there, side = torch.from_numpy(wave).cuda(1), torch.cuda.Stream(1)
+    arrays = [torch.zeros((512, 640), device="cuda:1"), torch.zeros((512, 700), device="cuda:1")[:, :640]]
+    torch.cuda.synchronize()
+    late = 100_000_000  # cycles: some 50 ms
+    orders, wrong = _cuda.order_across, {True: 0, False: 0}
+    with wavefield.launch(device=0, **options) as field:
+        assert field.device == 0, field.device
+        field.parameters.update(limits=(-1, 1))
+        for waits in (True, False):  # without the waits, the check must find wrong pictures
+            for index in range(16):
+                scale, array = (index + 1) / 16, arrays[index // 4 % 2]
+                field.show(wave * np.float32(scale))
+                expected = field.snapshot()
+                if index % 2:  # the copy is late, and must come before the next write
+                    with torch.cuda.device(0):
+                        torch.cuda._sleep(late)
+                with torch.cuda.stream(side if index // 2 % 2 else torch.cuda.default_stream(1)):
+                    if not index % 2:  # the write is late, and must come before the copy
+                        torch.cuda._sleep(late)
+                    torch.mul(there, scale, out=array)
+                    _cuda.order_across = orders if waits else lambda *_: None
+                    shown = field.show(array)
+                    _cuda.order_across = orders
+                    array.fill_(7)
+                assert "from GPU 1 to GPU 0" in shown.reason, shown.reason
+                wrong[waits] += not np.array_equal(field.snapshot(), expected)
+                torch.cuda.synchronize()
+        assert wrong[True] == 0, f"{wrong[True]} of 16 pictures are wrong"
+        assert wrong[False] > 0, "the check finds nothing without the waits"
+        torch.cuda.set_device(0)  # the library's current device need not be the array's
+        others: list[Any] = [there, SimpleNamespace(__cuda_array_interface__=there.__cuda_array_interface__)]
+        if there_is("cupy"):
+            import cupy as cp
+
+            with cp.cuda.Device(1):
+                others.append(cp.asarray(wave))
+        field.show(wave)
+        expected = field.snapshot()
+        for other in others:
+            field.show(np.zeros_like(wave))
+            shown = field.show(other)
+            assert "from GPU 1 to GPU 0" in shown.reason, shown.reason
+            assert np.array_equal(field.snapshot(), expected), f"{type(other)} on GPU 1 makes another picture"
+    with wavefield.launch(like=there, **options) as field:
+        assert field.device == 1, field.device
+        field.parameters.update(limits=(-1, 1))
+        shown = field.show(there)
+        picture = field.snapshot()
+        field.show(wave)
+        assert np.array_equal(picture, field.snapshot())
+    return f"32 pictures: none wrong, {wrong[False]} of 16 without the waits; on its own GPU: {shown} {shown.reason}"
 
 
 # Releasing memory and connections.

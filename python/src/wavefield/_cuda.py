@@ -12,7 +12,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -89,12 +89,10 @@ class Context:
             seen.append(_uuid(module, device))
             if seen[-1] == uuid:
                 return cls.at(ordinal)
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
-        hint = f" (CUDA_VISIBLE_DEVICES is {hidden!r})" if hidden is not None else ""
         shown = ", ".join(seen) or "none"
         raise DeviceMismatch(
-            f"the renderer draws on the GPU with UUID {uuid}, but CUDA shows this process {shown}{hint}: let both see "
-            "the same GPU; `wavefield devices` lists the GPUs"
+            f"the renderer draws on the GPU with UUID {uuid}, but CUDA shows this process {shown}{_hidden()}: let both "
+            "see the same GPU; `wavefield devices` lists the GPUs"
         )
 
     @classmethod
@@ -188,12 +186,6 @@ class Context:
         for _ in range(count):
             self._retired.pop(0)()
 
-    def device_of(self, pointer: int) -> int:
-        """Return the ordinal of the device that a pointer belongs to."""
-        attribute = self.driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        with self.current():
-            return int(self.call("cuPointerGetAttribute", attribute, pointer))
-
     def make_stream(self, ordered: bool) -> int:
         """Return a new stream: `ordered` with the default stream, which Numba uses, or independent of it."""
         flags = self.driver.CUstream_flags
@@ -219,14 +211,32 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def uuid_among_several(pointer: int) -> str | None:
-    """Return the UUID of a pointer's device, 32 hexadecimal digits, or None if there is only one device."""
+def device_of(pointer: int) -> int:
+    """Return the ordinal of the device that a pointer belongs to; negative if it belongs to none."""
     module = driver()
-    if int(_call(module, "cuDeviceGetCount")) < 2:
-        return None
     attribute = module.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    ordinal = int(_call(module, "cuPointerGetAttribute", attribute, pointer))
-    return _uuid(module, _call(module, "cuDeviceGet", ordinal))
+    return int(_call(module, "cuPointerGetAttribute", attribute, pointer))
+
+
+def count() -> int:
+    """Return the number of devices that this process sees."""
+    return int(_call(driver(), "cuDeviceGetCount"))
+
+
+def uuid_of(ordinal: int) -> str:
+    """Return the UUID of a device, 32 hexadecimal digits. Raises `DeviceMismatch` if this process does not see it."""
+    if not 0 <= ordinal < count():
+        raise DeviceMismatch(
+            f"there is no CUDA device {ordinal}: this process sees {count()}, numbered from 0{_hidden()}; `wavefield "
+            "devices` lists the GPUs"
+        )
+    return _uuid(driver(), _call(driver(), "cuDeviceGet", ordinal))
+
+
+def _hidden() -> str:
+    """Return a hint on what may hide devices."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return "" if hidden is None else f" (CUDA_VISIBLE_DEVICES is {hidden!r})"
 
 
 def _uuid(module: Any, device: Any) -> str:
@@ -286,6 +296,17 @@ def order(context: Context, first: int, then: int) -> None:
     event = Event(context)
     event.record(first)
     event.hold(then)
+
+
+def order_across(first: Context, stream: int, then: Context, others: Iterable[int]) -> None:
+    """Make what is enqueued from now on on other streams, those of `then`, wait for what is on a stream of `first`."""
+    event = Event(first)
+    # The default stream's number means that of the current context.
+    with first.current():
+        event.record(stream)
+    with then.current():
+        for other in others:
+            event.hold(other)
 
 
 def _finally(owner: object, function: Callable[..., None], *arguments: Any) -> weakref.finalize[..., Any]:

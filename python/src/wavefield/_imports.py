@@ -8,6 +8,7 @@ spans several.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,13 @@ MOST_CHUNKS = 64
 
 MOST_IMPORTS = 32
 """The most imports that are kept. The least recently used one makes room."""
+
+FABRIC = (
+    "its memory has fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) and no file descriptors, so Vulkan cannot import it. "
+    "PyTorch's expandable segments have these where CUDA offers them, and no setting changes that: write into an array "
+    "of field.empty() instead"
+)
+"""Why memory of this kind is copied."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,8 @@ class Imports:
             try:
                 allocation = self._import(chunks)
             except (Refused, CudaError) as error:
-                self._refused[chunks] = f"the renderer cannot import its memory: {error}"
+                fabric = isinstance(error, CudaError) and self._is_fabric(chunks)
+                self._refused[chunks] = FABRIC if fabric else f"the renderer cannot import its memory: {error}"
                 keep = True
                 return self._refused[chunks]
             self._known[chunks] = allocation
@@ -103,6 +112,15 @@ class Imports:
             close_all(files)
         close_all(more)
         return Allocation(_protocol.integer(message, "id"), chunks[0].address, sum(chunk.bytes for chunk in chunks))
+
+    def _is_fabric(self, chunks: tuple[Chunk, ...]) -> bool:
+        """Return whether a chunk can be shared by a fabric handle only."""
+        types = self._context.driver.CUmemAllocationHandleType
+        # A ValueError is a combination of types that cuda.bindings has no name for.
+        with suppress(CudaError, ValueError):
+            found = [self._context.call("cuMemGetAllocationPropertiesFromHandle", chunk.handle) for chunk in chunks]
+            return types.CU_MEM_HANDLE_TYPE_FABRIC in [prop.requestedHandleTypes for prop in found]
+        return False
 
     def _retain(self, pointer: int, size: int) -> tuple[Chunk, ...] | None:
         """Return the chunks that an array lies in, with their handles held; None if CUDA cannot share them."""

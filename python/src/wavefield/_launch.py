@@ -15,8 +15,9 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import _cuda, _source
 from ._connect import layout_of, program
-from .errors import Busy, NoRenderer, RendererGone
+from .errors import Busy, CudaError, NoRenderer, RendererGone
 from .field import Field
 
 if TYPE_CHECKING:
@@ -175,6 +176,21 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
+def gpu_arguments(device: int | None, like: Any, given: Sequence[str] = ()) -> list[str]:
+    """Return the arguments for a renderer on a device; without one, on the GPU of the array `like`.
+
+    The array only chooses among several GPUs, and only if the `given` arguments do not.
+    """
+    if device is not None:
+        return ["--device", _cuda.uuid_of(device)]
+    if like is not None and not any(argument.partition("=")[0] == "--device" for argument in given):
+        # Without CUDA, the renderer chooses.
+        with contextlib.suppress(CudaError):
+            if (ordinal := _source.gpu_of(like)) is not None and _cuda.count() > 1:
+                return ["--device", _cuda.uuid_of(ordinal)]
+    return []
+
+
 def launch(
     headless: bool = True,
     grid: tuple[int, int] = (1024, 1024),
@@ -187,6 +203,8 @@ def launch(
     kind: str | None = None,
     shape: tuple[int, ...] | None = None,
     dtype: str | None = None,
+    device: int | None = None,
+    like: Any = None,
 ) -> Field:
     """Start a renderer, connect to it, and return its field.
 
@@ -196,6 +214,8 @@ def launch(
     `grid`: (cols, rows) of vertices, if there is no `shape`.
     `arguments`: further arguments for `wavefield serve`, such as `["--size", "1920x1080"]`.
     `memory`, `ring`, `stream`, `client`, `kind`, `shape`, `dtype`: as for `connect`.
+    `device`: the renderer's GPU, by its CUDA ordinal in this process.
+    `like`: an array; without `device`, the renderer uses the GPU that the array is on.
 
     The program is the one in WAVEFIELD_BIN, else the wheel's, else `wavefield` on PATH. Raises `NoRenderer`, with the
     renderer's words, if it does not start. Raises the same errors as `connect`.
@@ -205,7 +225,8 @@ def launch(
     except (TypeError, ValueError):
         raise ValueError(f"grid must be (cols, rows), two whole numbers, not {grid!r}") from None
     layout = layout_of(kind, shape, dtype)
-    renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *arguments])
+    gpu = gpu_arguments(device, like, arguments)
+    renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *gpu, *arguments])
     with contextlib.ExitStack() as undo:
         undo.callback(renderer.close)
         field = renderer.connect(memory, ring, stream, client, layout)

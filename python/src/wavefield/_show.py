@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _cuda, _libraries, _open, _source
 from ._array import rows_are_contiguous
-from ._launch import Renderer
+from ._launch import Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
-from .errors import ArrayMismatch, CudaError, NoRenderer, Refused, RendererGone, StillShown, WavefieldError
+from .errors import (
+    ArrayMismatch,
+    CudaError,
+    DeviceMismatch,
+    NoRenderer,
+    Refused,
+    RendererGone,
+    StillShown,
+    WavefieldError,
+)
 
 if TYPE_CHECKING:
     from ._protocol import Memory
@@ -28,7 +37,7 @@ GRID = "256x256"
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
-    def __init__(self, array: Any, window: bool) -> None:
+    def __init__(self, array: Any, window: bool, device: int | None = None) -> None:
         self.window = window
         self.owner = os.getpid()
         self.field: Field | None = None
@@ -38,6 +47,8 @@ class _Shower:
         """The layout of the connection, or of the last one."""
         self.camera: Camera | None = None
         """The camera of the last connection, for the next one."""
+        # The name and the UUID of the renderer's device.
+        self.device = ("", "")
         # Whether nothing was shown on this connection yet.
         self.new = True
         # Whether a picture of an earlier connection was taken.
@@ -48,7 +59,7 @@ class _Shower:
         self.rewritten: set[int] = set()
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
-        self.renderer = _start(arguments, array)
+        self.renderer = Renderer([*arguments, *gpu_arguments(device, array)])
 
     @property
     def usable(self) -> bool:
@@ -78,6 +89,7 @@ class _Shower:
             self.field.close()
             self.field = None
         self.field = self._connect(layout, memory, title)
+        self.device = (self.field.device_name, self.field.device_uuid)
         if self.camera is not None and self.layout is not None and self.layout.kind == layout.kind:
             self.field.camera = self.camera
         self.layout, self.memory, self.title = layout, memory, title
@@ -119,6 +131,7 @@ def show(
     title: str | None = None,
     memory: Literal["auto", "cuda", "host"] = "auto",
     window: bool | None = None,
+    device: int | None = None,
 ) -> Field:
     """Show an array of any library in a window or a notebook. Call it again to show the next. Returns the field.
 
@@ -135,18 +148,27 @@ def show(
     memory. "auto" is CUDA if available, otherwise "host". `field.memory` says which.
     `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
     and the scale of its colours. Tab shows more, and F1 lists the keys.
+    `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
+    GPU is copied once. A renderer that already runs on another GPU raises `DeviceMismatch`.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
     array, layout, converted = _prepare(array, kind)
+    uuid = None if device is None else _cuda.uuid_of(device)
     if _shower is not None and (not _shower.usable or window not in (None, _shower.window)):
         if _shower.owner == os.getpid():
             _shower.close()
         _shower = None
     if _shower is None:
-        _shower = _Shower(array, _wants_window() if window is None else window)
+        _shower = _Shower(array, _wants_window() if window is None else window, device)
+    elif uuid not in (None, _shower.device[1]):
+        name, other = _shower.device
+        raise DeviceMismatch(
+            f"device={device} is the GPU with UUID {uuid}, but the renderer already runs on {name}, with UUID {other}: "
+            "close() the field that show() returned, and show() starts another renderer"
+        )
     shower = _shower
     try:
         shower.connect(layout, memory, title)
@@ -198,8 +220,12 @@ def _draw(shower: _Shower, field: Field, array: Any, converted: str) -> None:
         except StillShown:
             shower.rewritten.add(pointer)
             field.show(array, copy=True)
-    if converted or (field.shown is not None and field.shown.reason.startswith("copy=True")):
-        field._say_copied(converted or "it is the same array as before; show two in turn", on_the_gpu is not None)
+    reason = "" if field.shown is None else field.shown.reason
+    if converted or reason.startswith("copy=True"):
+        words = converted or "it is the same array as before; show two in turn"
+        if reason.startswith("copied from GPU"):
+            words += f". And it was {reason}"
+        field._say_copied(words, on_the_gpu is not None)
 
 
 def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
@@ -250,16 +276,6 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
     if not hasattr(array, "min"):  # such as Numba's
         array = _libraries.on_the_host(array)
     return _libraries.extent(array[:, 3 if layout.shape[1] == 4 else 1])
-
-
-def _start(arguments: list[str], array: Any) -> Renderer:
-    """Start a renderer. With several GPUs, start it on the array's."""
-    described = _source.describe(array)
-    if described is not None:
-        with contextlib.suppress(CudaError):
-            if (uuid := _cuda.uuid_among_several(described[0])) is not None:
-                arguments = [*arguments, "--device", uuid]
-    return Renderer(arguments)
 
 
 def _wants_window() -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _dlpack
+from . import _cuda, _dlpack, _streams
 from ._array import Array, require_shape
 from ._layout import compact
-from .errors import ArrayMismatch, DeviceMismatch
+from ._streams import Stream
+from .errors import ArrayMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ._layout import Layout
-    from ._streams import Stream
 
 
 @dataclass
@@ -26,6 +26,10 @@ class Source:
     """Bytes from row to row."""
     on_device: bool
     held: object
+    writers: set[Stream] = field(default_factory=set)
+    """The streams that may write the array later, as far as they are known."""
+    peer: _cuda.Context | None = None
+    """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
 
 
 class _Held:
@@ -41,14 +45,15 @@ class _Held:
 def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream | None) -> Source:
     """Check an array, and make `stream` wait, on the GPU, until the array is written."""
     if context is not None and stream is not None:
+        ordinal = gpu_of(array)
+        if ordinal is not None and ordinal != context.ordinal:
+            return _of_peer(array, layout, context, stream, _cuda.Context.at(ordinal))
         if _is_ours(array):
             array._order_after(context, stream)
-            _same_device(array.__dlpack_device__()[1], context)
-            return Source(
-                array.pointer, require_shape(layout, array.shape, array.strides, str(array.dtype)), True, array
-            )
+            pitch = require_shape(layout, array.shape, array.strides, str(array.dtype))
+            return Source(array.pointer, pitch, True, array, {*array._consumers, array._stream or stream})
         if _is_cuda_dlpack(array):
-            return _by_dlpack(array, layout, context, stream)
+            return _by_dlpack(array, layout, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
             return _by_interface(array, interface, layout, context, stream)
@@ -57,6 +62,17 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
     host = np.asarray(array)
     pitch = require_shape(layout, host.shape, host.strides, str(host.dtype))
     return Source(host.ctypes.data, pitch, False, host)
+
+
+def gpu_of(array: Any) -> int | None:
+    """Return the CUDA ordinal of the GPU that an array is on; None for memory of no GPU."""
+    if _is_cuda_dlpack(array):
+        return int(array.__dlpack_device__()[1])
+    interface = getattr(array, "__cuda_array_interface__", None)
+    pointer = 0 if interface is None else int(interface["data"][0])
+    # An empty array's pointer may be null.
+    ordinal = _cuda.device_of(pointer) if pointer else -1
+    return ordinal if ordinal >= 0 else None
 
 
 def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | None:
@@ -112,7 +128,7 @@ def _is_cuda_dlpack(array: Any) -> bool:
     )
 
 
-def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Stream) -> Source:
+def _by_dlpack(array: Any, layout: Layout, stream: Stream) -> Source:
     # The producer makes this stream wait for what it has enqueued.
     try:
         capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
@@ -120,7 +136,6 @@ def _by_dlpack(array: Any, layout: Layout, context: _cuda.Context, stream: Strea
         capsule = array.__dlpack__(stream=stream.handle)
     taken = _dlpack.take(capsule)
     held = _Held(taken.release)
-    _same_device(taken.device[1], context)
     strides = tuple(step * taken.item_bytes for step in taken.strides)
     pitch = require_shape(layout, taken.shape, strides, taken.dtype)
     return Source(taken.pointer, pitch, True, (held, array))
@@ -133,8 +148,6 @@ def _by_interface(
     if interface.get("mask") is not None:
         raise ArrayMismatch("the array has a mask, which cannot be drawn")
     shape = tuple(interface["shape"])
-    if shape == layout.shape:  # an empty array's pointer may be null
-        _same_device(context.device_of(pointer), context)
     strides = interface.get("strides")
     if strides is None:
         strides = compact(shape, _item_bytes(interface))
@@ -143,21 +156,35 @@ def _by_interface(
     if producer is not None and producer != stream.handle:
         with context.current():
             _cuda.order(context, int(producer), stream.handle)
-    return Source(pointer, pitch, True, array)
+    return Source(pointer, pitch, True, array, set() if producer is None else {Stream(int(producer))})
 
 
-def _same_device(ordinal: int, context: _cuda.Context) -> None:
-    if ordinal != context.ordinal:
-        raise DeviceMismatch(
-            f"the array is on CUDA device {ordinal}, and the field on device {context.ordinal} ({context.name}): "
-            "create the array there"
-        )
+def _of_peer(array: Any, layout: Layout, context: _cuda.Context, stream: Stream, peer: _cuda.Context) -> Source:
+    """Do the same for an array on another GPU: its default stream waits for what writes it, and `stream` for that."""
+    default = Stream(_cuda.LEGACY_STREAM)
+    # Libraries name the streams of the current GPU, and PyTorch exports only its tensors.
+    with peer.current():
+        source = of(array, layout, peer, default)
+        source.writers |= {default, *_streams.current_streams(peer.ordinal).values()}
+    _cuda.order_across(peer, default.handle, context, [stream.handle])
+    source.peer = peer
+    return source
+
+
+def why_peer(ordinal: int, context: _cuda.Context, gaps: bool) -> str:
+    """Return the reason why an array on another GPU is copied, as `field.shown` says it."""
+    call = "cuMemcpy3DPeerAsync" if gaps else "cuMemcpyPeerAsync"
+    return (
+        f"copied from GPU {ordinal} to GPU {context.ordinal} ({call}), the renderer's; launch(like=x) or "
+        f"device={ordinal} starts a renderer on the array's GPU"
+    )
 
 
 def copy(source: Source, layout: Layout, destination: int, context: _cuda.Context, stream: Stream) -> None:
     """Enqueue a copy of all rows to the device address `destination`."""
     kinds = context.driver.CUmemorytype
-    copy = context.driver.CUDA_MEMCPY2D()
+    peer = source.peer
+    copy = context.driver.CUDA_MEMCPY2D() if peer is None else context.driver.CUDA_MEMCPY3D_PEER()
     if source.on_device:
         copy.srcMemoryType = kinds.CU_MEMORYTYPE_DEVICE
         copy.srcDevice = source.pointer
@@ -171,4 +198,15 @@ def copy(source: Source, layout: Layout, destination: int, context: _cuda.Contex
     copy.WidthInBytes = layout.row_bytes
     copy.Height = layout.shape[0]
     with context.current():
-        context.call("cuMemcpy2DAsync", copy, stream.handle)
+        if peer is None:
+            context.call("cuMemcpy2DAsync", copy, stream.handle)
+            return
+        # Without peer access, only these calls read what `cuMemCreate` made, such as PyTorch's expandable segments.
+        if source.pitch == layout.row_bytes:
+            size = layout.bytes
+            context.call("cuMemcpyPeerAsync", destination, context.raw, source.pointer, peer.raw, size, stream.handle)
+        else:
+            copy.srcContext, copy.dstContext, copy.Depth = peer.raw, context.raw, 1
+            copy.srcHeight = copy.dstHeight = copy.Height
+            context.call("cuMemcpy3DPeerAsync", copy, stream.handle)
+    _cuda.order_across(context, stream.handle, peer, [writer.handle for writer in source.writers])

@@ -52,7 +52,7 @@ class CudaMissing(CudaError):
 
 
 class DeviceMismatch(CudaError):
-    """CUDA does not show the renderer's GPU to this process, or an array lies on another GPU."""
+    """CUDA does not show this process a GPU, or the renderer already runs on another one."""
 
 
 class FieldClosed(WavefieldError):

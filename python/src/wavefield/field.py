@@ -373,7 +373,11 @@ class Field:
         if described is None:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
         pointer, shape, strides, dtype = described
-        if require_shape(layout, shape, strides, dtype) != layout.row_bytes:
+        gaps = require_shape(layout, shape, strides, dtype) != layout.row_bytes
+        ordinal = None if self._context is None else _source.gpu_of(array)
+        if self._context is not None and ordinal is not None and ordinal != self._context.ordinal:
+            return _source.why_peer(ordinal, self._context, gaps)
+        if gaps:
             return "it has gaps between its rows; make it contiguous, or write into an array of field.empty()"
         found = self._allocations.find(pointer, layout.bytes, alignment)
         if found is not None:
