@@ -204,8 +204,7 @@ impl Client {
 
     fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
         if self.waits() {
-            let long = self.import.is_some() || self.renders.len() >= MAX_RENDERS;
-            if long && self.connection.is_closed() {
+            if self.import.is_some() && self.connection.is_closed() {
                 return Err(Ended::Left(CLOSED));
             }
             if self.can_count() {
@@ -235,7 +234,23 @@ impl Client {
 
     /// Whether its messages wait.
     fn waits(&self) -> bool {
-        self.busy || self.renders.len() >= MAX_RENDERS
+        self.busy || self.renders.len() >= MAX_RENDERS && !self.renders_await_frame()
+    }
+
+    /// Whether no render is done before another frame is drawn. Its messages must then be read: they may be about that frame.
+    fn renders_await_frame(&self) -> bool {
+        let session = &self.shared.borrow().session;
+        self.renders.front().is_some_and(|wanted| wanted.awaits_frame(session))
+    }
+
+    /// Keeps a render until its turn. Drops the client if too many wait.
+    pub(super) fn wants(&mut self, wanted: WantedRender) {
+        if self.renders.len() >= MAX_RENDERS {
+            let reason =
+                format!("{MAX_RENDERS} renders wait for a frame that is not drawn: the next is one too many");
+            return self.drop_for(Fault::new(ErrorCode::Value, reason));
+        }
+        self.renders.push_back(wanted);
     }
 
     /// Ends its time if it is gone although its messages wait. For waits that can take long.

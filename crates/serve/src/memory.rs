@@ -74,6 +74,7 @@ pub(super) struct HostMemory {
 pub(super) struct Target {
     pub(super) into: vk::Buffer,
     pub(super) places: Vec<wavefield_render::Place>,
+    /// With memory `host`, [`ClientMemory::copy_pictures`] takes its place.
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
@@ -281,11 +282,6 @@ impl ClientMemory {
                 Ok(Target { into: buffer.raw(), places, signal: None })
             }
         }
-    }
-
-    /// Whether [`ClientMemory::copy_pictures`] brings pictures to the client.
-    pub(super) fn needs_copies(&self) -> bool {
-        matches!(self, Self::Host(_))
     }
 
     /// Memory `host`: copies pictures to the allocation. The GPU must be done with them.

@@ -6,19 +6,27 @@ use super::client::Client;
 use super::frame_time;
 use super::memory::Target;
 use super::protocol::{ErrorCode, FromServer, Render, Request};
-use super::session::Fault;
+use super::session::{Fault, Session};
 use wavefield_base::Result;
 use wavefield_engine::{Engine, FromTo};
 use wavefield_handoff::producer::Source;
 use wavefield_render::{View, Wanted};
 
-/// The most renders that wait. The messages behind them wait too.
+/// The most renders of a client that wait.
 pub(super) const MAX_RENDERS: usize = 64;
 
 /// A `render` that was read, or why it cannot be done.
 pub(super) struct WantedRender {
     pub(super) request: Request,
     pub(super) render: std::result::Result<Box<Render>, String>,
+}
+
+impl WantedRender {
+    /// Whether it waits for a frame that is not drawn yet.
+    pub(super) fn awaits_frame(&self, session: &Session) -> bool {
+        let after = self.render.as_ref().ok().and_then(|render| render.after);
+        after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
+    }
 }
 
 /// Does the client's renders whose frames are drawn, in order. `draws`: whether its ring is in the engine.
@@ -63,25 +71,15 @@ fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
     let session = &client.shared.borrow().session;
     match &wanted.render {
         Err(_) => true,
-        Ok(render) => match render.after {
-            // If its first frame is ready, that is drawn next.
-            None => draws || !session.has_next(),
-            Some(frame) => session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
-        },
+        // If its first frame is ready, that is drawn next.
+        Ok(render) if render.after.is_none() => draws || !session.has_next(),
+        Ok(_) => !wanted.awaits_frame(session),
     }
 }
 
 /// Draws the pictures. Returns the frame that they show, or why there are none.
 fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
-    let shared = &mut *client.shared.borrow_mut();
-    let Some((frame, slot)) = shared.on_show() else {
-        return Err("no frame of yours is drawn yet: hand one over first".into());
-    };
-    let now = *engine.view();
-    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| now.from(camera)).collect();
-    if render.cameras.is_none() {
-        views.push(now);
-    }
+    let words = |error: wavefield_base::Error| error.to_string();
     let limit = engine.device().info().largest_picture;
     if render.width.max(render.height) > limit {
         return Err(format!(
@@ -89,23 +87,34 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
             render.width, render.height
         ));
     }
-    let words = |error: wavefield_base::Error| error.to_string();
-    let Target { into, places, signal } =
-        shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
+    let now = *engine.view();
+    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| now.from(camera)).collect();
+    if render.cameras.is_none() {
+        views.push(now);
+    }
+    // The engine may ask for `shared` while it waits, so nothing borrows it then.
+    let (frame, slot, target, owner) = {
+        let shared = &mut *client.shared.borrow_mut();
+        let Some((frame, slot)) = shared.on_show() else {
+            return Err("no frame of yours is drawn yet: hand one over first".into());
+        };
+        let target = shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
+        (frame, slot, target, shared.memory.owner())
+    };
+    let Target { into, places, signal } = target;
     if into == slot.buffer {
         return Err(format!("frame {frame} lies in allocation {}: use another one", render.allocation));
     }
     let size = ash::vk::Extent2D { width: render.width, height: render.height };
     let wanted = Wanted { views: &views, size, places: &places };
-    let owner = shared.memory.owner();
     let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session has checked that
     // the pictures fit into the allocation. `free` is signalled, and memory is freed, only after `Engine::drain` or a later
     // submission. What the client itself does with its memory meanwhile spoils only its own pictures.
     unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
-    if shared.memory.needs_copies() {
+    if signal.is_none() {
         engine.drain().map_err(words)?;
-        shared.memory.copy_pictures(render, &places).map_err(words)?;
+        client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;
     }
     Ok(frame)
 }

@@ -42,7 +42,7 @@ impl Desk<'_> {
             Ok(message) => message,
             // It has its turn among the renders.
             Err(reason) if request.name == "render" => {
-                client.renders.push_back(WantedRender { request, render: Err(reason) });
+                client.wants(WantedRender { request, render: Err(reason) });
                 return Ok(());
             }
             Err(reason) => {
@@ -70,7 +70,7 @@ impl Desk<'_> {
             }
             FromClient::Timeline => self.timeline(client, request),
             FromClient::Render(render) => {
-                client.renders.push_back(WantedRender { request, render: Ok(render) });
+                client.wants(WantedRender { request, render: Ok(render) });
             }
             FromClient::Snapshot { .. } if client.wants_picture.is_some() => {
                 client.fail(request, "a snapshot is on its way already");

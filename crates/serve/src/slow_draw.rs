@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 pub(super) struct Slow {
     pub(super) began: Instant,
-    /// When the GPU was last seen to finish a frame, and how many it had finished then.
+    /// When the GPU was last seen to finish something, and how much it had finished then.
     progress: Instant,
     finished: u64,
     /// The CPU time of this process by then.
@@ -22,29 +22,29 @@ pub(super) struct Slow {
 
 impl Slow {
     pub(super) fn begin(engine: &Engine) -> Result<Self> {
-        let (now, finished) = (Instant::now(), engine.frames_finished()?);
+        let (now, (finished, _)) = (Instant::now(), engine.progress()?);
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
     /// Whether the GPU still draws.
     ///
     /// # Errors
-    /// It has finished no frame for [`LIMIT`], and a software device has used hardly any CPU time.
+    /// It has finished nothing for [`LIMIT`], and a software device has used hardly any CPU time.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
-        let finished = engine.frames_finished()?;
+        let (finished, submitted) = engine.progress()?;
         // A software device that draws uses CPU time.
         let works =
             engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + LIMIT / 10;
         if finished > self.finished || works {
             (self.finished, self.progress, self.cpu) = (finished, Instant::now(), cpu_time());
         }
-        if finished < engine.next_frame() && self.progress.elapsed() >= LIMIT {
+        if finished < submitted && self.progress.elapsed() >= LIMIT {
             return Err(Error::Stuck {
                 device: engine.device().info().name.clone(),
                 seconds: self.progress.elapsed().as_secs_f64(),
                 progress: format!("it was given what {client} wrote, and may hang"),
             });
         }
-        Ok(finished < engine.next_frame())
+        Ok(finished < submitted)
     }
 }

@@ -331,10 +331,13 @@ fn a_client_that_asks_and_forgets_costs_nobody_anything() {
         client.frame(0, &plane(0));
         rendered(&mut client, &Render { after: Some(0), ..fine.clone() });
         match round {
-            // A frame that is never drawn, so often that messages wait.
-            0 => (0..200).for_each(|_| {
-                client.say(&FromClient::Render(Box::new(Render { after: Some(9), ..fine.clone() })))
-            }),
+            // A frame that is never drawn, once too often.
+            0 => {
+                for _ in 0..65 {
+                    client.say(&FromClient::Render(Box::new(Render { after: Some(9), ..fine.clone() })));
+                }
+                assert_eq!(client.error(), ErrorCode::Value);
+            }
             // Nobody reads the answers until the renderer does not send any more.
             1 => while client.connection.send(&FromClient::Render(Box::new(fine.clone())), &[]).is_ok() {},
             2 => {
@@ -358,6 +361,44 @@ fn a_client_that_asks_and_forgets_costs_nobody_anything() {
         assert!(Instant::now() < until, "descriptors are left");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    client.frame(0, &plane(0));
+    client.say(&FromClient::Snapshot { after: Some(0) });
+    assert_eq!(client.seen().frame, Some(0));
+    renderer.end().assert_fine();
+}
+
+/// Renders for a frame may come before the frame, as many as are allowed to wait.
+#[test]
+fn renders_may_wait_for_a_frame() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 1 << 20);
+    let wanted = Render { after: Some(0), ..render(&memory, (8, 8), &[PictureKind::Color]) };
+    for _ in 0..64 {
+        client.say(&FromClient::Render(Box::new(wanted.clone())));
+    }
+    client.frame(0, &plane(0));
+    for _ in 0..64 {
+        assert!(matches!(client.answer().0, FromServer::Rendered { frame: 0, .. }));
+    }
+    renderer.end().assert_fine();
+}
+
+/// The client is told, and the renderer goes on.
+#[test]
+fn pictures_that_take_too_long_end_their_client() {
+    let renderer = Renderer::start(&["--timeout=0.1"]);
+    let array = json!({"kind": "surface", "shape": [256, 256], "dtype": "<f4"});
+    let mut client = renderer.client_of(&array).unwrap();
+    let memory = Memory::new(&mut client, 16 << 20);
+    client.frame(0, &[0; 4 * 256 * 256]);
+    let short = Render { after: Some(0), ..render(&memory, (16, 16), &[PictureKind::Color]) };
+    // The time that this takes says how long others may.
+    rendered(&mut client, &short);
+    let long = Render { cameras: Some(vec![camera(0.0, 0.5); 200]), ..short };
+    client.say(&FromClient::Render(Box::new(long)));
+    assert_eq!(client.error(), ErrorCode::Stuck);
+    let array = json!({"kind": "surface", "shape": [ROWS, COLS], "dtype": "<f4"});
+    let mut client = renderer.client_of(&array).unwrap();
     client.frame(0, &plane(0));
     client.say(&FromClient::Snapshot { after: Some(0) });
     assert_eq!(client.seen().frame, Some(0));

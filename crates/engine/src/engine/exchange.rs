@@ -92,8 +92,16 @@ impl Engine {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    pub fn frames_finished(&self) -> Result<u64> {
-        self.pacer.finished()
+    /// How much of what was submitted the GPU has finished, and how much was submitted: frames, and pictures beside them.
+    pub fn progress(&self) -> Result<(u64, u64)> {
+        let pacers = [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer));
+        pacers.map(|pacer| Ok((pacer.finished()?, pacer.submitted()))).try_fold(
+            (0, 0),
+            |sum, one: Result<_>| {
+                let (finished, submitted) = one?;
+                Ok((sum.0 + finished, sum.1 + submitted))
+            },
+        )
     }
 }
 
