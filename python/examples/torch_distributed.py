@@ -46,7 +46,7 @@ def roll_call(rank, ranks):
 def run(field, frames):
     dist.init_process_group("gloo", timeout=3 * LIMIT)  # also for the roll call, which others may begin later
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    plan = [(field.shape, field.device, frames) if field else None]
+    plan = [field and (field.shape, field.device, frames)]
     dist.broadcast_object_list(plan)
     (rows, cols, _), first, frames = plan[0]
     device = "cpu" if first is None else f"cuda:{(first + int(os.environ['LOCAL_RANK'])) % torch.cuda.device_count()}"
