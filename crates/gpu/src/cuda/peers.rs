@@ -11,8 +11,8 @@ pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     }
     let line = |from: &&CudaInfo| {
         let others = devices.iter().filter(|to| to.ordinal != from.ordinal);
-        let reached: Result<Vec<_>, _> =
-            others.map(|to| Ok(reaches(from, to)?.then(|| format!("CUDA {}", to.ordinal)))).collect();
+        let reached = others.map(|to| Ok(reaches(from, to)?.then(|| format!("CUDA {}", to.ordinal))));
+        let reached = reached.collect::<Result<Vec<_>, String>>();
         let from = format!("CUDA {}", from.ordinal);
         match reached.map(|reached| reached.into_iter().flatten().collect::<Vec<_>>().join(", ")) {
             Err(error) => format!("{from}: which GPUs it reaches is unknown: {error}"),
