@@ -1,7 +1,7 @@
 """One wave on many GPUs, with PyTorch: each rank computes a strip of rows, and rank 0 draws them all.
 
-Start it with `torchrun --nproc-per-node 2`; on several hosts also with --nnodes, --node-rank and --master-addr. Only the
-host of rank 0 needs the renderer. The ranks use NCCL, or with --host gloo in the CPU's memory.
+Start it with `torchrun --nproc-per-node 2`, on several hosts also with --nnodes, --node-rank and --master-addr. Only
+the host of rank 0 needs the renderer. The ranks use NCCL, or with --host gloo in the CPU's memory.
 """
 
 import os
