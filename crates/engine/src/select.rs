@@ -5,7 +5,7 @@ use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
 use super::{DriverThread, ProducerKind};
 use wavefield_base::{Error, Result};
-use wavefield_gpu::cuda::{CudaInfo, Driver};
+use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Adapter, Instance, InstanceDesc, Surface, Validation};
 
@@ -134,7 +134,7 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, twin, fallback })
     }
 
-    /// The table as text, with a mark at the device that `choose` would take. If it is wider than `width`, each device gets a
+    /// The table as text, with a mark at the device that `choose` would take, and which GPUs reach each other. If it is wider than `width`, each device gets a
     /// block of lines instead.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let chosen = self.row(wish, producer).map(|(index, _)| index);
@@ -157,7 +157,9 @@ impl DeviceTable {
             }
             Err(error) => format!("none would be used: {error}"),
         };
-        for line in [cuda, which] {
+        let devices: Vec<_> = self.rows.iter().filter_map(|row| row.cuda.as_ref()).collect();
+        let peers = self.driver.as_ref().map_or(Vec::new(), |driver| peers(*driver, &devices));
+        for line in [cuda].into_iter().chain(peers).chain([which]) {
             text.push('\n');
             text.push_str(&wrap(&line, width.unwrap_or(usize::MAX), 0));
         }

@@ -166,6 +166,31 @@ fn a_cuda_device_with_no_vulkan_twin() {
     assert!(table.contains("Stand-in GPU") && table.contains("CUDA 12.0 driver"), "{table}");
 }
 
+#[test]
+fn devices_says_which_gpus_reach_each_other() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let lines = |count: &str, failure: &str| {
+        let mut command = stand_in.cuda_alone();
+        command.env("STAND_IN_CUDA_DEVICES", count).env("STAND_IN_FAIL", failure);
+        let output = command.arg("devices").output().unwrap();
+        assert_exit(&output, 0);
+        let reaches = |line: &&str| line.contains(" reaches");
+        stdout(&output).lines().filter(reaches).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(lines("1", "").is_empty());
+    assert_eq!(
+        lines("3", ""),
+        [
+            "CUDA 0 reaches CUDA 1 directly",
+            "CUDA 1 reaches CUDA 0 directly",
+            "CUDA 2 reaches no other GPU: copies go through the CPU's memory",
+        ]
+    );
+    let unknown =
+        "CUDA 0: which GPUs it reaches is unknown: cuDeviceCanAccessPeer answered 999 for CUDA 0 and 1";
+    assert_eq!(lines("2", "cuDeviceCanAccessPeer:999"), [unknown, "CUDA 1 reaches CUDA 0 directly"]);
+}
+
 /// The UUIDs match, but a software device exports nothing that CUDA could import.
 #[test]
 fn a_twin_that_cannot_export() {

@@ -1,4 +1,4 @@
-//! `libcuda` with one device. Its streams are threads and its kernels are loops.
+//! `libcuda` with one device that works. Its streams are threads and its kernels are loops.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -21,6 +21,7 @@ use crate::vulkan::DeviceFns;
 
 const INVALID_VALUE: u32 = 1;
 const OUT_OF_MEMORY: u32 = 2;
+const INVALID_DEVICE: u32 = 101;
 const INVALID_PTX: u32 = 218;
 const NOT_FOUND: u32 = 500;
 const NOT_READY: u32 = 600;
@@ -263,16 +264,32 @@ unsafe fn take<T>(handle: *mut c_void) -> Result<T, u32> {
     if handle.is_null() { Err(INVALID_VALUE) } else { Ok(*Box::from_raw(handle.cast::<T>())) }
 }
 
+/// How many devices there are. Only the first can be used; the others are for lists of devices.
+fn devices() -> c_int {
+    script::number("STAND_IN_CUDA_DEVICES").map_or(1, |count| count as c_int)
+}
+
+fn uuid_of(device: c_int) -> [u8; 16] {
+    let mut uuid = crate::vulkan::first_uuid();
+    uuid[15] ^= device as u8;
+    uuid
+}
+
 exports! {
     fn cuInit(_flags: c_uint) { Ok(()) }
     fn cuDriverGetVersion(version: *mut c_int) {
         *version = script::number("STAND_IN_CUDA_VERSION").unwrap_or(12_000) as c_int;
         Ok(())
     }
-    fn cuDeviceGetCount(count: *mut c_int) { *count = 1; Ok(()) }
+    fn cuDeviceGetCount(count: *mut c_int) { *count = devices(); Ok(()) }
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int) {
         *device = ordinal;
-        if ordinal == 0 { Ok(()) } else { Err(101) }
+        if (0..devices()).contains(&ordinal) { Ok(()) } else { Err(INVALID_DEVICE) }
+    }
+    // The first two devices reach each other.
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) {
+        *can = c_int::from(device != peer && device.max(peer) == 1);
+        if device.max(peer) < devices() { Ok(()) } else { Err(INVALID_DEVICE) }
     }
     fn cuDeviceGetName(name: *mut c_char, size: c_int, _device: c_int) {
         let bytes = std::slice::from_raw_parts_mut(name.cast::<u8>(), size as usize);
@@ -282,8 +299,8 @@ exports! {
     }
     // 115: CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED.
     fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, _device: c_int) { *value = c_int::from(which != 115); Ok(()) }
-    fn cuDeviceGetUuid(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
-    fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _device: c_int) { *uuid = crate::vulkan::first_uuid(); Ok(()) }
+    fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: c_int) { *uuid = uuid_of(device); Ok(()) }
+    fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: c_int) { *uuid = uuid_of(device); Ok(()) }
 
     // The driver's answer on Linux.
     fn cuDeviceGetLuid(_luid: *mut [u8; 8], _node_mask: *mut c_uint, _device: c_int) { Err(NOT_SUPPORTED) }

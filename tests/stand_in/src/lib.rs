@@ -18,6 +18,7 @@
 //! | `STAND_IN_MEMORY` | the bytes of device memory; allocations beyond them fail |
 //! | `STAND_IN_DRIVERS_MEMORY` | if set, memory is exported by the driver's own descriptors, which other APIs can import and the report does not count |
 //! | `STAND_IN_CUDA_VERSION` | the answer of `cuDriverGetVersion` (default 12000) |
+//! | `STAND_IN_CUDA_DEVICES` | the number of CUDA devices (default 1). Only the first can be used; the first two reach each other |
 //! | `STAND_IN_SMALL_BUFFERS` | if set, a buffer needs half of its own size, as a driver that wraps around would say |
 //! | `STAND_IN_KERNEL_MS` | the shortest time of a kernel, in milliseconds |
 //! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes, for processes that do not use Vulkan |

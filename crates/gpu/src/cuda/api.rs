@@ -6,9 +6,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use cudarc::driver::sys::*;
 use vulkan_cuda::cuda_functions;
 
-pub use vulkan_cuda::cuda::api::{Code, cuMemAlloc, cuMemFree, cuMipmappedArrayDestroy, cuStreamQuery};
+pub use vulkan_cuda::cuda::api::{
+    Code, cuDeviceGet, cuMemAlloc, cuMemFree, cuMipmappedArrayDestroy, cuStreamQuery,
+};
 
 cuda_functions! {
+    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, peer: CUdevice) = ["cuDeviceCanAccessPeer"];
     cuStreamCreate(stream: *mut CUstream, flags: c_uint) = ["cuStreamCreate"];
     cuStreamDestroy(stream: CUstream) = ["cuStreamDestroy_v2"];
     cuStreamSynchronize(stream: CUstream) = ["cuStreamSynchronize"];
