@@ -237,7 +237,7 @@ class Session:
                 "seconds": 1.5,
                 "gaps_us": {"frames": 10, "p50": 1},
                 "late_us": 3,
-                "picture": [3, 2],
+                "picture": self.renderer.screen,
             }
         )
 
@@ -276,6 +276,8 @@ class FakeRenderer:
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
+        self.screen = [3, 2]
+        """The width and height of the picture on screen."""
         self.refuses = ""
         """The reason for which it refuses every picture."""
         self.unwritten = b"\0"

@@ -398,6 +398,18 @@ def test_an_interrupted_call_is_said(
         field.picture()
 
 
+def test_the_size_before_the_first_draw(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
+    def status(session: Any, message: dict[str, Any], files: list[int]) -> None:
+        renderer.screen = [3, 2] if session.drawn else [0, 0]
+        session.on_status(message, files)
+
+    renderer.answers["status"] = status
+    hand_over(field)
+    assert field.status().picture == (0, 0)
+    assert field.picture().shape == (2, 3, 4)
+    assert [message["type"] for message in renderer.received].count("snapshot") == 1
+
+
 def test_what_makes_no_sense(field: wavefield.Field, drawn: Callable[[], None]) -> None:
     with pytest.raises(wavefield.WavefieldError, match="hand a frame over first"):
         field.picture()

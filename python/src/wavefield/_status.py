@@ -74,7 +74,7 @@ class Status:
     """The microseconds by which the longest time between two frames exceeded the planned time."""
     camera: Camera
     picture: tuple[int, int]
-    """The width and height of the picture on screen, in pixels."""
+    """The width and height of the picture on screen, in pixels; (0, 0) before the first."""
     gaps_us: Mapping[str, float] = field(default_factory=dict)
     """The times between frames since this client connected: their number, `frames`, and `p50`, `p99`, `max` in µs."""
 
@@ -106,7 +106,7 @@ def status(state: Message) -> Status:
 def _size(sides: Any) -> tuple[int, int]:
     if not isinstance(sides, list) or len(sides) != 2:
         raise ProtocolError(f"the renderer sent 'picture' as {sides!r}; a width and a height were expected")
-    width, height = (_protocol.integer({"picture": side}, "picture", 1) for side in sides)
+    width, height = (_protocol.integer({"picture": side}, "picture") for side in sides)
     return width, height
 
 

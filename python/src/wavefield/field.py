@@ -425,7 +425,9 @@ class Field:
         if camera is not None and cameras is not None:
             raise ValueError("give camera or cameras, not both")
         views = [camera._row()] if camera is not None else None if cameras is None else _render.rows(cameras)
-        size = size or self._screen or self.status().picture
+        if size is None and self._screen is None and 0 in self.status().picture:
+            self.snapshot()  # nothing is drawn yet, and this waits for that
+        size = size or self._screen or (0, 0)
         pictures = self._pictures.render(kinds or ("color",), views, cameras is None, size, self._next - 1)
         return pictures if len(kinds) > 1 else pictures[0]
 
@@ -444,7 +446,7 @@ class Field:
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
         status = _status.status(state)
-        self._screen = status.picture
+        self._screen = None if 0 in status.picture else status.picture
         return status
 
     @property
