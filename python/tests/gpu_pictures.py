@@ -363,7 +363,7 @@ def rate(field: wavefield.Field, library: Library, size: tuple[int, int], views:
     def take(number: int) -> None:
         library.take(field.render("color", cameras=cameras, size=size), 2 * number + 1)
 
-    for number in range(10 if not few else 2):  # allocates the places
+    for number in range(2 if field.memory == "host" else 10):  # allocates the places
         take(number)
     library.synchronize()
     start = time.perf_counter()

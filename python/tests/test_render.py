@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import math
@@ -18,7 +19,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
-from test_end_to_end import WHY_NOT
+from test_end_to_end import EXAMPLES, WHY_NOT
 from wavefield import Camera, _dlpack, _places, _render
 
 KINDS = ("color", "depth", "normal", "index")
@@ -560,6 +561,29 @@ def meets(camera: Camera, frame: int, width: int, height: int) -> tuple[np.ndarr
     col, row = (hit[..., 0] + 1) / cell, hit[..., 2] / cell + (ROWS - 1) / 2
     missed = far <= 0
     return far, np.array([-b, 1, 0]) / math.hypot(b, 1), np.where(missed, -99, col), np.where(missed, -99, row)
+
+
+@real_only
+def test_the_example_learns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Needs PyTorch. gpu_check.py runs the program itself."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import torch_sees
+
+    @contextlib.contextmanager
+    def show(_: str | None) -> Iterator[tuple[wavefield.Field, SimpleNamespace]]:
+        with wavefield.launch(grid=(32, 32), memory="host", arguments=SMALL) as field:
+            yield field, SimpleNamespace(frames=200)
+
+    monkeypatch.setattr(torch_sees, "show", show)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        torch_sees.main()
+    finally:
+        torch.set_num_threads(threads)
+    degrees = float(capsys.readouterr().out.splitlines()[-1].split()[2])
+    assert degrees < 30, "by chance it is 90"
 
 
 @real_only
