@@ -109,7 +109,8 @@ class FakeDriver(ModuleType):
             with self.lock:
                 self.calls.append(name)
                 if isinstance(fail.get(name), Exception):
-                    raise fail[name]
+                    # A new one, because an exception holds the variables of the calls that it went through.
+                    raise type(fail[name])(*fail[name].args)
                 if name in fail:
                     return (fail[name], None)
                 return found(*arguments)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from fake_driver import FakeDriver, Timelines
+from fake_driver import FakeDriver, Timeline, Timelines
 
 Answer = Callable[["Session", dict[str, Any], list[int]], None]
 UUID = "00112233445566778899aabbccddeeff"
@@ -58,6 +58,11 @@ class Session:
         self.request_id: int | None = None
         """The number of the request that is being answered."""
         self.imports: dict[int, list[int]] = {}
+        self.renders: list[dict[str, Any]] = []
+        """Those that wait for their frame, with their `request_id`."""
+        self.rendered = 0
+        self.pictures = Timeline()
+        """The timeline `drawn`."""
 
     def send(self, message: dict[str, Any], files: list[int] | None = None) -> None:
         if "request_id" not in message and message["type"] not in ("welcome", "error", "refused", "free"):
@@ -143,6 +148,7 @@ class Session:
         self.drawn += 1
         if self.renderer.frees:
             self.send({"type": "free", "frame": frame})
+        self.render()
 
     def shown(self, frame: int) -> np.ndarray[Any, Any]:
         """Return a copy of a frame's array."""
@@ -160,6 +166,35 @@ class Session:
             raw = os.pread(self.slot_files[frame % self.ring], size, 0)
         shown: np.ndarray[Any, Any] = np.frombuffer(raw, self.numpy).reshape(self.array["shape"]).copy()
         return shown
+
+    def on_timeline(self, _message: dict[str, Any], _files: list[int]) -> None:
+        file = Timelines.new()
+        self.pictures = Timelines.of(file)
+        self.send({"type": "timeline", "fd": 0}, [file])
+        os.close(file)
+
+    def on_render(self, message: dict[str, Any], _files: list[int]) -> None:
+        self.renders.append({**message, "request_id": self.request_id})
+        if self.memory == "host":
+            self.render()
+
+    def render(self) -> None:
+        """Draw the pictures whose frames are drawn."""
+        while self.renders and self.renders[0]["after"] < self.drawn:
+            wish = self.renders.pop(0)
+            self.rendered += 1
+            if self.renderer.refuses:
+                answer: dict[str, Any] = {"type": "failed", "request": "render", "reason": self.renderer.refuses}
+            else:
+                answer = {"type": "rendered", "frame": self.drawn - 1}
+                for kind, offset in wish["offsets"].items():
+                    pixels = np.concatenate([pixel(kind, self.drawn - 1, view, wish) for view in views(wish)])
+                    os.pwrite(self.allocations[wish["allocation"]], pixels.tobytes(), offset)
+            if self.memory == "cuda" and not self.renderer.refuses:
+                answer["drawn"] = self.rendered
+            self.send({**answer, "request_id": wish["request_id"]})
+            self.pictures.value = self.rendered
+            self.pictures.history.append(self.rendered)
 
     def on_import(self, message: dict[str, Any], files: list[int]) -> None:
         assert len(files) == len(message["chunks"])
@@ -202,6 +237,7 @@ class Session:
                 "seconds": 1.5,
                 "gaps_us": {"frames": 10, "p50": 1},
                 "late_us": 3,
+                "picture": self.renderer.screen,
             }
         )
 
@@ -212,6 +248,19 @@ class Session:
         shown = max(self.drawn - 1, message.get("after", -1))
         self.send({"type": "picture", **size, "frame": shown if shown >= 0 else None}, [file])
         os.close(file)
+
+
+def views(wish: dict[str, Any]) -> list[list[float] | None]:
+    """Return the cameras of a `render`; None stands for that on screen."""
+    return wish.get("cameras") or [None]
+
+
+def pixel(kind: str, frame: int, view: list[float] | None, wish: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Return a picture of a kind, in which all numbers tell the frame, the camera and the kind."""
+    dtype, channels = {"color": ("u1", 4), "depth": ("f4", 1), "normal": ("f4", 4), "index": ("i4", 1)}[kind]
+    number = 10 * frame + (int(view[0]) if view else 0) + {"color": 1, "depth": 2, "normal": 3, "index": 4}[kind]
+    number = number % 256 if kind == "color" else number
+    return np.full((1, wish["height"], wish["width"], channels), number, dtype)
 
 
 class FakeRenderer:
@@ -227,6 +276,10 @@ class FakeRenderer:
         self.camera: dict[str, Any] = dict(USUAL_CAMERA)
         self.ring = 3
         self.frees = True
+        self.screen = [3, 2]
+        """The width and height of the picture on screen."""
+        self.refuses = ""
+        """The reason for which it refuses every picture."""
         self.unwritten = b"\0"
         """The initial value of each byte of host memory."""
         self.parameters: dict[str, Any] = {
@@ -280,6 +333,8 @@ class FakeRenderer:
         drawn = 0
         with driver.lock:
             driver.run()
+            session.render()
+            driver.run()
             while session.ready.value > session.drawn:
                 if session.drawn > 0:
                     session.free.value = session.drawn
@@ -287,6 +342,8 @@ class FakeRenderer:
                 self.frames.append(session.shown(session.drawn))
                 session.drawn += 1
                 drawn += 1
+                session.render()
+                driver.run()
         return drawn
 
     def hang_up(self) -> None:

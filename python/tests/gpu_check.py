@@ -31,11 +31,15 @@ REPOSITORY = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import gpu_pictures  # noqa: E402
 import notebooks  # noqa: E402
 import wavefield  # noqa: E402
 
 MEMORY: Any = os.environ.get("CHECK_MEMORY", "cuda")
-"""With "host", the checks kill, stop, verify and cost also run without CUDA."""
+"""With "host", the checks kill, stop, verify and cost also run without CUDA, and pictures-numpy runs only then."""
+
+PICTURES = int(os.environ.get("CHECK_PICTURES", "200"))
+"""How many frames' pictures each library compares: `--pictures`."""
 
 checks: dict[str, tuple[Callable[[Path], str], int]] = {}
 
@@ -162,6 +166,19 @@ def torch(out: Path) -> str:
 def jax(out: Path) -> str:
     need("jax")
     return example(out, "jax_reaction")
+
+
+@check("torch-sees", 240)
+def torch_sees(out: Path) -> str:
+    """The network that learns from pictures: how far off it is at the end, without having seen them before."""
+    need("torch")
+    command = [sys.executable, str(EXAMPLES / "torch_sees.py"), "--headless", "--frames", "600", "--grid", "256x256"]
+    start = time.monotonic()
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    degrees = [float(line.split()[2]) for line in done.stdout.splitlines() if line.startswith("frame ")]
+    assert degrees[-1] < 10, degrees
+    return f"{degrees} degrees off after each 100 frames, {time.monotonic() - start:.1f} s"
 
 
 @check("notebook", 300)
@@ -652,6 +669,114 @@ def kinds_jax(out: Path) -> str:
     return f"1000 frames of each kind, none wrong; {', '.join(reasons)}"
 
 
+# Pictures for the user's own program.
+
+
+@contextmanager
+def seen_by(out: Path, name: str, layout: dict[str, Any]) -> Iterator[tuple[wavefield.Field, subprocess.Popen[bytes]]]:
+    """Give a field with a small picture on screen, and its renderer."""
+    size = ["--size", "x".join(map(str, gpu_pictures.SCREEN))] if MEMORY == "cuda" else []
+    with serve(out, name, "--pace", "0", *size) as (path, _, renderer), patiently(path, **layout) as field:
+        yield field, renderer
+
+
+def pictures_of(out: Path, library: type[gpu_pictures.Library]) -> str:
+    """Compare pictures of each kind by one library."""
+    start, name = time.monotonic(), f"pictures-{library.__name__}"
+    with seen_by(out, name, gpu_pictures.Plane.layout) as (field, renderer):
+        words = gpu_pictures.planes(field, library, PICTURES, renderer)
+    with seen_by(out, name, gpu_pictures.Noise.layout) as (field, _):
+        words += f"; {gpu_pictures.colours(field, library, PICTURES)}"
+    return f"{words}; {time.monotonic() - start:.0f} s"
+
+
+@check("pictures-torch", 300)
+def pictures_torch(out: Path) -> str:
+    need("torch")
+    return pictures_of(out, gpu_pictures.Torch)
+
+
+@check("pictures-cupy", 300)
+def pictures_cupy(out: Path) -> str:
+    need("cupy")
+    return pictures_of(out, gpu_pictures.Cupy)
+
+
+@check("pictures-jax", 300)
+def pictures_jax(out: Path) -> str:
+    need("jax")
+    return pictures_of(out, gpu_pictures.Jax)
+
+
+@check("pictures-numpy", 300)
+def pictures_numpy(out: Path) -> str:
+    if MEMORY != "host":
+        raise Skipped("NumPy's arrays are in host memory; CHECK_MEMORY=host tries them")
+    return pictures_of(out, gpu_pictures.Library)
+
+
+def picture_library() -> type[gpu_pictures.Library]:
+    if MEMORY == "host":
+        return gpu_pictures.Library
+    if there_is("torch"):
+        return gpu_pictures.Torch
+    need("cupy")
+    return gpu_pictures.Cupy
+
+
+@check("picture-waits", 300)
+def picture_waits(out: Path) -> str:
+    """Each wait that is left out shows as wrong pixels; with all of them there are none."""
+    if MEMORY == "host":
+        raise Skipped("host memory has no streams")
+    from wavefield import _places
+
+    library, layout = picture_library(), gpu_pictures.Noise.layout
+    with seen_by(out, "picture-waits", layout) as (field, _):
+        assert gpu_pictures.wrong_aside(field, library, 40) == 0, "with all waits"
+    with seen_by(out, "picture-waits", layout) as (field, _):
+        assert gpu_pictures.wrong_at_once(field, library, 40) == 0, "with all waits"
+    with seen_by(out, "picture-waits", layout) as (field, _):
+        ring: Any = field._ring
+        ring.wait_drawn = lambda _value, _stream: None
+        undrawn = gpu_pictures.wrong_at_once(field, library, 40)
+    done, _places.Place.done = _places.Place.done, property(lambda _: True)  # type: ignore[assignment, method-assign]
+    try:
+        with seen_by(out, "picture-waits", layout) as (field, _):
+            early = gpu_pictures.wrong_aside(field, library, 40)
+    finally:
+        _places.Place.done = done  # type: ignore[method-assign]
+    assert undrawn > 0, "a consumer that does not wait for `drawn` was not noticed"
+    assert early > 0, "memory that is used again too early was not noticed"
+    return (
+        f"none wrong; {undrawn} wrong without the wait for `drawn`, {early} without the one before memory is used again"
+    )
+
+
+@check("picture-rates", 500)
+def picture_rates(out: Path) -> str:
+    """How long pictures take, beside as many snapshots and copies to the GPU."""
+    import numpy as np
+
+    make = picture_library()
+    sizes, counts, sides = [(84, 84), (1280, 720)], [1, 16, 256], 512
+    if MEMORY == "host":  # a software device
+        sizes, counts, sides = [gpu_pictures.SCREEN], [1, 4], 64
+    lines = []
+    for size in sizes:
+        arguments = ["--size", f"{size[0]}x{size[1]}"] if MEMORY == "cuda" else []
+        with serve(out, "picture-rates", "--pace", "0", *arguments) as (path, _, _):
+            for views in counts:
+                with patiently(path, kind="surface", shape=(sides, sides), dtype="float32") as field:
+                    library = make(field)
+                    side = np.linspace(-9, 9, sides, dtype=np.float32)
+                    field.show(library.put(0.5 + 0.2 * np.sin(side) * np.sin(side)[:, None]))
+                    lines.append(gpu_pictures.rate(field, library, size, views))
+                    print(lines[-1], flush=True)
+    (out / "picture-rates.txt").write_text("\n".join(lines) + "\n")
+    return f"{out / 'picture-rates.txt'}\n" + "\n".join(lines)
+
+
 @check("show", 120)
 def show_in_a_loop(out: Path) -> str:
     """`wavefield.show` with a new tensor for each of 600 pictures: none is copied, and memory is reused."""
@@ -974,10 +1099,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("target/python-check"))
     parser.add_argument("--list", action="store_true", help="name the checks")
+    parser.add_argument("--pictures", type=int, default=PICTURES, metavar="N", help="frames for pictures-* [200]")
     parser.add_argument("--client", help=argparse.SUPPRESS)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("checks", nargs="*", metavar="CHECK", help="these only")
     options = parser.parse_args()
+    os.environ["CHECK_PICTURES"] = str(options.pictures)  # for the checks' processes
     if options.list:
         print("\n".join(checks))
     elif options.client:
@@ -1002,6 +1129,7 @@ def run_all(out: Path, names: list[str]) -> int:
     for name in names:
         start = time.monotonic()
         log = out / f"{name}.log"
+        limit = checks[name][1] + (int(os.environ["CHECK_PICTURES"]) // 10 if name.startswith("pictures-") else 0)
         with open(log, "wb") as file:
             process = subprocess.Popen(
                 [sys.executable, __file__, "--out", str(out), "--one", name],
@@ -1010,10 +1138,10 @@ def run_all(out: Path, names: list[str]) -> int:
                 start_new_session=True,
             )
             try:
-                process.wait(checks[name][1])
+                process.wait(limit)
                 why = ""
             except subprocess.TimeoutExpired:
-                why = f"not done within {checks[name][1]} s"
+                why = f"not done within {limit} s"
             # End also the processes that it started and left.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -20,6 +20,7 @@ BLOCKS = (
     "arrays of your own",
     "numba's arrays",
     "frame after frame",
+    "pictures",
     "kernel",
 )
 """The subjects of the Python blocks of python/README.md, in order."""

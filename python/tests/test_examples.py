@@ -157,6 +157,7 @@ def test_the_notebook_in_cuda_memory(
         names.clear()
     said = capsys.readouterr().out
     assert "Shown.WITHOUT_COPY\nShown.COPIED\n" in said
+    assert "(4, 120, 160, 1) [" in said
     shown, mesh = renderer.frames[:4], renderer.frames[4:]
     assert [frame.shape for frame in shown] == [(480, 640), (120, 160), (20_000, 4), (480, 640, 3)]
     assert all(np.isfinite(frame).all() and np.ptp(frame) > 0.5 for frame in shown)

@@ -21,7 +21,7 @@ from wavefield import _show
 
 def test_there_is_no_other_block() -> None:
     """A new block needs a test below."""
-    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 7)
+    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 8)
 
 
 def test_no_link_leads_into_the_repository() -> None:
@@ -125,6 +125,16 @@ def test_arrays_of_your_own(renderer: FakeRenderer, capsys: pytest.CaptureFixtur
     np.testing.assert_array_equal(first, mine)
     np.testing.assert_array_equal(second, -mine)
     np.testing.assert_array_equal(third, mine)
+
+
+def test_pictures(renderer: FakeRenderer) -> None:
+    with wavefield.connect() as field:
+        names: dict[str, Any] = {"field": field, "wavefield": wavefield, "torch": np}
+        names["v"] = np.random.default_rng(7).random(field.shape, np.float32)
+        exec(block("pictures"), names)
+    assert (names["color"].shape, names["depth"].shape) == ((2, 3, 4), (2, 3, 1))
+    assert names["views"].shape == (64, 84, 84, 4)
+    assert names["views"].dtype == np.uint8
 
 
 def test_numbas_arrays(renderer: FakeRenderer) -> None:

@@ -25,6 +25,7 @@ from ._allocator import allocator
 from ._array import Array
 from ._connect import connect
 from ._launch import launch
+from ._render import Picture
 from ._show import show
 from ._shown import Shown
 from ._status import Camera, Status
@@ -40,6 +41,7 @@ from .errors import (
     FrameHandedOver,
     LibraryMissing,
     NoRenderer,
+    PicturesInUse,
     ProtocolError,
     Refused,
     RendererGone,
@@ -72,6 +74,8 @@ __all__ = [
     "LibraryMissing",
     "NoRenderer",
     "NumbaMemoryManager",
+    "Picture",
+    "PicturesInUse",
     "ProtocolError",
     "Refused",
     "RendererGone",

@@ -77,6 +77,10 @@ class Allocations:
         self._all[memory] = Allocation(number, address, size)
         return memory
 
+    def number_of(self, memory: _cuda.DeviceMemory | HostMemory) -> int:
+        """Return the renderer's number of an allocation."""
+        return self._all[memory].number
+
     def find(self, pointer: int, size: int, alignment: int) -> tuple[Allocation, int] | None:
         """Return the allocation that an array lies in, and its offset there."""
         for allocation in list(self._all.values()):

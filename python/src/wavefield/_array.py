@@ -42,6 +42,8 @@ class Array:
     ) -> None:
         self._layout = layout
         self._memory = memory
+        # What each array that is made of it holds.
+        self._owner: object = memory
         # None in host memory, and once the field is closed: then there is nothing to order.
         self._stream = stream
         # The streams on which libraries took it, as they named them or as assumed. The hand-off waits for these.
@@ -148,12 +150,15 @@ class Array:
                 'wavefield.connect(memory="host") for NumPy'
             )
         if self._array is None:
-            self._array = self._memory.array(self._layout, self._offset)
+            self._array = self._numpy(self._memory)
         if dtype is not None and dtype != self._array.dtype:
             if copy is False:
                 raise ValueError(f"the array is {self._layout.dtype}, so {dtype} needs a copy")
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
+
+    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
+        return memory.array(self._layout, self._offset)
 
     def as_numpy(self) -> NDArray[Any]:
         """Return NumPy's array of it, without a copy. Raises `TypeError` in CUDA memory."""
@@ -213,7 +218,7 @@ class Array:
             self.shape,
             compact(self.shape),
             self._layout.dtype,
-            self._memory,
+            self._owner,
             _dlpack.wants_version_1(max_version),
         )
 

@@ -62,6 +62,8 @@ class _Request:
     request: str
     answer: str
     """The type of the answer."""
+    then: Callable[[Message], None] | None = None
+    """Called with the answer, if nobody waits for it."""
 
     def is_answered_by(self, message: Message) -> bool:
         """Return whether the message answers this request."""
@@ -152,6 +154,7 @@ class Connection:
                     self._wait_for_the_end(patience)
             finally:
                 self._socket.close()
+                self._owed.clear()
 
     def forget(self) -> None:
         """Close without `bye`: in a forked child, because the connection belongs to the parent."""
@@ -192,14 +195,28 @@ class Connection:
         If the answer is `failed`, raises `Refused` with the reason.
         """
         with self._lock:
-            self._asked += 1
-            request = _Request(self._asked, str(message["type"]), answer)
-            # The type alone identifies the answer to hello.
-            self.send(message if answer == "welcome" else {**message, "request_id": request.number}, descriptors)
             # If Ctrl-C interrupts the wait, the request stays in the list, so its answer is not taken for the next
             # one's.
-            self._owed.append(request)
-            return self._wait_for(request, timeout)
+            return self._wait_for(self._ask(message, answer, descriptors), timeout)
+
+    def post(self, message: Message, answer: str, then: Callable[[Message], None]) -> None:
+        """Send a request, and wait for nothing. `then` is called with the answer, or with `failed`."""
+        with self._lock:
+            self._ask(message, answer, (), then)
+
+    def _ask(
+        self,
+        message: Message,
+        answer: str,
+        descriptors: Sequence[int],
+        then: Callable[[Message], None] | None = None,
+    ) -> _Request:
+        self._asked += 1
+        request = _Request(self._asked, str(message["type"]), answer, then)
+        # The type alone identifies the answer to hello.
+        self.send(message if answer == "welcome" else {**message, "request_id": request.number}, descriptors)
+        self._owed.append(request)
+        return request
 
     def catch_up(self, request: str) -> None:
         """Wait for the answer to a request of this type whose wait was interrupted, if there is one.
@@ -242,12 +259,12 @@ class Connection:
         return next((request for request in self._owed if request.is_answered_by(message)), None)
 
     def _handle(self, message: Message) -> None:
-        """Handle a message that answers no request, or one whose wait was interrupted."""
+        """Handle a message that answers no request, a posted one, or one whose wait was interrupted."""
         if (request := self._first_owed(message)) is None:
             self.unasked(message)
         else:
             self._owed.remove(request)
-            self.late(message)
+            (request.then or self.late)(message)
 
     def pump(self, timeout: float = 0.0) -> None:
         """Handle the messages that have arrived; if there are none, wait up to `timeout` seconds for one."""

@@ -21,7 +21,7 @@ CUDA_MANAGED = 13
 _FLOAT = 2
 _BOOL = 6
 _KINDS = {0: "int", 1: "uint", _FLOAT: "float", 4: "bfloat", 5: "complex"}
-_TYPES = {"float32": (_FLOAT, 32), "float16": (_FLOAT, 16), "uint8": (1, 8)}
+_TYPES = {"float32": (_FLOAT, 32), "float16": (_FLOAT, 16), "uint8": (1, 8), "int32": (0, 32)}
 _VERSION = (1, 0)
 
 

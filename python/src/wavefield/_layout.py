@@ -11,10 +11,10 @@ from .errors import ArrayMismatch
 Kind = Literal["mesh", "surface", "points", "image"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
-TYPESTRS = {"float32": "<f4", "float16": "<f2", "uint8": "|u1"}
-"""The names of types in messages and in the array interface, by NumPy's name."""
+TYPESTRS = {"float32": "<f4", "float16": "<f2", "uint8": "|u1", "int32": "<i4"}
+"""The names of types in messages and in the array interface, by NumPy's name. `int32` is for pictures only."""
 DTYPES = {typestr: dtype for dtype, typestr in TYPESTRS.items()}
-ITEM_BYTES = {"float32": 4, "float16": 2, "uint8": 1}
+ITEM_BYTES = {"float32": 4, "float16": 2, "uint8": 1, "int32": 4}
 
 SHAPES = {
     "mesh": "(rows, cols, 4)",
@@ -103,7 +103,7 @@ class Layout:
 
 def dtypes_of(kind: Kind) -> tuple[str, ...]:
     """Return the types that a kind allows."""
-    return ("float32",) if kind in ("mesh", "points") else tuple(TYPESTRS)
+    return ("float32",) if kind in ("mesh", "points") else ("float32", "float16", "uint8")
 
 
 def kind_of(shape: tuple[int, ...], dtype: str) -> Kind:

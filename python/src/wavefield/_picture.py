@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import _protocol
 from ._connection import close_all
 from ._host import HostMemory
-from .errors import ProtocolError
+from .errors import ProtocolError, RendererGone, WavefieldError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,28 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ._connection import Connection
     from ._protocol import Message
+
+DRAWN_SECONDS = 30.0
+"""How long a picture waits for its frame to be drawn."""
+
+
+def ask(connection: Connection, wish: Message, answer: str, after: int | None) -> tuple[Message, list[int]]:
+    """Ask for a picture of frame `after` or a later one, or of the frame on screen, and return the answer."""
+    try:
+        if after is not None:
+            wish = {**wish, "after": after}
+        return connection.request(wish, answer, timeout=DRAWN_SECONDS)
+    except RendererGone:
+        if after is None or connection.gone:
+            raise
+        raise not_drawn(after) from None
+
+
+def not_drawn(after: int) -> WavefieldError:
+    """Return the error for a frame that the renderer does not draw."""
+    return WavefieldError(f"frame {after} was not drawn within {DRAWN_SECONDS:g} s: is the window hidden?")
 
 
 def read(message: Message, files: Sequence[int], after: int | None) -> NDArray[np.uint8]:

@@ -192,6 +192,11 @@ class CudaRing(Ring):
         self._end = _cuda.Event(context)
         # The largest value of `free` that a stream was told to wait for.
         self._waited = 0
+        # The timeline of pictures, once there are any, and how many `render`s were sent: the value that it reaches.
+        self._drawn: _cuda.Timeline | None = None
+        self.rendered = 0
+        # The point after the last wait for it, of each stream that has waited.
+        self._watching: dict[Stream, _cuda.Event] = {}
         self.own = _streams.Stream(context.make_stream(ordered=True))
         # For `_let_go`. They are independent of the default stream, which may itself be waiting.
         self._side = (context.make_stream(ordered=False), context.make_stream(ordered=False))
@@ -208,7 +213,7 @@ class CudaRing(Ring):
         self.context.reap()
         slot = _ring.slot(index, self.size)
         if index >= self.size:
-            self._wait_for(self._events[slot])
+            self.wait_for(self._events[slot])
             self._held[slot].clear()
         self._until = [(event, held) for event, held in self._until if not event.done]
         value = _ring.free_before(index, self.size)
@@ -260,12 +265,31 @@ class CudaRing(Ring):
                 self._until.append((event, list(held)))
                 event.record(stream.handle)
 
+    def prepare_drawn(self) -> None:
+        """Ask for the timeline of pictures, the first time."""
+        if self._drawn is None:
+            message, files = self.connection.request({"type": "timeline"}, "timeline")
+            if len(files) != 1:
+                close_all(files)
+                raise ProtocolError(f"the renderer sent {message} with {len(files)} descriptors; 1 was expected")
+            self._drawn = _cuda.Timeline(self.context, files[0])
+
+    def wait_drawn(self, value: int, stream: Stream) -> None:
+        """Make the stream wait until the pictures of `render` number `value`, from 1, are there."""
+        assert self._drawn is not None
+        with self.context.current():
+            self._drawn.wait(stream.handle, value)
+            if stream not in self._watching:
+                self._watching = {other: event for other, event in self._watching.items() if not event.done}
+                self._watching[stream] = _cuda.Event(self.context)
+            self._watching[stream].record(stream.handle)
+
     def catch_up(self, stream: Stream) -> None:
         """Wait for the stream. Notices a renderer that ends."""
         event = _cuda.Event(self.context)
         with self.context.current():
             event.record(stream.handle)
-        self._wait_for(event)
+        self.wait_for(event)
 
     def _wait_until(self, value: int, stream: Stream) -> None:
         """Make the stream wait for a value of `free`. The context must be current."""
@@ -281,18 +305,22 @@ class CudaRing(Ring):
     def synchronize(self) -> None:
         """Wait until the last frame that was handed over is written. Notices a renderer that ends."""
         if self._last is not None:
-            self._wait_for(self._events[_ring.slot(self._last, self.size)])
+            self.wait_for(self._events[_ring.slot(self._last, self.size)])
 
     def close(self, shown: bool) -> None:
         """Let the GPU finish, send `bye`, and release the handles.
 
         If the renderer has ended, is stopped or has its window hidden, streams may still wait for it. Once it has
-        closed its end of the connection, only this process uses the semaphore. Then this process signals it, which
+        closed its end of the connection, only this process uses the semaphores. Then this process signals them, which
         releases the streams.
         """
         done = False
         try:
+            if self._drawn is not None:
+                self.wait_drawn(self.rendered, self.own)  # also for pictures that no stream waits for
             done = self._finished_within(CLOSE_SECONDS if not self.connection.closed else 0.0)
+            with contextlib.suppress(WavefieldError):
+                self.connection.pump()  # an answer comes before its pictures
             # Until the renderer closes its end, it signals `free`, and a second signaller could set the value back. It
             # also draws the array that was shown last, which is held until then. If it does not close in time, it is
             # probably stopped. Then signal anyway: a stream that waits forever would be worse.
@@ -309,38 +337,41 @@ class CudaRing(Ring):
 
     def _give_back(self, done: bool) -> None:
         """Release everything if the GPU is `done` with it; otherwise leak it."""
+        timelines = [timeline for timeline in (self._ready, self._free, self._drawn) if timeline is not None]
         if done:
-            self._ready.close()
-            self._free.close()
+            for timeline in timelines:
+                timeline.close()
             for stream in (self.own.handle, *self._side):
                 _cuda._destroy(self.context, "cuStreamDestroy", stream)
         else:
-            self._ready.abandon()
-            self._free.abandon()
+            for timeline in timelines:
+                timeline.abandon()
             _abandoned.append((self._held, self._until))
         self._held, self._until = [], []
+        self._watching = {}
         self._slots.clear()
 
     def _let_go(self) -> None:
-        """Signal `free` in the renderer's place, if a stream waits for it."""
-        if self._waited == 0:
-            return
+        """Signal `free` and `drawn` in the renderer's place, if a stream waits for them."""
         asking, signalling = self._side
-        with self.context.current():
-            # A signal must raise the value, and CUDA cannot read it. So test it with a stream that waits for it.
-            self._free.wait(asking, self._waited)
-            reached = _cuda.Event(self.context)
-            reached.record(asking)
-            end = time.monotonic() + REACHED_SECONDS
-            while not reached.done:
-                if time.monotonic() >= end:
-                    self._free.signal(signalling, self._waited)
-                    return
-                time.sleep(0.001)
+        for timeline, value in ((self._free, self._waited), (self._drawn, self.rendered)):
+            if timeline is None or value == 0:
+                continue
+            with self.context.current():
+                # A signal must raise the value, and CUDA cannot read it. So test it with a stream that waits for it.
+                timeline.wait(asking, value)
+                reached = _cuda.Event(self.context)
+                reached.record(asking)
+                end = time.monotonic() + REACHED_SECONDS
+                while not reached.done:
+                    if time.monotonic() >= end:
+                        timeline.signal(signalling, value)
+                        break
+                    time.sleep(0.001)
 
     def _finished_within(self, seconds: float) -> bool:
         end = time.monotonic() + seconds
-        while not all(event.done for event in (*self._events, self._end)):
+        while not all(event.done for event in (*self._events, self._end, *self._watching.values())):
             if time.monotonic() >= end:
                 return False
             # `pump` notices a renderer that has ended and will not signal.
@@ -352,7 +383,7 @@ class CudaRing(Ring):
             time.sleep(0.001)
         return True
 
-    def _wait_for(self, event: _cuda.Event) -> None:
+    def wait_for(self, event: _cuda.Event) -> None:
         """Wait until the GPU has passed the event. Unlike cuEventSynchronize, hears Ctrl-C and a renderer that ends."""
         pause = 20e-6
         while not event.done:

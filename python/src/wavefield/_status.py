@@ -42,6 +42,10 @@ class Camera:
             raise TypeError(f"a camera must have three finite numbers and a target of three, not {self!r}") from None
         return {**numbers, "target": target}
 
+    def _row(self) -> list[float]:
+        message = self._message()
+        return [message["azimuth"], message["elevation"], message["distance"], *message["target"]]
+
 
 def _finite(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, Real) or not math.isfinite(number):
@@ -69,6 +73,8 @@ class Status:
     late_us: float
     """The microseconds by which the longest time between two frames exceeded the planned time."""
     camera: Camera
+    picture: tuple[int, int]
+    """The width and height of the picture on screen, in pixels; (0, 0) before the first."""
     gaps_us: Mapping[str, float] = field(default_factory=dict)
     """The times between frames since this client connected: their number, `frames`, and `p50`, `p99`, `max` in µs."""
 
@@ -92,8 +98,16 @@ def status(state: Message) -> Status:
         seconds=numbers.get("seconds", 0.0),
         late_us=numbers.get("late_us", 0.0),
         camera=_camera(_protocol.mapping(state, "camera")),
+        picture=_size(state.get("picture")),
         gaps_us=gaps if isinstance(gaps, dict) else {},
     )
+
+
+def _size(sides: Any) -> tuple[int, int]:
+    if not isinstance(sides, list) or len(sides) != 2:
+        raise ProtocolError(f"the renderer sent 'picture' as {sides!r}; a width and a height were expected")
+    width, height = (_protocol.integer({"picture": side}, "picture") for side in sides)
+    return width, height
 
 
 def _camera(message: Message) -> Camera:

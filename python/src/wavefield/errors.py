@@ -67,6 +67,10 @@ class StillShown(WavefieldError):
     """An array was shown again while the renderer still draws it."""
 
 
+class PicturesInUse(WavefieldError):
+    """Too many pictures of one kind and size are held at once."""
+
+
 class ArrayMismatch(WavefieldError, ValueError):
     """An array's shape, dtype or memory layout cannot be drawn, or is not the field's."""
 

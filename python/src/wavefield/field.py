@@ -8,7 +8,7 @@ import warnings
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _open, _picture, _protocol, _source, _status, _streams
+from . import _cuda, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
 from ._array import Array, require_shape
 from ._connection import Connection, close_all
@@ -21,7 +21,6 @@ from .errors import (
     FieldClosed,
     ProtocolError,
     Refused,
-    RendererGone,
     StillShown,
     WavefieldError,
 )
@@ -41,10 +40,6 @@ if TYPE_CHECKING:
     from ._protocol import Memory, Message
     from ._status import Camera, Status
     from ._streams import Stream
-
-SNAPSHOT_SECONDS = 30.0
-"""How long a snapshot waits for the last frame to be drawn."""
-
 
 # The reasons that a warning has already named.
 _said: set[str] = set()
@@ -113,6 +108,11 @@ class Field:
             self._connection.close()
             raise
         self._allocations = Allocations(self._connection, self._context)
+        self._pictures = _render.Pictures(
+            self._connection, self._ring, self._allocations, self._welcome.offset_alignment
+        )
+        # The size of the picture on screen, once it is known.
+        self._screen: tuple[int, int] | None = None
         self._imports = None if self._context is None else Imports(self._connection, self._context)
         self._connection.unasked = self._unasked
         self._connection.late = self._late
@@ -398,21 +398,42 @@ class Field:
             after = self._next - 1
         if after is not None and not 0 <= after < self._next:
             raise ValueError(f"frame {after} was not handed over yet: {self._next} frames were, numbered from 0")
-        wish: Message = {"type": "snapshot"}
-        if after is not None:
-            wish["after"] = after
-            if isinstance(self._ring, CudaRing):
-                self._ring.synchronize()
-        try:
-            message, files = self._connection.request(wish, "picture", timeout=SNAPSHOT_SECONDS)
-        except RendererGone:
-            if after is None or self._connection.gone:
-                raise
-            raise WavefieldError(
-                f"frame {after} was not drawn within {SNAPSHOT_SECONDS:g} s: is the window hidden?"
-            ) from None
+        if after is not None and isinstance(self._ring, CudaRing):
+            self._ring.synchronize()
+        message, files = _picture.ask(self._connection, {"type": "snapshot"}, "picture", after)
         self._pictured = True
-        return _picture.read(message, files, after)
+        picture = _picture.read(message, files, after)
+        self._screen = (picture.shape[1], picture.shape[0])
+        return picture
+
+    def picture(self, *kinds: str) -> Any:
+        """Return what is on screen as a `Picture`, without a copy to the CPU; see `render`."""
+        return self.render(*kinds)
+
+    def render(
+        self, *kinds: str, camera: Camera | None = None, cameras: Any = None, size: tuple[int, int] | None = None
+    ) -> Any:
+        """Return the field as `camera` sees it: one `Picture`, or with several `kinds` a tuple, all of one frame.
+
+        The kinds are "color" (the default), "depth", "normal" and "index". `cameras`, a list of cameras or an array
+        (n, 6) of azimuth, elevation, distance, x, y, z, gives n views in one picture. `size` is (width, height), by
+        default that of the picture on screen when `status` or `snapshot` last asked.
+
+        A picture shows the last frame that was handed over, or a later one: its `frame` says which. If a stream takes
+        it before that stream hands over the next frame, it shows exactly the last. In CUDA memory this call waits for
+        nothing. Of a kind and size, 8 can be held at once; then this raises `PicturesInUse`.
+        """
+        self._check_open()
+        if self._next == 0:
+            raise WavefieldError("there is nothing to see yet: hand a frame over first")
+        if camera is not None and cameras is not None:
+            raise ValueError("give camera or cameras, not both")
+        views = [camera._row()] if camera is not None else None if cameras is None else _render.rows(cameras)
+        if size is None and self._screen is None and 0 in self.status().picture:
+            self.snapshot()  # nothing is drawn yet, and this waits for that
+        size = size or self._screen or (0, 0)
+        pictures = self._pictures.render(kinds or ("color",), views, cameras is None, size, self._next - 1)
+        return pictures if len(kinds) > 1 else pictures[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture of `snapshot` to a PNG file: the whole file or nothing."""
@@ -428,7 +449,9 @@ class Field:
         self._check_open()
         state, files = self._connection.request({"type": "status"}, "state")
         close_all(files)
-        return _status.status(state)
+        status = _status.status(state)
+        self._screen = None if 0 in status.picture else status.picture
+        return status
 
     @property
     def camera(self) -> Camera:
@@ -476,6 +499,7 @@ class Field:
         if self._closed:
             raise FieldClosed("the field is closed: connect again")
         self._check_whole()
+        self._pictures.check()
 
     def _check_whole(self) -> None:
         """Check that no hand-off was interrupted."""
@@ -523,6 +547,7 @@ class Field:
         finally:
             for array in self._arrays:
                 array._field_closed()
+            self._pictures.close()
             self._connection.close()
             if self._imports is not None:
                 self._imports.close()

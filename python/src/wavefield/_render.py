@@ -1,0 +1,282 @@
+"""Pictures of a frame for the user's own program: what is on screen, and other views.
+
+The renderer writes them into memory of `allocate`. On the GPU the call returns at once: the streams that take a picture
+wait for the timeline `drawn`, which reaches k when the k-th `render` is done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _cuda, _libraries, _picture, _protocol, _streams
+from ._array import Array
+from ._cuda import DeviceMemory
+from ._layout import Layout
+from ._places import Places
+from ._rings import CudaRing
+from ._status import Camera
+from .errors import FieldClosed, ProtocolError, Refused, WavefieldError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ._allocations import Allocations
+    from ._connection import Connection
+    from ._host import HostMemory
+    from ._places import Lease
+    from ._protocol import Message
+    from ._rings import Ring
+    from ._streams import Stream
+
+KINDS = {"color": ("uint8", 4), "depth": ("float32", 1), "normal": ("float32", 4), "index": ("int32", 1)}
+"""The type and the channels of a pixel."""
+
+MOST_VIEWS = 1024
+"""The most views of one call."""
+
+EXACT_VIEWS = 500
+"""The most views whose cameras fit into a message with all their digits."""
+
+ALIGNMENT = 256
+"""Each kind begins at a multiple of it, or of the renderer's own alignment if that is larger."""
+
+
+@dataclass
+class Answer:
+    """The renderer's answer to one call, which comes later."""
+
+    drawn: int
+    """The value of `drawn` when the pictures are there; 0 in host memory."""
+    after: int
+    """The last frame that was handed over before the call."""
+    unsaid: list[Answer]
+    """Gets the answer if it is a failure."""
+    memory: DeviceMemory | HostMemory | None
+    """It must not be released before the answer."""
+    frame: int | None = None
+    error: WavefieldError | None = None
+
+    def came(self, message: Message) -> None:
+        """Read the answer."""
+        self.memory = None
+        if message["type"] == "failed":
+            reason = _protocol.text(message, "reason", "the renderer gave no reason")
+            self.error = Refused("failed", f"the renderer could not draw a picture: {reason}")
+            self.unsaid.append(self)
+            return
+        if self.drawn:
+            _protocol.integer(message, "drawn", self.drawn, self.drawn)
+        self.frame = _protocol.integer(message, "frame", self.after)
+
+    def check(self) -> None:
+        """Raise if the renderer has refused."""
+        if self.error is not None:
+            self.unsaid[:] = [answer for answer in self.unsaid if answer is not self]
+            raise self.error
+
+
+class Picture(Array):
+    """A picture of a frame, (rows, cols, channels), or several views of it, (views, rows, cols, channels).
+
+    | kind | dtype | channels | where nothing is drawn |
+    |---|---|---|---|
+    | `"color"` | uint8 | sRGB red, green, blue, and 255 | the background |
+    | `"depth"` | float32 | the distance from the eye along the camera's axis | infinity |
+    | `"normal"` | float32 | x, y, z of the direction in which the surface faces, and 1 | zeros |
+    | `"index"` | int32 | the element of the array, counted in C order; of a mesh or surface the nearest vertex | -1 |
+
+    Libraries take it as they take an `Array`, without a copy: `as_torch()`, `cupy.asarray(picture)`,
+    `jax.dlpack.from_dlpack(picture)`. In CUDA memory the renderer may still draw it then: the library's stream waits.
+    It is yours until you drop it and all that was made of it.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        layout: Layout,
+        lease: Lease,
+        offset: int,
+        answer: Answer,
+        ring: Ring,
+        ask: Callable[[Answer], None],
+    ) -> None:
+        super().__init__(layout, lease.place.memory, offset, ring.own if isinstance(ring, CudaRing) else None)
+        self._owner = lease
+        self._kind = kind
+        self._answer = answer
+        self._ring = ring
+        self._wait = ask
+
+    def __repr__(self) -> str:
+        return f"<wavefield.Picture {self._kind} {self.shape} {self._layout.dtype}>"
+
+    @property
+    def kind(self) -> str:
+        """Return "color", "depth", "normal" or "index"."""
+        return self._kind
+
+    @property
+    def frame(self) -> int:
+        """Return the number of the frame that it shows. Waits for the renderer's answer, which comes when it draws."""
+        self._wait(self._answer)
+        self._check()
+        assert self._answer.frame is not None
+        return self._answer.frame
+
+    @property
+    def stream(self) -> Stream:
+        """Return a CUDA stream to read it on, which waits for it. Raises `ValueError` in host memory."""
+        stream = super().stream
+        self._order_consumer(self._device().context, stream)
+        return stream
+
+    def _check(self) -> None:
+        self._answer.check()
+
+    def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:  # noqa: ARG002
+        """Make a stream wait until the picture is there."""
+        if self._stream is not None and isinstance(self._ring, CudaRing):
+            self._ring.wait_drawn(self._answer.drawn, consumer)
+
+    def _stream_to_wait_for(self, context: _cuda.Context) -> int | None:
+        if self._stream is None:
+            return None
+        consumers = _streams.current_streams(context.ordinal).values()
+        for consumer in consumers:
+            self._order_consumer(context, consumer)
+        if consumers and not _streams.others_loaded():
+            return None  # they wait already
+        return self.stream.handle
+
+    def _numpy(self, memory: HostMemory) -> NDArray[Any]:
+        import numpy as np
+
+        data = (memory.address + self._offset, False)
+        return np.asarray(_Held(self._owner, self.shape, self._layout.typestr, data))
+
+
+class _Held:
+    """What NumPy's array of a picture holds."""
+
+    def __init__(self, owner: object, shape: tuple[int, ...], typestr: str, data: tuple[int, bool]) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": typestr, "data": data}
+
+
+class Pictures:
+    """Asks for the pictures of one field."""
+
+    def __init__(self, connection: Connection, ring: Ring, allocations: Allocations, alignment: int) -> None:
+        self._connection = connection
+        self._ring = ring
+        self._places = Places(allocations, ring.wait_for if isinstance(ring, CudaRing) else None)
+        self._alignment = math.lcm(alignment, ALIGNMENT)
+        # As long as somebody holds them.
+        self._out: weakref.WeakSet[Picture] = weakref.WeakSet()
+        # Failures that nobody has heard of.
+        self._unsaid: list[Answer] = []
+        # If Ctrl-C interrupts a request, it is unknown what `drawn` counts from then on.
+        self._asking = False
+
+    def check(self) -> None:
+        """Raise what has gone wrong since the last check."""
+        if self._asking:
+            self._connection.check()  # if the renderer is gone, say that instead
+            raise WavefieldError(
+                "a call for a picture was interrupted, so it is unknown which pictures the renderer draws: close the "
+                "field and connect again"
+            )
+        if self._unsaid:
+            self._unsaid[0].check()
+
+    def render(
+        self, kinds: Sequence[str], views: list[list[float]] | None, one: bool, size: tuple[int, int], after: int
+    ) -> tuple[Picture, ...]:
+        """Ask for pictures of frame `after` or a later one, of each kind. `one`: without an axis for the views."""
+        for kind in kinds:
+            if kind not in KINDS or kinds.count(kind) > 1:
+                raise ValueError(f"the kinds of pictures are {', '.join(KINDS)}, each at most once; not {tuple(kinds)}")
+        width, height = (_side(side) for side in size)
+        shape = (height, width) if one else (len(views or ()), height, width)
+        offsets, layouts, end = {}, {}, 0
+        for kind in sorted(kinds):
+            dtype, channels = KINDS[kind]
+            layouts[kind], offsets[kind] = Layout("image", (*shape, channels), dtype), end
+            end += -(-layouts[kind].bytes // self._alignment) * self._alignment
+        if isinstance(self._ring, CudaRing):
+            self._ring.prepare_drawn()
+        self._connection.pump()
+        lease = self._places.lease((*layouts, *shape), end)
+        place = lease.place
+        wish: Message = {"type": "render", "allocation": place.number, "offsets": offsets}
+        wish |= {"width": width, "height": height, **({} if views is None else {"cameras": views})}
+        answer = Answer(0, after, self._unsaid, place.memory)
+        if isinstance(self._ring, CudaRing):
+            answer.drawn = self._ring.rendered + 1
+            self._post({**wish, "after": after}, answer, self._ring)
+        else:
+            answer.came(_picture.ask(self._connection, wish, "rendered", after)[0])
+        pictures = tuple(
+            Picture(kind, layouts[kind], lease, offsets[kind], answer, self._ring, self._wait) for kind in kinds
+        )
+        self._out.update(pictures)
+        return pictures
+
+    def _post(self, wish: Message, answer: Answer, ring: CudaRing) -> None:
+        self._asking = True
+        try:
+            self._connection.post(wish, "rendered", answer.came)
+        except ProtocolError:  # it is too long, and was not sent
+            self._asking = False
+            raise
+        ring.rendered += 1
+        self._asking = False
+
+    def _wait(self, answer: Answer) -> None:
+        """Wait for an answer."""
+        end = time.monotonic() + _picture.DRAWN_SECONDS
+        while answer.frame is None and answer.error is None:
+            if self._connection.closed:
+                raise FieldClosed("the field was closed before the renderer had drawn this picture")
+            if time.monotonic() >= end:
+                raise _picture.not_drawn(answer.after)
+            self._connection.pump(timeout=1.0)
+
+    def close(self) -> None:
+        """Forget the places. Pictures keep theirs."""
+        self._places.close()
+        for picture in self._out:
+            if picture._answer.frame is None and picture._answer.error is None:
+                picture._answer.error = FieldClosed("the field was closed before the renderer had drawn this picture")
+            picture._field_closed()
+
+
+def rows(cameras: Any) -> list[list[float]]:
+    """Return the cameras of a message, from cameras or an array of (n, 6) numbers."""
+    import numpy as np
+
+    if isinstance(cameras, list | tuple):
+        cameras = [camera._row() if isinstance(camera, Camera) else camera for camera in cameras]
+    numbers = np.asarray(_libraries.on_the_host(cameras), np.float64)
+    if numbers.ndim != 2 or numbers.shape[1] != 6 or not 1 <= len(numbers) <= MOST_VIEWS:
+        raise ValueError(
+            f"cameras must be 1 to {MOST_VIEWS} cameras, or an array (n, 6) of azimuth, elevation, distance, x, y, z; "
+            f"not of shape {numbers.shape}"
+        )
+    if not np.isfinite(numbers).all():
+        raise ValueError("a camera has a number that is not finite")
+    # The renderer uses 32-bit floats, so six digits after the point are nearly all.
+    found: list[list[float]] = (numbers if len(numbers) <= EXACT_VIEWS else numbers.round(6)).tolist()
+    return found
+
+
+def _side(side: Any) -> int:
+    if isinstance(side, bool) or int(side) != side or not 1 <= side < 2**16:
+        raise ValueError(f"the size of a picture is (width, height) in pixels, each at least 1; {side!r} is not")
+    return int(side)
