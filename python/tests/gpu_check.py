@@ -759,11 +759,11 @@ def picture_rates(out: Path) -> str:
     import numpy as np
 
     make = picture_library()
-    sizes, counts, sides = [(84, 84), (1280, 720)], [1, 16, 256], 512
+    sizes, counts = [((84, 84), 128), ((84, 84), 512), ((1280, 720), 512)], [1, 16, 256]
     if MEMORY == "host":  # a software device
-        sizes, counts, sides = [gpu_pictures.SCREEN], [1, 4], 64
+        sizes, counts = [(gpu_pictures.SCREEN, 64)], [1, 4]
     lines = []
-    for size in sizes:
+    for size, sides in sizes:
         arguments = ["--size", f"{size[0]}x{size[1]}"] if MEMORY == "cuda" else []
         with serve(out, "picture-rates", "--pace", "0", *arguments) as (path, _, _):
             for views in counts:
@@ -771,7 +771,7 @@ def picture_rates(out: Path) -> str:
                     library = make(field)
                     side = np.linspace(-9, 9, sides, dtype=np.float32)
                     field.show(library.put(0.5 + 0.2 * np.sin(side) * np.sin(side)[:, None]))
-                    lines.append(gpu_pictures.rate(field, library, size, views))
+                    lines.append(f"a surface of {sides}x{sides}: {gpu_pictures.rate(field, library, size, views)}")
                     print(lines[-1], flush=True)
     (out / "picture-rates.txt").write_text("\n".join(lines) + "\n")
     return f"{out / 'picture-rates.txt'}\n" + "\n".join(lines)

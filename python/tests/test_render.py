@@ -566,7 +566,7 @@ def meets(camera: Camera, frame: int, width: int, height: int) -> tuple[np.ndarr
 @real_only
 def test_the_example_learns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Needs PyTorch. gpu_check.py runs the program itself."""
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="skipped: no PyTorch; gpu_check.py runs the example")
     monkeypatch.syspath_prepend(str(EXAMPLES))
     import torch_sees
 
