@@ -764,15 +764,27 @@ def picture_rates(out: Path) -> str:
         sizes, counts = [(gpu_pictures.SCREEN, 64)], [1, 4]
     lines = []
     for size, sides in sizes:
+        side = np.linspace(-9, 9, sides, dtype=np.float32)
+        heights = 0.5 + 0.2 * np.sin(side) * np.sin(side)[:, None]
         arguments = ["--size", f"{size[0]}x{size[1]}"] if MEMORY == "cuda" else []
-        with serve(out, "picture-rates", "--pace", "0", *arguments) as (path, _, _):
-            for views in counts:
-                with patiently(path, kind="surface", shape=(sides, sides), dtype="float32") as field:
-                    library = make(field)
-                    side = np.linspace(-9, 9, sides, dtype=np.float32)
-                    field.show(library.put(0.5 + 0.2 * np.sin(side) * np.sin(side)[:, None]))
-                    lines.append(f"a surface of {sides}x{sides}: {gpu_pictures.rate(field, library, size, views)}")
-                    print(lines[-1], flush=True)
+        took, shots, words = {}, {}, {}
+        # Snapshots are of what is on screen, so they need a renderer that draws all the time.
+        for pace in ("0", "10000"):
+            with serve(out, "picture-rates", "--pace", pace, *arguments) as (path, _, _):
+                for views in counts:
+                    with patiently(path, kind="surface", shape=(sides, sides), dtype="float32") as field:
+                        library = make(field)
+                        field.show(library.put(heights))
+                        if pace == "0":
+                            words[views], took[views] = gpu_pictures.rate(field, library, size, views)
+                        else:
+                            shots[views] = gpu_pictures.snapshots(field, library, views)
+        for views in counts:
+            lines.append(
+                f"{size[0]}x{size[1]}, a surface of {sides}x{sides}, {views} views: {words[views]}; "
+                f"snapshot and copy: {shots[views] * 1e6:.0f} us a view, {shots[views] * views / took[views]:.1f} times"
+            )
+            print(lines[-1], flush=True)
     (out / "picture-rates.txt").write_text("\n".join(lines) + "\n")
     return f"{out / 'picture-rates.txt'}\n" + "\n".join(lines)
 
