@@ -334,7 +334,7 @@ def test_closing_lets_go_of_streams_that_wait_for_pictures(
     with pytest.raises(wavefield.FieldClosed, match="closed before"):
         pictures[1].__dlpack__(stream=50)
     del pictures
-    assert not driver.semaphores
+    assert not (driver.semaphores or driver.memories)
 
 
 def test_a_picture_outlives_its_field(
@@ -378,6 +378,31 @@ def test_a_driver_that_cannot_record_a_context(
     while len(renderer.released) < 19 and time.monotonic() < end:
         field.status()
     assert len(renderer.released) >= 19
+
+
+def test_memory_without_an_event_is_not_used_again(
+    field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, drawn: Callable[[], None]
+) -> None:
+    """As if the context had failed."""
+    hand_over(field)
+    picture = field.picture()
+    drawn()
+    driver.fail["cuCtxRecordEvent"] = driver.CUresult.CUDA_ERROR_ILLEGAL_ADDRESS
+    del picture
+    del driver.fail["cuCtxRecordEvent"]
+    field.picture()
+    assert sum(message["type"] == "allocate" for message in renderer.received) == 2
+
+
+def test_closing_waits_for_pictures_that_no_stream_waits_for(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path) as field:
+        hand_over(field)
+        picture = field.picture()
+        field.status()
+        timer = threading.Timer(0.2, renderer.draw, [driver])
+        timer.start()
+    timer.join()
+    assert picture.frame == 0
 
 
 def test_an_interrupted_call_is_said(
@@ -461,14 +486,14 @@ def test_a_picture_in_host_memory(host: wavefield.Field, renderer: FakeRenderer)
     assert color.__dlpack_device__() == (1, 0)
     assert not hasattr(color, "__cuda_array_interface__")
     assert (color.frame, depth.frame) == (0, 0)
-    kept = [np.asarray(color), np.from_dlpack(depth)]
+    kept = [np.asarray(color), np.from_dlpack(host.picture("depth", "color")[0])]
     del color, depth
     for _ in range(20):
         hand_over(host)
         host.picture("color", "depth")
     assert [set(array.ravel().tolist()) for array in kept] == [{1}, {2}], "it holds what it was made of"
     made = sum(message["type"] == "allocate" for message in renderer.received)
-    assert made == 2
+    assert made == 3
     renderer.refuses = "too dark"
     with pytest.raises(wavefield.Refused, match="too dark"):
         host.picture()

@@ -10,6 +10,7 @@ import math
 import time
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _libraries, _picture, _protocol, _streams
@@ -57,17 +58,17 @@ class Answer:
     """The last frame that was handed over before the call."""
     unsaid: list[Answer]
     """Gets the answer if it is a failure."""
-    memory: DeviceMemory | HostMemory | None
+    memory: DeviceMemory | HostMemory
     """It must not be released before the answer."""
     frame: int | None = None
-    error: WavefieldError | None = None
+    error: Callable[[], WavefieldError] | None = None
+    """Makes a new one each time: an exception holds the variables of the calls that it went through."""
 
     def came(self, message: Message) -> None:
         """Read the answer."""
-        self.memory = None
         if message["type"] == "failed":
             reason = _protocol.text(message, "reason", "the renderer gave no reason")
-            self.error = Refused("failed", f"the renderer could not draw a picture: {reason}")
+            self.error = partial(Refused, "failed", f"the renderer could not draw a picture: {reason}")
             self.unsaid.append(self)
             return
         if self.drawn:
@@ -78,7 +79,7 @@ class Answer:
         """Raise if the renderer has refused."""
         if self.error is not None:
             self.unsaid[:] = [answer for answer in self.unsaid if answer is not self]
-            raise self.error
+            raise self.error()
 
 
 class Picture(Array):
@@ -243,7 +244,7 @@ class Pictures:
         end = time.monotonic() + _picture.DRAWN_SECONDS
         while answer.frame is None and answer.error is None:
             if self._connection.closed:
-                raise FieldClosed("the field was closed before the renderer had drawn this picture")
+                raise _closed_before()
             if time.monotonic() >= end:
                 raise _picture.not_drawn(answer.after)
             self._connection.pump(timeout=1.0)
@@ -253,7 +254,7 @@ class Pictures:
         self._places.close()
         for picture in self._out:
             if picture._answer.frame is None and picture._answer.error is None:
-                picture._answer.error = FieldClosed("the field was closed before the renderer had drawn this picture")
+                picture._answer.error = _closed_before
             picture._field_closed()
 
 
@@ -274,6 +275,10 @@ def rows(cameras: Any) -> list[list[float]]:
     # The renderer uses 32-bit floats, so six digits after the point are nearly all.
     found: list[list[float]] = (numbers if len(numbers) <= EXACT_VIEWS else numbers.round(6)).tolist()
     return found
+
+
+def _closed_before() -> FieldClosed:
+    return FieldClosed("the field was closed before the renderer had drawn this picture")
 
 
 def _side(side: Any) -> int:
