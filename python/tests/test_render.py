@@ -405,6 +405,19 @@ def test_closing_waits_for_pictures_that_no_stream_waits_for(renderer: FakeRende
     assert picture.frame == 0
 
 
+def test_pictures_in_cycles_make_room(field: wavefield.Field, drawn: Callable[[], None]) -> None:
+    hand_over(field)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(20):
+            cycle: list[Any] = [field.picture()]
+            cycle.append(cycle)
+            drawn()
+    finally:
+        gc.enable()
+
+
 def test_an_interrupted_call_is_said(
     field: wavefield.Field, drawn: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ that follows everything in the CUDA context. The renderer writes the place again
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -93,6 +94,8 @@ class Places:
         """Lease a place of `size` bytes that nobody uses, for pictures whose kinds and size are `key`."""
         pool = self._pools.pop(key, None) or Pool(size)
         self._pools[key] = pool
+        if not pool.free and len(pool.all) >= MOST_OUT:
+            gc.collect()  # what was dropped may still hold pictures in cycles
         if not pool.free or not pool.free[0].done:
             if len(pool.all) < MOST_OUT and self._fits(pool):
                 memory = self._allocations.make(size)
