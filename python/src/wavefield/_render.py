@@ -41,7 +41,7 @@ KINDS = {"color": ("uint8", 4), "depth": ("float32", 1), "normal": ("float32", 4
 MOST_VIEWS = 1024
 """The most views of one call."""
 
-EXACT_VIEWS = 500
+EXACT_VIEWS = 900
 """The most views whose cameras fit into a message with all their digits."""
 
 ALIGNMENT = 256
