@@ -474,7 +474,9 @@ fn every_message_has_the_fields_of_the_page() {
     let (picture, files) = answer("type width height format bytes frame");
     assert_eq!((picture["type"].as_str(), files.len()), (Some("picture"), 1));
     say(r#"{"type": "status"}"#);
-    answer("type frames_drawn frame_shown ready free producer seconds gaps_us late_us camera picture shown_at");
+    answer(
+        "type frames_drawn frame_shown ready free producer seconds gaps_us late_us camera picture shown_at",
+    );
     say(r#"{"type": "allocate", "bytes": 100}"#);
     let allocated =
         json!({"type": "allocated", "id": 1, "fd": 0, "offset": 0, "bytes": 100, "allocation_bytes": 100});
