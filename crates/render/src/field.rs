@@ -249,18 +249,33 @@ impl FieldRenderer {
     ) -> Result<()> {
         let tile = [Tile { corner: [0, 0], size: picture.extent }];
         // SAFETY: the caller's promise, for one picture and one view.
-        unsafe { self.record_tiles(commands, flight, source, (&[*picture], 0, &tile), slices) }
+        unsafe {
+            self.point_at(flight, source)?;
+            self.record_tiles(commands, flight, (&[*picture], 0, &tile), slices)
+        }
+    }
+
+    /// Says what a flight draws. Not after commands of this flight are recorded: they use the same descriptor sets.
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`] for the flight and the source.
+    pub(super) unsafe fn point_at(&mut self, flight: usize, source: Source) -> Result<()> {
+        if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
+            return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
+        }
+        // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
+        unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
+        Ok(())
     }
 
     /// As [`FieldRenderer::record`], for a picture of each format and views in tiles of them. The first has this number.
     ///
     /// # Safety
-    /// As [`FieldRenderer::record`].
+    /// As [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
     pub(super) unsafe fn record_tiles(
         &mut self,
         commands: vk::CommandBuffer,
         flight: usize,
-        source: Source,
         (pictures, first, tiles): (&[Picture], usize, &[Tile]),
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
@@ -268,11 +283,6 @@ impl FieldRenderer {
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
-        if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
-            return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
-        }
-        // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
-        unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
         let draw = || {
             // SAFETY: in a render pass, after the flight's source and views were set.
             unsafe { self.draw(commands, flight, first, tiles, slices) };

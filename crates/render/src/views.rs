@@ -12,8 +12,9 @@ use wavefield_handoff::producer::Source;
 pub const MAX_VIEWS: usize = 1024;
 /// Views are drawn side by side on sheets of about so many pixels, which keeps a sheet's multisampled attachments small.
 const SHEET_PIXELS: u64 = 1 << 22;
-/// The most sheets that are kept, each for one size and kind of pictures.
+/// The most sheets that are kept, each for one size and kind of pictures, and the most pixels of all of them.
 const MAX_SHEETS: usize = 6;
+const KEPT_PIXELS: u64 = 4 * SHEET_PIXELS;
 
 /// What a picture says of each pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -72,6 +73,11 @@ impl Plan {
         vk::Extent2D { width: width * self.across, height: height * self.down }
     }
 
+    fn pixels(&self) -> u64 {
+        let vk::Extent2D { width, height } = self.extent();
+        u64::from(width) * u64::from(height)
+    }
+
     /// How many pictures a sheet holds.
     fn count(&self) -> usize {
         (self.across * self.down) as usize
@@ -118,7 +124,15 @@ pub struct Wanted<'a> {
     pub places: &'a [Place],
 }
 
-/// Sheets to draw on, and what draws on them.
+impl Wanted<'_> {
+    fn outputs(&self) -> Vec<Output> {
+        let all = [PictureKind::Color, PictureKind::Depth].map(|kind| kind.output().0);
+        let is_wanted = |output: &Output| self.places.iter().any(|(kind, _)| kind.output().0 == *output);
+        all.into_iter().filter(is_wanted).collect()
+    }
+}
+
+/// Sheets to draw on, and what draws on them. The last used come last.
 pub struct Views {
     sheets: Vec<Sheet>,
     flights: usize,
@@ -132,21 +146,27 @@ impl Views {
 
     /// Whether [`Views::prepare`] would make or drop something.
     pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
-        wanted.places.iter().any(|&(kind, _)| self.find(device, kind.output().0, wanted).is_none())
+        wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
     /// Makes what these pictures need: `like` draws the same array. Waits for the queue. No frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
-        for &(kind, _) in wanted.places {
-            let (output, _) = kind.output();
-            if self.find(queue.device(), output, wanted).is_none() {
-                if self.sheets.len() == MAX_SHEETS {
-                    self.sheets.remove(0);
-                }
-                let plan = plan(queue.device(), wanted);
-                self.sheets.push(Sheet::new(queue, like, output, plan, self.flights)?);
-            }
+        let plan = plan(queue.device(), wanted);
+        let mut outputs = wanted.outputs();
+        let (mut used, unused): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sheets)
+            .into_iter()
+            .partition(|sheet| sheet.plan == plan && outputs.contains(&sheet.output));
+        self.sheets = unused;
+        outputs.retain(|output| used.iter().all(|sheet| sheet.output != *output));
+        if !outputs.is_empty() {
+            let pixels: Vec<_> = self.sheets.iter().map(|sheet| sheet.plan.pixels()).collect();
+            let more = used.len() + outputs.len();
+            self.sheets.drain(..too_many(&pixels, (more, more as u64 * plan.pixels())));
         }
+        for output in outputs {
+            used.push(Sheet::new(queue, like, output, plan, self.flights)?);
+        }
+        self.sheets.append(&mut used);
         Ok(())
     }
 
@@ -169,21 +189,21 @@ impl Views {
         into: vk::Buffer,
     ) -> Result<()> {
         let &Wanted { views, size, places } = wanted;
-        for output in [PictureKind::Color, PictureKind::Depth].map(|kind| kind.output().0) {
+        for output in wanted.outputs() {
             let drawn: Vec<_> = places.iter().filter(|(kind, _)| kind.output().0 == output).collect();
-            let Some(number) = self.find(device, output, wanted).filter(|_| !drawn.is_empty()) else {
-                continue;
-            };
+            let Some(number) = self.find(device, output, wanted) else { continue };
             let Sheet { plan, renderer, targets, .. } = &mut self.sheets[number];
             let tiles: Vec<_> = (0..views.len()).map(|number| plan.tile(number)).collect();
             for (number, (view, tile)) in views.iter().zip(&tiles).enumerate() {
                 renderer.set_tile((flight, number), view, tile)?;
             }
             let pictures: Vec<Picture> = targets.iter().map(OffscreenTarget::picture).collect();
+            // SAFETY: the flight is free, so nothing recorded uses its sets; the source lives (the caller's promise).
+            unsafe { renderer.point_at(flight, source) }?;
             for (first, tiles) in (0..).step_by(plan.count()).zip(tiles.chunks(plan.count())) {
                 // SAFETY: recording, the flight is free and the source readable (the caller's promise); the sheet is alive
                 // and its last use was the copy of the tiles before these.
-                unsafe { renderer.record_tiles(commands, flight, source, (&pictures, first, tiles), None) }?;
+                unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
                 for &&(kind, offset) in &drawn {
                     let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
                     let copy = |(number, tile): (usize, &Tile)| {
@@ -203,6 +223,13 @@ impl Views {
         }
         Ok(())
     }
+}
+
+/// How many of the oldest sheets to drop before there are `more` sheets with so many pixels. `kept`: the pixels of each.
+fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
+    let fits =
+        |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;
+    (0..kept.len()).find(|&dropped| fits(&kept[dropped..])).unwrap_or(kept.len())
 }
 
 fn plan(device: &Device, wanted: &Wanted<'_>) -> Plan {
@@ -240,5 +267,16 @@ mod tests {
             assert_eq!(corners.len(), plan.count(), "no two in one place");
             assert!(corners.iter().all(|[x, y]| x + width <= all && y + height <= high));
         }
+    }
+    #[test]
+    fn the_oldest_sheets_make_room() {
+        let one = SHEET_PIXELS;
+        assert_eq!(too_many(&[], (2, 99 * one)), 0, "what is wanted is drawn, whatever its size");
+        assert_eq!(too_many(&[1, 1, 1, 1, 1], (1, 1)), 0);
+        assert_eq!(too_many(&[1, 1, 1, 1, 1, 1], (1, 1)), 1);
+        assert_eq!(too_many(&[1, 1, 1, 1, 1, 1], (2, 2)), 2);
+        assert_eq!(too_many(&[one, one, one], (1, one)), 0);
+        assert_eq!(too_many(&[3 * one, one], (1, one)), 1);
+        assert_eq!(too_many(&[one, 3 * one], (1, one + 1)), 2);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use vulkan_cuda::ExportedSemaphore;
 
 use super::client_producer::Shared;
 use super::closer::{self, ClientFd};
@@ -162,23 +163,27 @@ impl Client {
         }))
     }
 
-    /// Fails if the client has signalled `drawn` itself: the renderer's next value may not be smaller.
-    pub(super) fn see_drawn(&self) -> Result<Result<(), String>> {
-        let shared = self.shared.borrow();
-        let Some(drawn) = shared.memory.drawn() else { return Ok(Ok(())) };
-        let (value, own) = (drawn.value()?, self.rendered);
-        Ok(match value > own {
-            true => Err(format!("`drawn` is {value}, and the renderer signalled {own} at most")),
-            false => Ok(()),
-        })
+    /// Drops the client if it has signalled `drawn` itself: the renderer's next value may not be smaller.
+    pub(super) fn is_honest(&mut self) -> Result<bool> {
+        let value = self.shared.borrow().memory.drawn().map(ExportedSemaphore::value).transpose()?;
+        let (value, own) = (value.unwrap_or_default(), self.rendered);
+        if value > own {
+            let reason = format!("`drawn` is {value}, and the renderer signalled {own} at most");
+            self.drop_for(Fault::new(ErrorCode::Value, reason));
+        }
+        Ok(value <= own)
     }
 
     /// Signals `drawn` on the CPU, for a render that failed. All others must be done.
-    pub(super) fn signal_drawn(&self) -> Result<()> {
-        let shared = self.shared.borrow();
-        let Some(drawn) = shared.memory.drawn() else { return Ok(()) };
-        // SAFETY: the renderer's values only grow, and no signal is pending.
-        Ok(unsafe { drawn.signal_from_host(self.rendered) }?)
+    pub(super) fn signal_drawn(&mut self) {
+        let signalled = self.shared.borrow().memory.drawn().map(|drawn| {
+            // SAFETY: the renderer's values only grow, and no signal is pending.
+            unsafe { drawn.signal_from_host(self.rendered) }
+        });
+        if let Some(Err(error)) = signalled {
+            // The client may have signalled it just now.
+            self.drop_for(Fault::new(ErrorCode::Value, format!("`drawn` could not be signalled: {error}")));
+        }
     }
 
     pub(super) fn drop_for(&mut self, fault: Fault) {

@@ -20,6 +20,7 @@ use wavefield_engine::Engine;
 use wavefield_field::{array::Array, frame_stamp};
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
 use wavefield_handoff::producer::{SLOT_USAGE, Source};
+use wavefield_render::PictureKind;
 
 /// Slots begin at multiples of this in the memfd. It is a multiple of any page size in use, so each slot can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;
@@ -243,8 +244,8 @@ impl ClientMemory {
         }
     }
 
-    /// A descriptor of that timeline, which is made by the first call.
-    pub(super) fn timeline(&mut self, device: &Device) -> Result<OwnedFd> {
+    /// A descriptor of that timeline. The first call makes it, with this value.
+    pub(super) fn timeline(&mut self, device: &Device, value: u64) -> Result<OwnedFd> {
         let Self::Cuda(CudaMemory { drawn, .. }) = self else {
             return Err(Error::Unsupported(
                 "with memory `host` the answer says that pictures are there".into(),
@@ -252,29 +253,41 @@ impl ClientMemory {
         };
         let made = match drawn.take() {
             Some(made) => made,
-            None => ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
+            None => {
+                let made = ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?;
+                // SAFETY: nothing has signalled it yet, and the renders to come have greater values.
+                unsafe { made.signal_from_host(value) }?;
+                made
+            }
         };
         timeline_descriptor(drawn.insert(made).export()?)
     }
 
     /// Where these pictures are drawn; `value` is signalled then.
     pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<Target> {
-        let places: Vec<_> = render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect();
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
-                (Some(Allocation::Exported(buffer)), Some(drawn)) => {
-                    Ok(Target { into: buffer.raw(), places, signal: Some(drawn.submit_info(value)) })
-                }
+                (Some(Allocation::Exported(buffer)), Some(drawn)) => Ok(Target {
+                    into: buffer.raw(),
+                    places: render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect(),
+                    signal: Some(drawn.submit_info(value)),
+                }),
                 (_, None) => Err(Error::Unsupported("ask for the `timeline` first".into())),
                 _ => Err(gone(render.allocation)),
             },
             Self::Host(memory) => {
-                // The end of the last picture; what lies before the first is small or somebody's choice.
-                let end =
-                    |&(kind, offset): &wavefield_render::Place| offset + render.bytes(kind).unwrap_or(0);
-                let size = places.iter().map(end).max().unwrap_or(0);
+                // One kind behind the other, however far apart they are in the client's memory.
+                let mut size = 0;
+                let place = |&kind: &PictureKind| {
+                    let at = size;
+                    size = (at + render.bytes(kind).unwrap_or(0)).next_multiple_of(16);
+                    (kind, at)
+                };
+                let places = render.offsets.keys().map(place).collect();
                 if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
                     let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
+                    // Never both at once.
+                    memory.pictures = None;
                     let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
                     memory.pictures = Some(Buffer::new(device, &desc)?);
                 }
@@ -294,7 +307,8 @@ impl ClientMemory {
         for &(kind, offset) in places {
             let size = render.bytes(kind).unwrap_or(0);
             let bytes = &buffer.bytes()?[offset as usize..(offset + size) as usize];
-            file.write_all_at(bytes, offset).map_err(|error| out_of_memory(size, error))?;
+            let into = render.offsets.get(&kind).copied().unwrap_or_default();
+            file.write_all_at(bytes, into).map_err(|error| out_of_memory(size, error))?;
         }
         Ok(())
     }

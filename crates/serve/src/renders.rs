@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::client::Client;
 use super::frame_time;
 use super::memory::Target;
-use super::protocol::{ErrorCode, FromServer, Render, Request};
-use super::session::{Fault, Session};
+use super::protocol::{FromServer, Render, Request};
+use super::session::Session;
 use wavefield_base::Result;
 use wavefield_engine::{Engine, FromTo};
 use wavefield_handoff::producer::Source;
@@ -37,8 +37,7 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             break;
         }
         let Some(wanted) = client.renders.pop_front() else { break };
-        if let Err(reason) = client.see_drawn()? {
-            client.drop_for(Fault::new(ErrorCode::Value, reason));
+        if !client.is_honest()? {
             break;
         }
         client.rendered += 1;
@@ -55,8 +54,10 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             Err(reason) => {
                 // Whoever waits for these pictures goes on. Those before them must come first.
                 engine.drain()?;
-                client.signal_drawn()?;
-                client.fail(wanted.request, reason);
+                if client.is_honest()? {
+                    client.signal_drawn();
+                    client.fail(wanted.request, reason);
+                }
             }
         }
         if engine.has_failed() {

@@ -133,7 +133,7 @@ impl Desk<'_> {
     }
 
     fn timeline(&self, client: &mut Client, request: Request) {
-        let made = client.shared.borrow_mut().memory.timeline(self.engine.device());
+        let made = client.shared.borrow_mut().memory.timeline(self.engine.device(), client.rendered);
         match made {
             Ok(timeline) => client.answer(request.id, &FromServer::Timeline { fd: 0 }, &[timeline]),
             Err(error) => client.fail(request, error),

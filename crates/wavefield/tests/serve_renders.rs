@@ -167,6 +167,84 @@ fn each_camera_has_its_picture() {
     renderer.end().assert_fine();
 }
 
+/// Each sheet of pictures holds one of them, so the second is drawn where the first was.
+#[test]
+fn pictures_that_need_several_sheets_are_all_drawn() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 128 << 20);
+    client.frame(0, &plane(0));
+    let size = 1500;
+    let all = Render {
+        offsets: [(PictureKind::Color, 0), (PictureKind::Index, 64 << 20)].into(),
+        cameras: Some(vec![camera(0.3, 0.5), camera(1.3, 0.9), camera(2.3, 0.7)]),
+        after: Some(0),
+        ..render(&memory, (size, size), &[])
+    };
+    rendered(&mut client, &all);
+    let bytes = u64::from(4 * size * size);
+    let pictures = |kind, count: u64| -> Vec<_> {
+        (0..count).map(|number| memory.read(all.offsets[kind] + bytes * number, bytes)).collect()
+    };
+    let kinds = [PictureKind::Color, PictureKind::Index];
+    let taken = kinds.each_ref().map(|kind| pictures(kind, 3));
+    for (number, camera) in all.cameras.iter().flatten().enumerate() {
+        rendered(&mut client, &Render { cameras: Some(vec![*camera]), ..all.clone() });
+        for (kind, taken) in kinds.iter().zip(&taken) {
+            assert!(pictures(kind, 1)[0] == taken[number], "picture {number} of {kind:?}");
+            assert!(number == 0 || taken[number] != taken[number - 1], "{kind:?}: the same picture");
+        }
+    }
+    renderer.end().assert_fine();
+}
+
+/// Colours and facts are drawn on sheets of their own, and the oldest sheets make room for others.
+#[test]
+fn all_kinds_are_drawn_however_many_sizes_came_before() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 16 << 20);
+    client.frame(0, &plane(0));
+    let sizes = [(8, 8), (9, 8), (10, 8), (11, 8), (12, 8), (13, 8)];
+    for size in sizes {
+        let color = Render { after: Some(0), ..render(&memory, size, &[PictureKind::Color]) };
+        rendered(&mut client, &color);
+    }
+    let both = render(&memory, sizes[0], &[PictureKind::Color, PictureKind::Depth]);
+    for (number, kind) in KINDS[..2].iter().enumerate() {
+        let bytes = [number as u8 + 1; 4 * 64];
+        assert_eq!(rustix::io::pwrite(&memory.file, &bytes, both.offsets[kind]), Ok(bytes.len()));
+    }
+    rendered(&mut client, &both);
+    for kind in &KINDS[..2] {
+        let seen = memory.read(both.offsets[kind], 4 * 64);
+        assert!(seen.chunks(4).any(|pixel| pixel != &seen[..4]), "{kind:?}: {seen:?}");
+    }
+    renderer.end().assert_fine();
+}
+
+/// Pictures may lie far apart: the renderer needs no memory for what is between them.
+#[test]
+fn pictures_lie_where_the_client_wants_them() {
+    let (renderer, mut client) = started();
+    let memory = Memory::new(&mut client, 100 << 20);
+    client.frame(0, &plane(0));
+    let near = Render { after: Some(0), ..render(&memory, (64, 48), &KINDS) };
+    rendered(&mut client, &near);
+    let far = Render {
+        offsets: (1..)
+            .map(|place| place << 24)
+            .zip(KINDS.into_iter().rev())
+            .map(|(at, kind)| (kind, at))
+            .collect(),
+        ..near.clone()
+    };
+    rendered(&mut client, &far);
+    for kind in KINDS {
+        let read = |render: &Render| memory.read(render.offsets[&kind], kind.bytes() * 64 * 48);
+        assert!(read(&near) == read(&far), "{kind:?}");
+    }
+    renderer.end().assert_fine();
+}
+
 fn dot(a: [f64; 3], b: [f64; 3]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
@@ -433,13 +511,20 @@ fn a_timeline_says_when_pictures_are_there() {
     };
     let drawn = timeline(&mut client);
     drop(timeline(&mut client)); // the same again
-    let wait_for = |value: u64| {
+    let wait_for = |wanted: u64| {
         let until = Instant::now() + PATIENCE;
-        while u64::from_ne_bytes(read(&drawn, 8, 8).try_into().unwrap()) < value {
-            assert!(Instant::now() < until, "`drawn` did not reach {value}");
+        let value = || {
+            let mut value = [0; 8];
+            let _ = rustix::io::pread(&drawn, &mut value, 8);
+            u64::from_ne_bytes(value)
+        };
+        while value() < wanted {
+            assert!(Instant::now() < until, "`drawn` did not reach {wanted}");
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     };
+    // The render that failed before counts.
+    wait_for(1);
     for value in 2..6 {
         client.say(&FromClient::Render(Box::new(on_screen.clone())));
         let FromServer::Rendered { frame: 0, drawn: Some(said) } = client.answer().0 else { panic!() };
@@ -471,5 +556,25 @@ fn a_timeline_says_when_pictures_are_there() {
     assert_eq!(rustix::io::pwrite(&drawn, &100u64.to_ne_bytes(), 0), Ok(8));
     client.say(&FromClient::Render(Box::new(Render { allocation: memory.id, ..on_screen })));
     assert_eq!(client.error(), ErrorCode::Value);
+    renderer.end().assert_fine();
+}
+
+/// The client may have signalled it in between: then Vulkan refuses the renderer's value.
+#[test]
+fn a_timeline_that_cannot_be_signalled_ends_its_client_only() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let mut command = stand_in.command(&ALL);
+    command.env("STAND_IN_FAIL", "vkSignalSemaphore:-13");
+    let mut renderer = Renderer::start_as(command, &[]);
+    renderer.stand_in = Some(stand_in);
+    let (_owner, mut client) = Owner::of(&renderer);
+    let memory = Memory::new(&mut client, 4096);
+    client.say(&FromClient::Timeline);
+    assert!(matches!(client.answer().0, FromServer::Timeline { fd: 0 }));
+    let nothing = Render { width: 0, ..render(&memory, (8, 8), &[PictureKind::Color]) };
+    refused(&mut client, nothing);
+    assert_eq!(client.error(), ErrorCode::Value);
+    let (_owner, mut client) = Owner::of(&renderer);
+    client.state();
     renderer.end().assert_fine();
 }
