@@ -936,7 +936,99 @@ def peer(out: Path) -> str:
         picture = field.snapshot()
         field.show(wave)
         assert np.array_equal(picture, field.snapshot())
-    return f"32 pictures: none wrong, {wrong[False]} of 16 without the waits; on its own GPU: {shown} {shown.reason}"
+    large, rates = torch.ones((4096, 4096), device="cuda:1"), []
+    with wavefield.launch(device=0, shape=(4096, 4096), arguments=["--pace", "0"]) as field:
+        into = torch.empty((4096, 4096), device="cuda:0")
+        for copy in (lambda: field.show(large), lambda: into.copy_(large)):
+            for count in (20, 200):
+                torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+                start = time.perf_counter()
+                for _ in range(count):
+                    copy()
+                torch.cuda.synchronize(0), torch.cuda.synchronize(1)
+            rates.append(count * large.nbytes / (time.perf_counter() - start) / 1e9)
+    return (
+        f"32 pictures: none wrong, {wrong[False]} of 16 without the waits; on its own GPU: {shown} {shown.reason}; "
+        f"64 MiB shown: {rates[0]:.1f} GB/s, copied by PyTorch: {rates[1]:.1f} GB/s"
+    )
+
+
+@contextmanager
+def ranks(count: int, *options: str) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start the ranks of `gpu_ranks.py`, each of which prints to its own pipe."""
+    shared = {**os.environ, "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "gpu_ranks.py"), *options],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+@check("ranks", 400)
+def one_wave_on_several(out: Path) -> str:
+    """One rank and two make the same picture; how long a frame takes; every vertex is that of its frame."""
+    need("torch", "cuda.bindings")
+    from wavefield import _cuda
+
+    if MEMORY != "cuda" or _cuda.count() < 2:
+        raise Skipped("one GPU")
+    said = []
+    for side, frames in (("1024", 600), ("4096", 200)):
+        pictures = []
+        for count, mode in ((1, "recv"), (2, "recv"), (2, "gather"), (2, "recv"), (1, "recv"), (2, "gather")):
+            with serve(out, f"ranks-{side}-{count}-{mode}", "--pace", "0", "--grid", f"{side}x{side}") as (path, _, _):
+                picture = out / f"ranks-{side}-{count}-{mode}.png"
+                options = ("--socket", path, "--frames", str(frames), "--output", str(picture))
+                with ranks(count, mode, "100", *options) as started:
+                    printed = [process.communicate(timeout=120)[0] for process in started]
+                assert all(process.returncode == 0 for process in started), printed
+            pictures.append(picture.read_bytes())
+            found = json.loads(next(line for line in printed[0].splitlines() if line.startswith("{")))
+            said.append(f"{side} {count} {mode} {found['us']:.0f} µs")
+        assert all(picture == pictures[0] for picture in pictures), f"{side}: another picture"
+    with serve(out, "ranks-verify", "--verify", "--pace", "0", "--grid", "1024x1024") as (path, figures, renderer):
+        with ranks(2, "stamp", "0", "--socket", path, "--frames", "1000") as started:
+            printed = [process.communicate(timeout=120)[0] for process in started]
+        assert all(process.returncode == 0 for process in started), printed
+    tally = json.loads(figures.read_text())["verify"]
+    assert renderer.returncode == 0 and tally["frames"] >= 900, tally
+    assert tally["wrong_frames"] == tally["unchecked_frames"] == 0, tally
+    return f"{'; '.join(said)}; verify: {tally['frames']} frames, {tally['before_draw']['checked']} vertices, none wrong"
+
+
+@check("rank-fails", 300)
+def a_rank_fails(out: Path) -> str:
+    """A rank that dies, or stops, is named, and the renderer keeps the last whole frame."""
+    need("torch", "cuda.bindings")
+    from wavefield import _cuda
+
+    if MEMORY != "cuda" or _cuda.count() < 2:
+        raise Skipped("one GPU")
+    said = []
+    for how in (signal.SIGKILL, signal.SIGSTOP):
+        with serve(out, f"rank-{how.name}", "--pace", "0") as (path, figures, _):
+            with ranks(2, "recv", "0", "--socket", path, "--frames", "1000000") as started:
+                time.sleep(20)
+                started[1].send_signal(how)
+                before = time.monotonic()
+                words = started[0].communicate(timeout=100)[0].strip().splitlines()[-2:]
+                assert started[0].returncode == 1, words
+                assert any("no answer from rank 1" in line for line in words), words
+                said.append(f"{how.name}: {words[-1]!r} after {time.monotonic() - before:.0f} s")
+        drawn = client_stretches(figures)[-1]["frames"]
+        assert drawn > 100, drawn
+    return "; ".join(said)
 
 
 # Releasing memory and connections.
