@@ -134,7 +134,7 @@ mod linux {
     /// Runs one window to its end. Returns an error if a frame is missing or the validation layer warns.
     fn run(event_loop: &mut EventLoop, config: &Config, stop: &Stop, frames: u64) -> Result<(), String> {
         // An error from the validation layer already fails the run.
-        let summary = run_windowed(event_loop, config, stop)
+        let summary = run_windowed(event_loop, config, stop, None)
             .and_then(Ended::whole)
             .map_err(|error| error.to_string())?;
         if summary.frames != frames {

@@ -1,6 +1,6 @@
 //! What the user changes with the mouse and the keys.
 
-use winit::event::{ElementState, MouseButton, MouseScrollDelta, WindowEvent};
+use egui::{Event, MouseWheelUnit, PointerButton, Pos2};
 
 use wavefield_engine::{Config, Parameters};
 use wavefield_render::{Camera, Placement};
@@ -10,8 +10,8 @@ pub(super) struct Controls {
     /// Where a reset puts the camera. A client's array has a camera of its own.
     pub(super) first: Camera,
     pub(super) rotating: bool,
-    dragging: Option<MouseButton>,
-    pointer: Option<(f64, f64)>,
+    dragging: Option<PointerButton>,
+    pointer: Option<Pos2>,
 }
 
 impl Controls {
@@ -33,41 +33,43 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles a mouse event. `image` is where an image lies in the picture, `height` the picture's height in pixels.
+    /// Handles the mouse and touches. `image` is where an image lies in the picture, `height` the picture's height in pixels,
+    /// `scale` the pixels of a point.
     pub(super) fn handle(
         &mut self,
-        event: WindowEvent,
+        event: &Event,
         camera: &mut Camera,
         image: Option<Placement>,
-        height: u32,
+        (height, scale): (u32, f32),
     ) {
-        match event {
-            WindowEvent::MouseInput { state: ElementState::Pressed, button, .. } => {
-                self.dragging = Some(button);
+        match *event {
+            Event::PointerButton { pos, button, pressed: true, .. } => {
+                (self.dragging, self.pointer) = (Some(button), Some(pos));
             }
-            WindowEvent::MouseInput { state: ElementState::Released, button, .. } => {
+            Event::PointerButton { button, pressed: false, .. } => {
                 self.dragging.take_if(|dragging| *dragging == button);
             }
-            WindowEvent::CursorMoved { position, .. } => {
-                let (from_x, from_y) =
-                    self.pointer.replace((position.x, position.y)).unwrap_or(position.into());
-                let (right, down) = ((position.x - from_x) as f32, (position.y - from_y) as f32);
+            Event::PointerMoved(at) => {
+                let from = self.pointer.replace(at).unwrap_or(at);
+                let (right, down) = (scale * (at.x - from.x), scale * (at.y - from.y));
                 match (self.dragging, image) {
-                    (Some(MouseButton::Left | MouseButton::Right), Some(image)) => {
+                    (Some(PointerButton::Primary | PointerButton::Secondary), Some(image)) => {
                         camera.slide(right / image.unit(), down / image.unit());
                     }
-                    (Some(MouseButton::Left), None) => camera.orbit(right, down),
-                    (Some(MouseButton::Right), None) => {
+                    (Some(PointerButton::Primary), None) => camera.orbit(right, down),
+                    (Some(PointerButton::Secondary), None) => {
                         let height = height.max(1) as f32;
                         camera.pan(right / height, down / height);
                     }
                     _ => {}
                 }
             }
-            WindowEvent::MouseWheel { delta, .. } => camera.zoom(match delta {
-                MouseScrollDelta::LineDelta(_, lines) => lines,
-                MouseScrollDelta::PixelDelta(pixels) => pixels.y as f32 / 40.0,
+            Event::MouseWheel { unit, delta, .. } => camera.zoom(match unit {
+                MouseWheelUnit::Point => delta.y / 40.0,
+                MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
             }),
+            // Two fingers: what was between them still is.
+            Event::Zoom(factor) if factor > 0.0 => camera.zoom(factor.ln() / -0.9f32.ln()),
             _ => {}
         }
     }
@@ -75,7 +77,7 @@ impl Controls {
 
 #[cfg(test)]
 mod tests {
-    use winit::event::DeviceId;
+    use egui::{Modifiers, pos2};
 
     use super::*;
     use wavefield_engine::Scene;
@@ -98,24 +100,32 @@ mod tests {
     #[test]
     fn an_image_follows_the_pointer_and_does_not_turn() {
         let (image, size) = (Grid { cols: 40, rows: 30 }, (800, 500));
-        for button in [MouseButton::Left, MouseButton::Right] {
+        for button in [PointerButton::Primary, PointerButton::Secondary] {
             let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);
             camera.zoom(3.0);
             let mut handle = |event| {
                 let place = Placement::new(image, &camera, size);
-                controls.handle(event, &mut camera, Some(place), size.1);
+                controls.handle(&event, &mut camera, Some(place), (size.1, 2.0));
                 Placement::new(image, &camera, size).corner
             };
-            let device_id = DeviceId::dummy();
-            let moved = |x, y| WindowEvent::CursorMoved { device_id, position: (x, y).into() };
-            let before = handle(moved(100.0, 100.0));
-            handle(WindowEvent::MouseInput { device_id, state: ElementState::Pressed, button });
-            let after = handle(moved(130.0, 80.0));
+            let before = handle(Event::PointerMoved(pos2(50.0, 50.0)));
+            let (pos, modifiers) = (pos2(50.0, 50.0), Modifiers::NONE);
+            handle(Event::PointerButton { pos, button, pressed: true, modifiers });
+            let after = handle(Event::PointerMoved(pos2(65.0, 40.0)));
             assert!(
                 (after[0] - before[0] - 30.0).abs() < 1e-2 && (after[1] - before[1] + 20.0).abs() < 1e-2,
                 "{after:?}"
             );
             assert_eq!((camera.azimuth, camera.elevation), (0.0, 0.0));
         }
+    }
+    #[test]
+    fn two_fingers_zoom_as_far_as_they_move() {
+        let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);
+        let before = camera.distance;
+        controls.handle(&Event::Zoom(1.5), &mut camera, None, (100, 1.0));
+        assert!((camera.distance * 1.5 - before).abs() < 1e-5, "{camera:?}");
+        controls.handle(&Event::Zoom(0.0), &mut camera, None, (100, 1.0));
+        assert!(camera.distance.is_finite());
     }
 }

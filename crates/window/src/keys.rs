@@ -1,6 +1,6 @@
 //! The window's keys.
 
-use winit::keyboard::{Key, NamedKey};
+use egui::Key;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -19,77 +19,59 @@ pub(super) enum Action {
 }
 
 /// A key's name, all keys with the same action, the action, and its description.
-type Row = (&'static str, &'static [Key<&'static str>], Action, &'static str);
+type Row = (&'static str, &'static [Key], Action, &'static str);
 
 /// Every key. docs/guide/src/program.md lists them too.
 const KEYS: [Row; 12] = [
-    ("Space", &[Key::Named(NamedKey::Space)], Action::Pause, "pauses or resumes"),
-    (
-        ".",
-        &[Key::Character("."), Key::Character("n")],
-        Action::Step,
-        "advances by one step while paused (or N)",
-    ),
-    ("C", &[Key::Character("c")], Action::Colors, "changes the colours"),
+    ("Space", &[Key::Space], Action::Pause, "pauses or resumes"),
+    (".", &[Key::Period, Key::N], Action::Step, "advances by one step while paused (or N)"),
+    ("C", &[Key::C], Action::Colors, "changes the colours"),
     (
         "S",
-        &[Key::Character("s")],
+        &[Key::S],
         Action::Picture,
         "saves the picture, without the panel, as wavefield-1.png in the current folder",
     ),
     (
         "V",
-        &[Key::Character("v")],
+        &[Key::V],
         Action::Record,
         "starts or stops a recording, with the panel if it is shown, as wavefield-1.gif",
     ),
-    ("R", &[Key::Character("r"), Key::Named(NamedKey::Home)], Action::Reset, "resets the camera (or Home)"),
-    ("A", &[Key::Character("a")], Action::Rotate, "starts or stops the camera's rotation"),
-    ("F", &[Key::Character("f")], Action::FullScreen, "enters or leaves full screen"),
-    ("Tab", &[Key::Named(NamedKey::Tab)], Action::Overlay, "hides or shows the panel: figures and settings"),
-    ("F1", &[Key::Named(NamedKey::F1), Key::Character("?")], Action::Help, "shows or hides this list (or ?)"),
+    ("R", &[Key::R, Key::Home], Action::Reset, "resets the camera (or Home)"),
+    ("A", &[Key::A], Action::Rotate, "starts or stops the camera's rotation"),
+    ("F", &[Key::F], Action::FullScreen, "enters or leaves full screen"),
+    ("Tab", &[Key::Tab], Action::Overlay, "hides or shows the panel: figures and settings"),
+    ("F1", &[Key::F1, Key::Questionmark], Action::Help, "shows or hides this list (or ?)"),
     (
         "Escape",
-        &[Key::Named(NamedKey::Escape)],
+        &[Key::Escape],
         Action::Close,
         "closes a list, this one, then full screen; leaves if none is open",
     ),
-    ("Q", &[Key::Character("q")], Action::Leave, "leaves"),
+    ("Q", &[Key::Q], Action::Leave, "leaves"),
 ];
 
 impl Action {
-    /// The action of a key. Caps Lock and Shift make no difference.
-    pub(super) fn of(pressed: &Key) -> Option<Self> {
-        let is = |key: &Key<&str>| match (key, pressed.as_ref()) {
-            (Key::Character(key), Key::Character(pressed)) => key.eq_ignore_ascii_case(pressed),
-            (key, pressed) => *key == pressed,
-        };
-        KEYS.iter().find(|(_, keys, ..)| keys.iter().any(is)).map(|&(_, _, action, _)| action)
+    /// The action of a key, with Shift or without.
+    pub(super) fn of(pressed: Key) -> Option<Self> {
+        KEYS.iter().find(|(_, keys, ..)| keys.contains(&pressed)).map(|&(_, _, action, _)| action)
     }
 }
 
-pub(super) fn help() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// The keys whose actions `takes` names, and what they do.
+pub(super) fn help(takes: &dyn Fn(Action) -> bool) -> Vec<(&'static str, &'static str)> {
     let mouse = [
         ("drag", "turns the camera; with the right button, moves it"),
         ("wheel", "zooms; over the lanes of a pause, zooms the time"),
     ];
-    mouse.into_iter().chain(KEYS.map(|(key, _, _, does)| (key, does)))
+    let keys = KEYS.iter().filter(|(_, _, action, _)| takes(*action));
+    mouse.into_iter().chain(keys.map(|&(key, _, _, does)| (key, does))).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_means_the_same_in_both_cases() {
-        let key = |text: &str| Action::of(&Key::Character(text.into()));
-        assert_eq!(
-            (key("q"), key("Q"), key("N")),
-            (Some(Action::Leave), Some(Action::Leave), Some(Action::Step))
-        );
-        assert_eq!(Action::of(&Key::Named(NamedKey::Escape)), Some(Action::Close));
-        assert_eq!((key("x"), Action::of(&Key::Named(NamedKey::Enter))), (None, None));
-    }
 
     #[test]
     fn the_guide_names_every_key() {

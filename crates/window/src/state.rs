@@ -4,13 +4,9 @@ mod open;
 mod pictures;
 mod switching;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ash::vk;
 use tracing::trace_span;
-use winit::event::WindowEvent;
-use winit::window::{Fullscreen, Window};
 
 use self::pictures::Snapshot;
 use super::clock::Clock;
@@ -18,17 +14,17 @@ use super::controls::Controls;
 use super::keys::Action;
 use super::overlay::{Overlay, View};
 use super::reload::Reloader;
+use super::screen::{Canvas, Input, Screen};
 use super::title::{self, Title};
-use super::visibility::Visibility;
 use wavefield_base::{Error, Result};
-use wavefield_engine::{Behind, PresentSync};
+use wavefield_engine::Behind;
 use wavefield_engine::{
     Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
 };
 use wavefield_field::array::Array;
 use wavefield_gpu::cuda::KernelSource;
-use wavefield_gpu::vulkan::{Acquired, Flight, Instance, PresentMode, Swapchain, SwapchainImage};
-use wavefield_render::{Camera, Picture};
+use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
+use wavefield_render::Camera;
 use wavefield_watch::recording::Film;
 
 /// How often to try again if there is no image to draw on. Nothing else paces the loop then.
@@ -39,13 +35,12 @@ const STILL: Duration = Duration::from_secs(1);
 /// How often such a window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
-pub(super) struct State {
-    // Field order is drop order: the engine waits for the GPU, then swapchain and window go.
+pub(super) struct State<S: Screen> {
+    // Field order is drop order: the engine waits for the GPU, then the screen goes.
     pub(super) engine: Engine,
     pub(super) hook: Option<Box<dyn FrameHook>>,
     snapshot: Snapshot,
-    swapchain: Swapchain,
-    pub(super) window: Arc<Window>,
+    pub(super) screen: S,
     pub(super) instance: Instance,
     pub(super) overlay: Overlay,
     film: Option<Film>,
@@ -60,7 +55,6 @@ pub(super) struct State {
     title: Title,
     /// When the picture last changed, the number of the next frame then, and what it was drawn with: see [`State::is_still`].
     changed: (Instant, u64, Option<(wavefield_render::View, Parameters)>),
-    visibility: Visibility,
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
@@ -75,7 +69,7 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     }
 }
 
-impl State {
+impl<S: Screen> State<S> {
     /// Draws one frame, or skips it. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
@@ -95,7 +89,7 @@ impl State {
             }
             (begun, _) => begun?,
         };
-        let Some(image) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
+        let Some(canvas) = trace_span!("acquire").in_scope(|| self.acquire(&flight))? else {
             self.skip();
             return Ok(());
         };
@@ -107,46 +101,36 @@ impl State {
                 self.engine.view_mut().camera.rotate(elapsed.as_secs_f32());
             }
         }
-        let picture = Picture {
-            image: image.image,
-            view: image.view,
-            extent: image.extent,
-            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
-        };
-        let present = PresentSync { acquired: flight.acquired, rendered: image.rendered };
         let moment = self.clock.moment;
-        let drawn = self.draw(&flight, moment, &picture, present);
+        let drawn = self.draw(&flight, moment, &canvas);
         if let Err(error) = drawn {
             // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
             self.mend(error)?;
             let flight = self.engine.begin()?;
-            self.draw(&flight, moment, &picture, present)?;
+            self.draw(&flight, moment, &canvas)?;
         }
         if let Some(hook) = &mut self.hook {
             hook.drawn();
         }
-        self.window.pre_present_notify();
-        trace_span!("present").in_scope(|| self.swapchain.present(self.engine.queue(), &image))?;
+        trace_span!("present").in_scope(|| self.screen.present(self.engine.queue(), &canvas))?;
         let (text, states) = self.title_words();
-        self.title.frame(&self.window, now, &text, &states);
+        if let Some(title) = self.title.frame(now, &text, &states) {
+            self.screen.set_title(title);
+        }
         self.hand_out_picture()
     }
 
-    fn draw(
-        &mut self,
-        flight: &Flight,
-        moment: Moment,
-        picture: &Picture,
-        present: PresentSync,
-    ) -> Result<()> {
-        let Self { engine, overlay, film, .. } = self;
+    fn draw(&mut self, flight: &Flight, moment: Moment, canvas: &Canvas) -> Result<()> {
+        let Self { engine, overlay, film, screen, .. } = self;
+        let (picture, frame) = (&canvas.picture, engine.next_frame());
         let wants = record::wants(film, flight, self.began.elapsed());
         let mut film = film.as_mut().filter(|_| wants);
         let mut overlay = overlay.is_shown().then_some(overlay);
-        let has_more = film.is_some() || overlay.is_some();
+        let mut screen = screen.wants().then_some(screen);
+        let has_more = film.is_some() || overlay.is_some() || screen.is_some();
         let mut record = |commands| {
             if let Some(overlay) = &mut overlay {
-                // SAFETY: the engine records these commands after the draw of this picture, which lives as long as the swapchain's
+                // SAFETY: the engine records these commands after the draw of this picture, which lives as long as the screen's
                 // images; no more frames are in flight than the deepest ring has slots.
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
@@ -155,13 +139,27 @@ impl State {
                 // the film.
                 unsafe { film.record(commands, flight.index, picture) };
             }
+            if let Some(screen) = &mut screen {
+                // SAFETY: as above; it is the screen's own picture.
+                unsafe { screen.record(commands, flight.index, picture, frame) };
+            }
             if let Some(overlay) = &overlay {
                 overlay.end(commands, flight.index);
             }
             Ok(())
         };
         let commands = has_more.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(flight, moment, picture, Behind { commands, present: Some(present) })
+        engine.draw(
+            flight,
+            moment,
+            picture,
+            Behind { commands, present: canvas.present.map(|(sync, _)| sync) },
+        )
+    }
+
+    /// Sends what was drawn.
+    pub(super) fn collect(&mut self) -> Result<()> {
+        self.screen.collect(&mut self.engine).or_else(|error| self.mend(error))
     }
 
     fn title_words(&self) -> (String, Vec<&'static str>) {
@@ -181,51 +179,87 @@ impl State {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
-        let camera = engine.view().camera;
+        let (camera, screen) = (engine.view().camera, &self.screen);
         let command = || shown(config, controls, camera).command_line(false);
         let mut view = View {
             engine,
             config,
             own: own.as_ref(),
-            modes: self.swapchain.modes(),
+            modes: screen.modes(),
             choice,
             no_cuda,
             command: &command,
-            extent: self.swapchain.extent(),
+            extent: screen.extent(),
+            scale: screen.scale(),
+            takes: &|action| screen.takes(action),
             serves: hook.is_some(),
             still: config.overlay == OverlayMode::Legend
                 && hook.as_ref().is_some_and(|hook| hook.shown_client().is_some()),
         };
-        match self.overlay.lay_out(&self.window, &mut view, &controls.parameters)? {
-            Some(wish) => self.follow(wish),
-            None => Ok(()),
+        let (wish, platform) = self.overlay.lay_out(&mut view, &controls.parameters)?;
+        let copied = wish.as_ref().filter(|wish| wish.copy).map(|_| command());
+        self.screen.follow(platform);
+        if let Some(command) = copied {
+            let words = self.screen.copy(&command);
+            wavefield_base::note!("note: {words}");
+            self.overlay.notify(words);
         }
+        wish.map_or(Ok(()), |wish| self.follow(wish))
     }
 
-    /// Tells the overlay of an event. True if nothing else may handle it.
-    pub(super) fn overlay_takes(&mut self, event: &WindowEvent) -> bool {
-        if let WindowEvent::KeyboardInput { event: key, .. } = event {
-            // egui would use the overlay's own key to move the focus.
-            if Action::of(&key.logical_key) == Some(Action::Overlay) {
-                return false;
+    /// Handles input. True if the user wants to leave.
+    pub(super) fn hear(&mut self, input: Input) -> Result<bool> {
+        self.stir();
+        let event = match input {
+            Input::Close => return Ok(true),
+            Input::Size(extent, scale) => {
+                self.screen.resize(extent, scale);
+                self.overlay.lay_out_soon();
+                // Try to draw at once.
+                self.retry = None;
+                return Ok(false);
+            }
+            Input::Event(event) => event,
+        };
+        let (action, is_pressed) = match event {
+            egui::Event::Key { key, pressed, repeat, .. } => (Action::of(key), pressed && !repeat),
+            _ => (None, false),
+        };
+        // egui would use the overlay's own key to move the focus.
+        if action != Some(Action::Overlay) && self.overlay.hear(&event) {
+            return Ok(false);
+        }
+        match action.filter(|action| is_pressed && self.screen.takes(*action)) {
+            Some(Action::Leave) => return Ok(true),
+            Some(Action::Close) => return Ok(!self.close_innermost() && self.screen.takes(Action::Leave)),
+            Some(action) => self.press(action)?,
+            None => {
+                let (extent, scale) = (self.screen.extent(), self.screen.scale());
+                let image = self.engine.image_in(extent);
+                self.controls.handle(
+                    &event,
+                    &mut self.engine.view_mut().camera,
+                    image,
+                    (extent.height, scale),
+                );
             }
         }
-        self.overlay.hear(&self.window, event)
+        Ok(false)
     }
 
-    /// The next image. Tries twice, because the window may change between remaking the images and acquiring one.
-    fn acquire(&mut self, flight: &Flight) -> Result<Option<SwapchainImage>> {
+    /// The next picture to draw on. Tries twice, because the window may change between remaking the images and acquiring one.
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<Canvas>> {
         for _ in 0..2 {
-            if self.swapchain.is_stale() {
+            if self.screen.is_stale() {
                 // Remaking the images waits for the queue without a limit. This wait comes first and has a limit.
                 self.drain()?;
                 self.engine.forget_recorded();
             }
             // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done.
-            match unsafe { self.swapchain.acquire(self.engine.queue(), flight.acquired) }? {
-                Acquired::Image(image) => return Ok(Some(image)),
-                Acquired::NotReady if self.swapchain.is_stale() => {}
-                Acquired::NotReady => break,
+            match unsafe { self.screen.acquire(self.engine.queue(), flight) }? {
+                Some(canvas) => return Ok(Some(canvas)),
+                None if self.screen.is_stale() => {}
+                None => break,
             }
         }
         Ok(None)
@@ -239,7 +273,7 @@ impl State {
     fn consult(&mut self) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         // Presenting in FIFO order paces the frames.
-        match self.config.present == PresentMode::Fifo || self.visibility.is_hidden() {
+        match self.config.present == PresentMode::Fifo || self.screen.is_hidden() {
             true => hook.before_frame(&mut self.engine, &mut self.controls.parameters),
             false => hook.wait(&mut self.engine, &mut self.controls.parameters),
         }
@@ -275,23 +309,28 @@ impl State {
         self.overlay.ignore_gap();
     }
 
-    pub(super) fn look(&mut self, now: Instant) {
-        self.visibility.look(&self.window, now);
-        if self.visibility.is_hidden() {
+    /// What is to be done between two frames, whether they are drawn or not.
+    pub(super) fn rest(&mut self, now: Instant) -> Result<()> {
+        self.screen.look(now);
+        if self.screen.is_hidden() {
             self.ignore_gap();
         }
+        self.reload()?;
+        self.serve_while_still(now)
     }
 
     /// Lets the hook work while nothing is drawn in the window.
-    pub(super) fn serve_while_still(&mut self, now: Instant) -> Result<()> {
-        if self.visibility.is_hidden() {
+    fn serve_while_still(&mut self, now: Instant) -> Result<()> {
+        if self.screen.is_hidden() {
             self.consult()?;
             return self.hand_out_picture();
         }
         if self.is_still(now) {
             self.ignore_gap();
             let (text, states) = self.title_words();
-            self.title.show_still(&self.window, &text, &states);
+            if let Some(title) = self.title.still(&text, &states) {
+                self.screen.set_title(title);
+            }
             if let Some(hook) = &mut self.hook {
                 hook.ignore_gap();
                 hook.before_frame(&mut self.engine, &mut self.controls.parameters)?;
@@ -322,32 +361,10 @@ impl State {
     /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.
     pub(super) fn sleeps_until(&mut self, now: Instant) -> Option<Instant> {
         match () {
-            () if self.visibility.is_hidden() => Some(now + IDLE),
+            () if self.screen.is_hidden() => Some(now + IDLE),
             () if self.is_still(now) => Some(now + CALM),
-            () => self.retry.filter(|&at| at > now),
+            () => self.retry.or(self.screen.due()).filter(|&at| at > now),
         }
-    }
-
-    pub(super) fn handle(&mut self, event: WindowEvent) -> Result<()> {
-        match event {
-            WindowEvent::Resized(size) => {
-                self.visibility.resized(size.width == 0 || size.height == 0);
-                self.swapchain.invalidate();
-                // Try to draw at once.
-                self.retry = None;
-            }
-            WindowEvent::ScaleFactorChanged { .. } => self.swapchain.invalidate(),
-            WindowEvent::Occluded(occluded) => {
-                self.visibility.occluded(occluded);
-                self.retry = None;
-            }
-            event => {
-                let extent = self.swapchain.extent();
-                let image = self.engine.image_in(extent);
-                self.controls.handle(event, &mut self.engine.view_mut().camera, image, extent.height);
-            }
-        }
-        Ok(())
     }
 
     /// Where a reset puts the camera. A client's array has its own initial camera.
@@ -358,7 +375,7 @@ impl State {
         }
     }
 
-    pub(super) fn press(&mut self, action: Action) -> Result<()> {
+    fn press(&mut self, action: Action) -> Result<()> {
         let parameters = &mut self.controls.parameters;
         match action {
             Action::Pause => parameters.paused = !parameters.paused,
@@ -369,10 +386,7 @@ impl State {
             }
             Action::Picture => self.save_picture()?,
             Action::Record => self.record()?,
-            Action::FullScreen => {
-                let is_full = self.window.fullscreen().is_some();
-                self.window.set_fullscreen((!is_full).then_some(Fullscreen::Borderless(None)));
-            }
+            Action::FullScreen => self.screen.set_full(!self.screen.is_full()),
             Action::Overlay => {
                 let toggled = self.overlay.toggle(&mut self.engine);
                 toggled.or_else(|error| self.mend(error))?;
@@ -389,13 +403,13 @@ impl State {
     }
 
     /// Closes the innermost thing that is open. False if nothing is.
-    pub(super) fn close_innermost(&mut self) -> bool {
+    fn close_innermost(&mut self) -> bool {
         if self.overlay.close_innermost() {
             return true;
         }
-        let is_full = self.window.fullscreen().is_some();
+        let is_full = self.screen.is_full();
         if is_full {
-            self.window.set_fullscreen(None);
+            self.screen.set_full(false);
         }
         is_full
     }

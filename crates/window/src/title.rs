@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use winit::window::Window;
-
 use wavefield_engine::{Config, Engine};
 
 pub(super) struct Title {
@@ -18,29 +16,28 @@ impl Title {
         Self { since: Instant::now(), frames: 0, rate: None, words: String::new() }
     }
 
-    /// Counts a frame. Updates the rate once a second, and everything else at once.
-    pub(super) fn frame(&mut self, window: &Window, now: Instant, text: &str, states: &[&str]) {
+    /// Counts a frame. Updates the rate once a second, and everything else at once. Returns the title if it is another.
+    pub(super) fn frame(&mut self, now: Instant, text: &str, states: &[&str]) -> Option<&str> {
         self.frames += 1;
         let elapsed = now - self.since;
         if elapsed >= Duration::from_secs(1) {
             self.rate = Some(rate(self.frames, elapsed));
             (self.since, self.frames) = (now, 0);
         }
-        self.show(window, text, states);
+        self.show(text, states)
     }
 
     /// Says that no frame follows at once, so that there is no rate.
-    pub(super) fn show_still(&mut self, window: &Window, text: &str, states: &[&str]) {
+    pub(super) fn still(&mut self, text: &str, states: &[&str]) -> Option<&str> {
         (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
-        self.show(window, text, states);
+        self.show(text, states)
     }
 
-    fn show(&mut self, window: &Window, text: &str, states: &[&str]) {
+    fn show(&mut self, text: &str, states: &[&str]) -> Option<&str> {
         let words = words(text, states, self.rate.as_deref());
-        if words != self.words {
-            window.set_title(&words);
-            self.words = words;
-        }
+        let is_other = words != self.words;
+        self.words = words;
+        is_other.then_some(&self.words)
     }
 }
 

@@ -31,7 +31,8 @@ impl Engine {
         self.wait_beside()
     }
 
-    pub(crate) fn wait_drawn(&mut self, frames: u64) -> Result<()> {
+    /// Waits until the first `frames` frames are drawn.
+    pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let (producer, device) = (&**self.filler.producer, self.queue.device());
         let look = self.patience.watch(producer, device, self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, look);

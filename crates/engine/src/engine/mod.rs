@@ -259,6 +259,11 @@ impl Engine {
         self.pacer.submitted()
     }
 
+    /// How many frames the GPU has drawn so far.
+    pub fn drawn(&self) -> Result<u64> {
+        self.pacer.finished()
+    }
+
     /// The array in each slot. For a texture, its size is that of the first level.
     pub fn array(&self) -> &Array {
         self.drawer.renderer.drawing().array()

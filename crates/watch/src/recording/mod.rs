@@ -1,9 +1,9 @@
 //! Records drawn pictures as a film: a GIF, or raw frames on standard output.
 //!
-//! [`Film`] records commands that run after the draw and copy the picture into a buffer that the CPU can read. Once the GPU is done,
-//! it sends the pixels to a thread that encodes them. The frame loop of a window never waits for this: if the encoder is
-//! behind, the film leaves frames out.
+//! A film's [`Copies`] are recorded after the draw. Once the GPU is done, it sends the pixels to a thread that encodes them. The
+//! frame loop of a window never waits for this: if the encoder is behind, the film leaves frames out.
 
+mod copies;
 mod encoder;
 mod gif;
 mod raw;
@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ash::vk;
-use gpu_allocator::MemoryLocation;
 
+pub use self::copies::{Copies, Pixels};
 use self::encoder::{Encoder, Shot};
 use self::scale::Order;
 use wavefield_base::{Error, Result};
-use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
+use wavefield_gpu::vulkan::Device;
 use wavefield_render::Picture;
 
 #[derive(Clone, Debug)]
@@ -77,24 +77,15 @@ impl fmt::Display for Recorded {
 /// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if it returns true,
 /// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
 pub struct Film {
-    device: Device,
     desc: FilmDesc,
     order: Order,
-    copies: Vec<Copied>,
+    copies: Copies<Duration>,
     encoder: Encoder,
     clock: Clock,
     /// The next picture's time in the film.
     next: Option<Duration>,
     dropped: u64,
     failure: Option<Error>,
-}
-
-#[derive(Default)]
-struct Copied {
-    buffer: Option<Buffer>,
-    extent: vk::Extent2D,
-    /// The picture's time in the film, until the GPU has copied it.
-    at: Option<Duration>,
 }
 
 impl Film {
@@ -106,12 +97,11 @@ impl Film {
             )));
         };
         Ok(Self {
-            device: device.clone(),
             encoder: Encoder::start(&desc)?,
             clock: Clock::new(desc.period()),
             desc,
             order,
-            copies: Vec::new(),
+            copies: Copies::new(device),
             next: None,
             dropped: 0,
             failure: None,
@@ -120,10 +110,9 @@ impl Film {
 
     /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
     pub fn done(&mut self, flight: usize) {
-        let Some(Copied { buffer: Some(buffer), extent, at }) = self.copies.get_mut(flight) else { return };
-        let Some(at) = at.take() else { return };
-        let shot = |bytes: &[u8]| Shot { pixels: bytes.to_vec(), extent: *extent, order: self.order, at };
-        match buffer.bytes().map(shot).and_then(|shot| self.encoder.send(shot, self.desc.complete)) {
+        let Some((at, pixels)) = self.copies.take(flight) else { return };
+        let shot = |Pixels { bytes, extent }| Shot { pixels: bytes, extent, order: self.order, at };
+        match pixels.map(shot).and_then(|shot| self.encoder.send(shot, self.desc.complete)) {
             Ok(true) => {}
             Ok(false) => self.dropped += 1,
             Err(error) => self.fail(error),
@@ -133,9 +122,7 @@ impl Film {
     /// [`Film::done`] for every flight, in the order of their pictures. The GPU must be at rest. Flights may be numbered differently
     /// afterwards.
     pub fn all_done(&mut self) {
-        let mut flights: Vec<_> = (0..self.copies.len()).collect();
-        flights.sort_unstable_by_key(|&flight| self.copies[flight].at);
-        flights.into_iter().for_each(|flight| self.done(flight));
+        self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
 
     /// Whether the current frame belongs in the film. `now` may count from any fixed moment, and must not go back.
@@ -147,35 +134,13 @@ impl Film {
     /// Records the copy of a picture for which [`Film::wants`] returned true. Leaves the picture in its final layout.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture. The picture
-    /// is alive, has the film's format, may be copied from, and is then in its final layout. The GPU has finished this flight's
-    /// earlier commands, and [`Film::done`] was called since.
+    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] was called since the flight's earlier commands.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
-        if self.copies.len() <= flight {
-            self.copies.resize_with(flight + 1, Copied::default);
+        // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
+        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, at) } {
+            self.fail(error);
         }
-        let copied = &mut self.copies[flight];
-        let extent = picture.extent;
-        if copied.buffer.is_none() || copied.extent != extent {
-            // Drop the old buffer first, so that the two never exist at once.
-            copied.buffer = None;
-            let desc = BufferDesc {
-                label: "recording",
-                size: u64::from(extent.width) * u64::from(extent.height) * 4,
-                usage: vk::BufferUsageFlags::TRANSFER_DST,
-                location: MemoryLocation::GpuToCpu,
-            };
-            match Buffer::new(&self.device, &desc) {
-                Ok(buffer) => (copied.buffer, copied.extent) = (Some(buffer), extent),
-                Err(error) => return self.fail(error),
-            }
-        }
-        let Some(buffer) = &copied.buffer else { return };
-        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the GPU is
-        // done, because the film's owner waits before it drops the film.
-        unsafe { copy(&self.device, commands, picture, buffer) };
-        copied.at = Some(at);
     }
 
     /// Whether the film takes no more frames because something has failed.
@@ -201,33 +166,6 @@ impl Film {
     fn fail(&mut self, error: Error) {
         wavefield_base::note!("note: the recording has ended: {error}");
         self.failure.get_or_insert(error);
-    }
-}
-
-/// Records the copy of a picture. Leaves the picture in its final layout.
-///
-/// # Safety
-/// See [`Film::record`]. The buffer has room for the picture.
-unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
-    let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-    let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
-    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-    let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
-    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-    let aspect = vk::ImageAspectFlags::COLOR;
-    let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
-    // The next commands may draw over the picture.
-    let after = (copied, (read.0, vk::AccessFlags2::NONE));
-    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
-    let region = [vk::BufferImageCopy::default()
-        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
-        .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
-    // SAFETY: the caller's promise.
-    unsafe {
-        pipeline_barrier(device, commands, &[], &[before]);
-        device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
-        let visible = buffer_barrier(buffer.raw(), written, by_host);
-        pipeline_barrier(device, commands, &[visible], &[after]);
     }
 }
 

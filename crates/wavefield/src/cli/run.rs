@@ -26,7 +26,7 @@ pub fn execute(args: RunArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     if !headless {
         match connect(&config, stop) {
-            Ok(mut event_loop) => return show(run_windowed(&mut event_loop, &config, stop)?),
+            Ok(mut event_loop) => return show(run_windowed(&mut event_loop, &config, stop, None)?),
             Err(error) => {
                 note!("note: {error}; running headless, the last frame goes to wavefield.png");
                 config.output = Some("wavefield.png".into());

@@ -10,6 +10,7 @@ use rustix::io::FdFlags;
 use wavefield_base::{Error, Result, note, output_file::check_outputs, say};
 use wavefield_engine::{Batching, Stop};
 use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
+use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
 use super::connect::connect;
@@ -78,8 +79,9 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     if !headless {
         match connect(&config, stop) {
             Ok(mut event_loop) => {
-                let ended = serve_windowed(&mut event_loop, &config, &options, stop)?;
-                return show(ended);
+                return show(serve_windowed(&config, &options, stop, |hook| {
+                    run_windowed(&mut event_loop, &config, stop, Some(hook))
+                })?);
             }
             Err(error) => note!("note: {error}; running headless"),
         }

@@ -53,7 +53,7 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Ended { summary, failure } = match args.window {
-        true => run_windowed(&mut connect(&config, stop)?, &config, stop)?,
+        true => run_windowed(&mut connect(&config, stop)?, &config, stop, None)?,
         false => run_headless(&config, stop)?,
     };
     // Without --frames, a window is complete when it is closed.

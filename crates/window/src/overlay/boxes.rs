@@ -6,7 +6,7 @@ use egui::{
 };
 
 use super::{ACCENT, PAPER};
-use crate::keys;
+use crate::keys::{self, Action};
 
 /// Shows a message beside the panel. The colours' scale has room to its right.
 pub(super) fn notice(egui: &Context, words: &str) {
@@ -19,14 +19,14 @@ pub(super) fn notice(egui: &Context, words: &str) {
     });
 }
 
-pub(super) fn keys(egui: &Context) {
+pub(super) fn keys(egui: &Context, takes: &dyn Fn(Action) -> bool) {
     let room = egui.content_rect().size() - vec2(40.0, 70.0);
     let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
     list.collapsible(false).resizable(false).show(egui, |ui| {
         let scroll = ScrollArea::vertical().max_height(room.y).min_scrolled_height(room.y.min(440.0));
         scroll.show(ui, |ui| {
             Table::new("keys").num_columns(2).max_col_width((room.x - 80.0).min(360.0)).show(ui, |ui| {
-                for (key, does) in keys::help() {
+                for (key, does) in keys::help(takes) {
                     ui.label(RichText::new(key).monospace().strong());
                     ui.add(Label::new(does).wrap());
                     ui.end_row();

@@ -15,16 +15,15 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use egui::{
-    Align2, Color32, Context, Frame, Popup, Pos2, RawInput, Rect, RichText, SidePanel, TopBottomPanel, Ui,
-    ViewportId, vec2,
+    Align2, Color32, Context, Event, Frame, PlatformOutput, Popup, Pos2, RawInput, Rect, RichText, SidePanel,
+    TopBottomPanel, Ui, ViewportId, vec2,
 };
 use vulkan_cuda::ring::MAX_DEPTH;
-use winit::event::{ElementState, WindowEvent};
-use winit::window::Window;
 
 use self::figures::{Cost, Figures, change};
 use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
 pub(super) use self::panel::settings;
+use crate::keys::Action;
 use wavefield_base::Result;
 use wavefield_engine::{Choice, Config, Engine, OverlayMode, Parameters};
 use wavefield_gpu::cuda::KernelSource;
@@ -47,6 +46,10 @@ pub(super) struct View<'a> {
     pub(super) no_cuda: Option<&'a str>,
     pub(super) command: &'a dyn Fn() -> String,
     pub(super) extent: vk::Extent2D,
+    /// The pixels of a point.
+    pub(super) scale: f32,
+    /// Which actions the keys have here.
+    pub(super) takes: &'a dyn Fn(Action) -> bool,
     pub(super) serves: bool,
     /// Whether that is a client's frames which do not move by themselves.
     pub(super) still: bool,
@@ -57,13 +60,15 @@ pub(super) struct Draft {
     pub(super) parameters: Parameters,
     pub(super) values: Vec<f32>,
     pub(super) step: bool,
-    copy: bool,
+    /// Copy the command for these settings.
+    pub(super) copy: bool,
 }
 
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
-    input: egui_winit::State,
+    /// The input since the last layout.
+    input: RawInput,
     painter: Painter,
     painting: Painting,
     mode: OverlayMode,
@@ -80,8 +85,6 @@ pub(super) struct Overlay {
     /// When the clocks of the lanes were last tied.
     tied: Instant,
     notice: Option<(String, Instant)>,
-    /// Kept, because on X11 other programs ask this one for the copied text.
-    clipboard: Option<arboard::Clipboard>,
     /// A problem that stays until it is fixed. It is shown even while the rest is hidden.
     problem: Option<String>,
     /// The overlay's CPU time per frame, in seconds, smoothed.
@@ -97,23 +100,20 @@ pub(super) struct Overlay {
 impl Overlay {
     /// Makes the overlay and uploads all its glyphs. An upload waits for the queue, so there should be no more of them later.
     pub(super) fn new(
-        window: &Window,
+        egui: &Context,
+        scale: f32,
         queue: &mut Queue,
         format: vk::Format,
         mode: OverlayMode,
     ) -> Result<Self> {
-        let egui = Context::default();
         egui.set_visuals(look::visuals());
         egui.set_fonts(look::fonts());
         let largest = queue.device().info().largest_picture as usize;
-        let scale = window.scale_factor() as f32;
-        let input =
-            egui_winit::State::new(egui.clone(), ViewportId::ROOT, window, Some(scale), None, Some(largest));
         let painter = Painter::new(queue, format, FLIGHTS)?;
         let mut overlay = Self {
             began: Instant::now(),
-            egui,
-            input,
+            egui: egui.clone(),
+            input: RawInput { focused: false, max_texture_side: Some(largest), ..RawInput::default() },
             painter,
             painting: Painting::default(),
             mode,
@@ -126,41 +126,43 @@ impl Overlay {
             paused: false,
             tied: Instant::now(),
             notice: None,
-            clipboard: None,
             problem: None,
             cost: 0.0,
             marks: Timestamps::new(queue.device(), FLIGHTS)?,
             marked: [false; FLIGHTS],
             gpu_cost: 0.0,
         };
-        let raw = overlay.take_input(window, vk::Extent2D { width: 1280, height: 720 });
+        let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 }, scale);
         let output = overlay.egui.run(raw, look::every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
     }
 
     /// Tells the overlay of an event. True if the event was for the overlay alone.
-    pub(super) fn hear(&mut self, window: &Window, event: &WindowEvent) -> bool {
-        if !self.has_something() {
-            // The overlay needs these even while it is hidden.
-            if let WindowEvent::ScaleFactorChanged { .. } | WindowEvent::Focused(_) = event {
-                let _ = self.input.on_window_event(window, event);
+    pub(super) fn hear(&mut self, event: &Event) -> bool {
+        match event {
+            // The overlay needs this even while it is hidden.
+            Event::WindowFocused(focused) => self.input.focused = *focused,
+            _ if !self.has_something() => return false,
+            Event::Key { modifiers, .. }
+            | Event::PointerButton { modifiers, .. }
+            | Event::MouseWheel { modifiers, .. } => self.input.modifiers = *modifiers,
+            _ => {}
+        }
+        self.input.events.push(event.clone());
+        self.lay_out_soon();
+        match event {
+            // The camera hears of all others too: a drag of it may continue over a panel and end there.
+            Event::PointerButton { pressed: true, .. } | Event::MouseWheel { .. } | Event::Zoom(_) => {
+                self.egui.wants_pointer_input()
             }
-            return false;
+            Event::Key { .. } | Event::Text(_) => self.egui.wants_keyboard_input(),
+            _ => false,
         }
-        if let WindowEvent::RedrawRequested = event {
-            return false;
-        }
-        let heard = self.input.on_window_event(window, event);
-        if heard.repaint {
-            self.next = Instant::now();
-        }
-        // These are for the camera too: a drag of it may continue over a panel and end there.
-        let both = matches!(
-            event,
-            WindowEvent::CursorMoved { .. } | WindowEvent::MouseInput { state: ElementState::Released, .. }
-        );
-        heard.consumed && !both
+    }
+
+    pub(super) fn lay_out_soon(&mut self) {
+        self.next = Instant::now();
     }
 
     fn is_on(&self) -> bool {
@@ -241,10 +243,9 @@ impl Overlay {
     /// Lays the overlay out. Returns the settings that the user wants, if they differ from the current ones.
     pub(super) fn lay_out(
         &mut self,
-        window: &Window,
         view: &mut View<'_>,
         parameters: &Parameters,
-    ) -> Result<Option<Draft>> {
+    ) -> Result<(Option<Draft>, PlatformOutput)> {
         let now = Instant::now();
         self.next = now + EVERY;
         self.notice.take_if(|(_, until)| *until < now);
@@ -262,9 +263,8 @@ impl Overlay {
             copy: false,
         };
         let egui = self.egui.clone();
-        let raw = self.take_input(window, view.extent);
+        let raw = self.take_input(view.extent, view.scale);
         let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
-        self.input.handle_platform_output(window, output.platform_output);
         let textures = output.textures_delta;
         if !textures.set.is_empty() || !textures.free.is_empty() {
             // There is an unforeseen glyph, or the screen's scale has changed.
@@ -277,20 +277,22 @@ impl Overlay {
         };
         self.spend(now.elapsed());
         let changed = draft.step
+            || draft.copy
             || draft.config != *view.config
             || draft.parameters != *parameters
             || draft.values != view.engine.parameters();
-        Ok(changed.then_some(draft))
+        Ok((changed.then_some(draft), output.platform_output))
     }
 
-    /// The input since the last layout. egui-winit would ask the window for its size, but winit panics if the window is gone.
-    fn take_input(&mut self, window: &Window, extent: vk::Extent2D) -> RawInput {
-        let scale = egui_winit::pixels_per_point(&self.egui, window);
-        let size = vec2(extent.width as f32, extent.height as f32) / scale;
+    /// The input since the last layout.
+    fn take_input(&mut self, extent: vk::Extent2D, scale: f32) -> RawInput {
+        let viewport = self.input.viewports.entry(ViewportId::ROOT).or_default();
+        viewport.native_pixels_per_point = Some(scale);
+        let size = vec2(extent.width as f32, extent.height as f32) / (scale * self.egui.zoom_factor());
         RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
             time: Some(self.began.elapsed().as_secs_f64()),
-            ..self.input.egui_input_mut().take()
+            ..self.input.take()
         }
     }
 
@@ -387,7 +389,7 @@ impl Overlay {
             boxes::notice(egui, words);
         }
         if self.help {
-            boxes::keys(egui);
+            boxes::keys(egui, view.takes);
         }
     }
 
@@ -398,9 +400,6 @@ impl Overlay {
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
-        if draft.copy {
-            self.copy(&(view.command)());
-        }
         ui.separator();
         if view.serves {
             return;
@@ -412,19 +411,6 @@ impl Overlay {
         }
         graph::figures(ui, &self.figures, &settings[0], self.cost);
         ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
-    }
-
-    fn copy(&mut self, text: &str) {
-        let mut made = arboard::Clipboard::new();
-        let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
-        let words = match copied {
-            true => format!("copied: {text}"),
-            // Wayland's clipboard would need eight more crates, and not every compositor allows its use.
-            false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
-        };
-        wavefield_base::note!("note: {}", if copied { &words } else { text });
-        self.notify(words);
-        self.clipboard = made.ok();
     }
 
     fn bottom(&mut self, ui: &mut Ui, view: &View<'_>, paused: bool) {

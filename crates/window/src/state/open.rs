@@ -1,4 +1,4 @@
-//! Opens the window, chooses a device that can present there, and makes the engine.
+//! Opens the screen, chooses a device that can draw for it, and makes the engine.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +14,19 @@ use super::pictures::Snapshot;
 use super::switching::own;
 use crate::clock::Clock;
 use crate::controls::Controls;
+use crate::desktop::Desktop;
+use crate::offscreen::Offscreen;
 use crate::overlay::Overlay;
 use crate::reload::Reloader;
+use crate::remote::Remote;
+use crate::screen::Screen;
 use crate::title::Title;
-use crate::visibility::Visibility;
 use wavefield_base::{Error, Result};
-use wavefield_engine::announce;
 use wavefield_engine::{
-    Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, record,
+    Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
+    record,
 };
-use wavefield_gpu::vulkan::{DeviceDesc, Instance, InstanceDesc, Swapchain};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, PresentMode, Swapchain};
 
 /// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
@@ -37,8 +40,8 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
     }
 }
 
-impl State {
-    pub(crate) fn new(
+impl State<Desktop> {
+    pub(crate) fn window(
         event_loop: &ActiveEventLoop,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
@@ -58,35 +61,69 @@ impl State {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
-        let visibility = Visibility::new(&window);
         let surface = instance.create_surface(window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
+        Self::open(choice, instance, config, hook, |device, egui| {
+            let mut swapchain = Swapchain::new(device, &surface, config.present)?;
+            if config.record.is_some() {
+                swapchain.make_readable()?;
+            }
+            let mode = swapchain.mode();
+            Ok((Desktop::new(window, swapchain, egui), mode))
+        })
+    }
+}
+
+impl State<Offscreen> {
+    pub(crate) fn remote(
+        remote: Box<dyn Remote>,
+        config: &Config,
+        hook: Option<FrameHookDesc<'_>>,
+    ) -> Result<Self> {
+        let choice =
+            DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+        let instance = choice.adapter.instance().clone();
+        // Without a display, the newest picture is always the one that is sent.
+        let mode = match config.present {
+            PresentMode::Mailbox => PresentMode::Immediate,
+            mode => mode,
+        };
+        Self::open(choice, instance, config, hook, |device, _| {
+            Ok((Offscreen::new(device, config.size, mode, remote), mode))
+        })
+    }
+}
+
+impl<S: Screen> State<S> {
+    fn open(
+        choice: Choice,
+        instance: Instance,
+        config: &Config,
+        hook: Option<FrameHookDesc<'_>>,
+        screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode)>,
+    ) -> Result<Self> {
         announce(&choice);
         let context = ContextThread::begin(&choice, config, true);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: true,
+            present: S::PRESENTS,
             // The user may later switch to a producer that shares memory with CUDA, or to `inline`.
             interop: choice.twin.is_some() || (hook.is_some() && choice.can_export()),
             inline: true,
         })?;
-        let mut swapchain = Swapchain::new(&device, &surface, config.present)?;
-        if config.record.is_some() {
-            swapchain.make_readable()?;
-        }
+        let egui = egui::Context::default();
+        let (screen, present) = screen(&device, egui.clone())?;
         let flights = hook.as_ref().map_or(1, |hook| hook.flights);
-        let mut engine = Engine::new(queue, context, &choice, config, swapchain.format(), flights)?;
-        let present = swapchain.mode();
-        let overlay = Overlay::new(&window, engine.queue(), swapchain.format(), config.overlay)?;
-        let film = record::film(&device, config, swapchain.format(), false)?;
+        let mut engine = Engine::new(queue, context, &choice, config, screen.format(), flights)?;
+        let overlay = Overlay::new(&egui, screen.scale(), engine.queue(), screen.format(), config.overlay)?;
+        let film = record::film(&device, config, screen.format(), false)?;
         Ok(Self {
             title: Title::new(),
             changed: (Instant::now(), 0, None),
             hook: hook.map(|hook| (hook.make)(choice.clone())).transpose()?,
             snapshot: Snapshot::default(),
             engine,
-            swapchain,
-            window,
+            screen,
             instance,
             overlay,
             film,
@@ -97,7 +134,6 @@ impl State {
             controls: Controls::new(config),
             clock: Clock::new(),
             times: FrameTimes::default(),
-            visibility,
             retry: None,
             skipped: 0,
             began: Instant::now(),

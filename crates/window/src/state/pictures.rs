@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ash::vk;
 
 use super::{State, shown};
+use crate::screen::Screen;
 use wavefield_base::{Error, Result, report::Failures};
 use wavefield_engine::{Behind, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 use wavefield_gpu::vulkan::read_image;
@@ -57,7 +58,7 @@ fn unused(ending: &str) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_default()
 }
 
-impl State {
+impl<S: Screen> State<S> {
     /// Waits for the frames in flight, and completes their part of the film. Needed before a frame that bypasses the film.
     pub(super) fn settle_film(&mut self) -> Result<()> {
         if self.film.is_some() {
@@ -81,9 +82,9 @@ impl State {
         let path = unused("gif");
         let config = Config { record: Some(path.clone()), ..self.config.clone() };
         let begun = self
-            .swapchain
+            .screen
             .make_readable()
-            .and_then(|()| record::film(self.engine.device(), &config, self.swapchain.format(), false));
+            .and_then(|()| record::film(self.engine.device(), &config, self.screen.format(), false));
         let begun = begun.map(|film| {
             self.film = film;
             self.overlay.show_recording(true);
@@ -115,7 +116,7 @@ impl State {
         let view = self.engine.view_mut();
         view.camera = view.camera.rounded();
         self.settle_film()?;
-        let like = (self.swapchain.extent(), self.swapchain.format());
+        let like = (self.screen.extent(), self.screen.format());
         let moment = self.clock.moment;
         let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
             let pixels = self.snapshot.pixels(&mut self.engine)?;
@@ -130,11 +131,11 @@ impl State {
     }
 
     pub(super) fn hand_out_picture(&mut self) -> Result<()> {
-        let Self { hook, snapshot, engine, swapchain, clock, .. } = self;
+        let Self { hook, snapshot, engine, screen, clock, .. } = self;
         let Some(hook) = hook.as_mut().filter(|hook| hook.wants_picture()) else {
             return Ok(());
         };
-        let like = (swapchain.extent(), swapchain.format());
+        let like = (screen.extent(), screen.format());
         match snapshot.draw(engine, like, clock.moment) {
             Ok(()) => {
                 hook.drawn();

@@ -4,6 +4,7 @@ use tracing::trace_span;
 
 use super::State;
 use crate::overlay::{self, Draft};
+use crate::screen::Screen;
 use wavefield_base::{Error, Result};
 use wavefield_engine::Config;
 use wavefield_gpu::cuda::KernelSource;
@@ -13,7 +14,7 @@ pub(super) fn own(config: &Config) -> Option<KernelSource> {
     config.kernel.clone().filter(|_| config.has_own_kernel())
 }
 
-impl State {
+impl<S: Screen> State<S> {
     pub(super) fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
@@ -31,7 +32,7 @@ impl State {
         }
         let before = overlay::settings(&self.config, &self.engine);
         if config.present != self.config.present {
-            self.swapchain.set_mode(config.present);
+            self.screen.set_mode(config.present);
             self.config.present = config.present;
         }
         config.color_map = self.config.color_map;
@@ -54,7 +55,7 @@ impl State {
     }
 
     /// Takes over a saved kernel. If it is faulty, the old one keeps running, and the overlay shows the problem until it is fixed.
-    pub(crate) fn reload(&mut self) -> Result<()> {
+    pub(super) fn reload(&mut self) -> Result<()> {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
         let Some(read) = reload.poll(&self.config, device) else { return Ok(()) };

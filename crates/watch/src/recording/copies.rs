@@ -1,0 +1,116 @@
+//! Copies drawn pictures to memory that the CPU can read.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use wavefield_base::Result;
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
+use wavefield_render::Picture;
+
+/// A picture as the GPU drew it: four bytes a pixel.
+pub struct Pixels {
+    pub bytes: Vec<u8>,
+    pub extent: vk::Extent2D,
+}
+
+/// The copies of the frames in flight, each with a tag, such as its time. The GPU must be done with them before they are
+/// dropped.
+pub struct Copies<T> {
+    device: Device,
+    flights: Vec<Copied<T>>,
+}
+
+struct Copied<T> {
+    buffer: Option<Buffer>,
+    extent: vk::Extent2D,
+    /// Until the copy is taken.
+    tag: Option<T>,
+}
+
+impl<T: Copy + Ord> Copies<T> {
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone(), flights: Vec::new() }
+    }
+
+    /// Takes a flight's picture, if one was recorded and not taken yet. The GPU must have finished the flight's commands.
+    pub fn take(&mut self, flight: usize) -> Option<(T, Result<Pixels>)> {
+        let Copied { buffer: Some(buffer), extent, tag } = self.flights.get_mut(flight)? else { return None };
+        let pixels = |bytes: &[u8]| Pixels { bytes: bytes.to_vec(), extent: *extent };
+        Some((tag.take()?, buffer.bytes().map(pixels)))
+    }
+
+    /// The flights whose pictures are not taken yet, in the order of their tags.
+    pub fn pending(&self) -> Vec<(T, usize)> {
+        let tags = self.flights.iter().enumerate();
+        let mut pending: Vec<_> = tags.filter_map(|(flight, copied)| Some((copied.tag?, flight))).collect();
+        pending.sort_unstable();
+        pending
+    }
+
+    /// Records the copy of a picture, and leaves the picture in its final layout.
+    ///
+    /// # Errors
+    /// There is no memory for it. Nothing was recorded then.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture. The
+    /// picture is alive, has four bytes a pixel, may be copied from, and is then in its final layout. The GPU has finished
+    /// this flight's earlier commands.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        picture: &Picture,
+        tag: T,
+    ) -> Result<()> {
+        while self.flights.len() <= flight {
+            self.flights.push(Copied { buffer: None, extent: vk::Extent2D::default(), tag: None });
+        }
+        let Copied { buffer, extent, tag: waiting } = &mut self.flights[flight];
+        // Drop the old buffer first, so that the two never exist at once.
+        let made = match buffer.take().filter(|_| *extent == picture.extent) {
+            Some(made) => made,
+            None => Buffer::new(
+                &self.device,
+                &BufferDesc {
+                    label: "a picture's copy",
+                    size: u64::from(picture.extent.width) * u64::from(picture.extent.height) * 4,
+                    usage: vk::BufferUsageFlags::TRANSFER_DST,
+                    location: MemoryLocation::GpuToCpu,
+                },
+            )?,
+        };
+        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the
+        // GPU is done.
+        unsafe { copy(&self.device, commands, picture, buffer.insert(made)) };
+        (*extent, *waiting) = (picture.extent, Some(tag));
+        Ok(())
+    }
+}
+
+/// Records the copy of a picture. Leaves the picture in its final layout.
+///
+/// # Safety
+/// See [`Copies::record`]. The buffer has room for the picture.
+unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
+    let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+    let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+    let aspect = vk::ImageAspectFlags::COLOR;
+    let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+    // The next commands may draw over the picture.
+    let after = (copied, (read.0, vk::AccessFlags2::NONE));
+    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
+    let region = [vk::BufferImageCopy::default()
+        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+        .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
+    // SAFETY: the caller's promise.
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[before]);
+        device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
+        let visible = buffer_barrier(buffer.raw(), written, by_host);
+        pipeline_barrier(device, commands, &[visible], &[after]);
+    }
+}

@@ -1,0 +1,167 @@
+//! A window of the desktop: its swapchain, its events, its clipboard.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ash::vk;
+use egui::ViewportId;
+use winit::event::WindowEvent;
+use winit::window::{Fullscreen, Window};
+
+use crate::keys::Action;
+use crate::screen::{Canvas, Input, Screen};
+use crate::visibility::Visibility;
+use wavefield_base::Result;
+use wavefield_engine::PresentSync;
+use wavefield_gpu::vulkan::{Acquired, Flight, PresentMode, Queue, Swapchain};
+use wavefield_render::Picture;
+
+pub(crate) struct Desktop {
+    // The swapchain goes before its window.
+    swapchain: Swapchain,
+    window: Arc<Window>,
+    visibility: Visibility,
+    /// Turns winit's events into egui's.
+    words: egui_winit::State,
+    /// Kept, because on X11 other programs ask this one for the copied text.
+    clipboard: Option<arboard::Clipboard>,
+}
+
+impl Desktop {
+    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context) -> Self {
+        let scale = window.scale_factor() as f32;
+        Self {
+            swapchain,
+            visibility: Visibility::new(&window),
+            words: egui_winit::State::new(egui, ViewportId::ROOT, &window, Some(scale), None, None),
+            window,
+            clipboard: None,
+        }
+    }
+
+    /// What the user has done.
+    pub(crate) fn inputs(&mut self, event: &WindowEvent) -> Vec<Input> {
+        match event {
+            WindowEvent::CloseRequested => return vec![Input::Close],
+            WindowEvent::Resized(size) => {
+                let extent = vk::Extent2D { width: size.width, height: size.height };
+                return vec![Input::Size(extent, self.scale())];
+            }
+            WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
+            WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
+                return vec![Input::Size(self.swapchain.extent(), *scale_factor as f32)];
+            }
+            _ => {}
+        }
+        let _ = self.words.on_window_event(&self.window, event);
+        let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
+        if let WindowEvent::KeyboardInput { event, .. } = event {
+            for one in &mut events {
+                if let egui::Event::Key { repeat, .. } = one {
+                    *repeat = event.repeat;
+                }
+            }
+        }
+        events.into_iter().map(Input::Event).collect()
+    }
+
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Screen for Desktop {
+    const PRESENTS: bool = true;
+
+    fn extent(&self) -> vk::Extent2D {
+        self.swapchain.extent()
+    }
+
+    fn format(&self) -> vk::Format {
+        self.swapchain.format()
+    }
+
+    fn modes(&self) -> &[PresentMode] {
+        self.swapchain.modes()
+    }
+
+    fn set_mode(&mut self, mode: PresentMode) {
+        self.swapchain.set_mode(mode);
+    }
+
+    fn scale(&self) -> f32 {
+        self.window.scale_factor() as f32
+    }
+
+    fn resize(&mut self, extent: vk::Extent2D, _scale: f32) {
+        self.visibility.resized(extent.width == 0 || extent.height == 0);
+        self.swapchain.invalidate();
+    }
+
+    fn is_stale(&self) -> bool {
+        self.swapchain.is_stale()
+    }
+
+    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>> {
+        // SAFETY: the caller's promise.
+        let Acquired::Image(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
+            return Ok(None);
+        };
+        let picture = Picture {
+            image: image.image,
+            view: image.view,
+            extent: image.extent,
+            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+        };
+        let sync = PresentSync { acquired: flight.acquired, rendered: image.rendered };
+        Ok(Some(Canvas { picture, present: Some((sync, image)) }))
+    }
+
+    fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()> {
+        self.window.pre_present_notify();
+        canvas.present.map_or(Ok(()), |(_, image)| self.swapchain.present(queue, &image))
+    }
+
+    fn make_readable(&mut self) -> Result<()> {
+        self.swapchain.make_readable()
+    }
+
+    fn look(&mut self, now: Instant) {
+        self.visibility.look(&self.window, now);
+    }
+
+    fn is_hidden(&self) -> bool {
+        self.visibility.is_hidden()
+    }
+
+    fn set_title(&mut self, title: &str) {
+        self.window.set_title(title);
+    }
+
+    fn takes(&self, _action: Action) -> bool {
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.window.fullscreen().is_some()
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.window.set_fullscreen(full.then_some(Fullscreen::Borderless(None)));
+    }
+
+    fn copy(&mut self, text: &str) -> String {
+        let mut made = arboard::Clipboard::new();
+        let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
+        self.clipboard = made.ok();
+        match copied {
+            true => format!("copied: {text}"),
+            // Wayland's clipboard would need eight more crates, and not every compositor allows its use.
+            false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
+        }
+    }
+
+    fn follow(&mut self, wishes: egui::PlatformOutput) {
+        self.words.handle_platform_output(&self.window, wishes);
+    }
+}

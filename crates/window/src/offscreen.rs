@@ -1,0 +1,161 @@
+//! A window without a display: its pictures are drawn into an image, and sent to somebody elsewhere.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use crate::keys::Action;
+use crate::remote::{News, Remote};
+use crate::screen::{Canvas, Input, Screen};
+use wavefield_base::Result;
+use wavefield_engine::Engine;
+use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
+use wavefield_render::{OffscreenTarget, Picture};
+use wavefield_watch::recording::Copies;
+
+/// The time between two pictures, if they are paced.
+const PERIOD: Duration = Duration::from_nanos(16_666_667);
+
+pub(crate) struct Offscreen {
+    target: Option<OffscreenTarget>,
+    extent: vk::Extent2D,
+    scale: f32,
+    /// Those on their way to the viewers, by the numbers of their frames.
+    copies: Copies<u64>,
+    mode: PresentMode,
+    due: Instant,
+    device: Device,
+    remote: Box<dyn Remote>,
+}
+
+impl Offscreen {
+    pub(crate) fn new(
+        device: &Device,
+        extent: vk::Extent2D,
+        mode: PresentMode,
+        remote: Box<dyn Remote>,
+    ) -> Self {
+        Self {
+            target: None,
+            extent,
+            scale: 1.0,
+            copies: Copies::new(device),
+            mode,
+            due: Instant::now(),
+            device: device.clone(),
+            remote,
+        }
+    }
+
+    pub(crate) fn inputs(&mut self) -> Vec<Input> {
+        self.remote.inputs()
+    }
+
+    /// Waits until then, or until there is input.
+    pub(crate) fn wait(&mut self, until: Instant) {
+        self.remote.wait(until);
+    }
+}
+
+impl Screen for Offscreen {
+    fn extent(&self) -> vk::Extent2D {
+        self.target.as_ref().map_or(vk::Extent2D::default(), |target| target.image().extent())
+    }
+
+    fn format(&self) -> vk::Format {
+        OffscreenTarget::FORMAT
+    }
+
+    fn modes(&self) -> &[PresentMode] {
+        &[PresentMode::Fifo, PresentMode::Immediate]
+    }
+
+    fn set_mode(&mut self, mode: PresentMode) {
+        self.mode = mode;
+    }
+
+    fn scale(&self) -> f32 {
+        self.scale
+    }
+
+    fn resize(&mut self, extent: vk::Extent2D, scale: f32) {
+        (self.extent, self.scale) = (extent, scale);
+    }
+
+    fn is_stale(&self) -> bool {
+        self.extent() != self.extent
+    }
+
+    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<Canvas>> {
+        if self.is_stale() {
+            // Drop the old one first, so that the two never exist at once.
+            self.target = None;
+            self.target = Some(OffscreenTarget::new(&self.device, self.extent)?);
+        }
+        Ok(self.target.as_ref().map(|target| Canvas { picture: target.picture(), present: None }))
+    }
+
+    fn present(&mut self, _queue: &mut Queue, _canvas: &Canvas) -> Result<()> {
+        let now = Instant::now();
+        self.due = (self.due + PERIOD).max(now);
+        Ok(())
+    }
+
+    fn wants(&mut self) -> bool {
+        self.remote.wants_picture() && self.copies.pending().is_empty()
+    }
+
+    unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture, frame: u64) {
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, frame) } {
+            wavefield_base::note!("note: this picture is not sent: {error}");
+        }
+    }
+
+    fn collect(&mut self, engine: &mut Engine) -> Result<()> {
+        for (frame, flight) in self.copies.pending() {
+            if self.mode == PresentMode::Fifo {
+                // There is time until the next picture.
+                engine.wait_drawn(frame + 1)?;
+            } else if engine.drawn()? <= frame {
+                break;
+            }
+            if let Some((_, pixels)) = self.copies.take(flight) {
+                self.remote.send(pixels?);
+            }
+        }
+        Ok(())
+    }
+
+    fn make_readable(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn look(&mut self, _now: Instant) {}
+
+    fn is_hidden(&self) -> bool {
+        !self.remote.is_watched()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        (self.mode == PresentMode::Fifo).then_some(self.due)
+    }
+
+    fn set_title(&mut self, title: &str) {
+        self.remote.tell(News::Title(title.to_owned()));
+    }
+
+    /// A viewer sees no files of this machine, and does not end what others look at.
+    fn takes(&self, action: Action) -> bool {
+        !matches!(action, Action::Picture | Action::Record | Action::FullScreen | Action::Leave)
+    }
+
+    fn copy(&mut self, text: &str) -> String {
+        self.remote.tell(News::Copy(text.to_owned()));
+        format!("copied: {text}")
+    }
+
+    fn follow(&mut self, wishes: egui::PlatformOutput) {
+        self.remote.tell(News::Pointer(wishes.cursor_icon));
+    }
+}
