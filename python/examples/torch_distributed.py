@@ -16,8 +16,7 @@ import torch.distributed as dist
 from _cli import show
 
 STEPS, LIMIT = 4, timedelta(seconds=30)  # steps of the wave a frame; how long a rank waits for another
-# By default, NCCL's watchdog ends the process before it can say which rank failed.
-os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # else NCCL ends the process before it says who failed
 
 
 def exchange(group, since, jobs, *limit):
@@ -45,8 +44,7 @@ def roll_call(rank, ranks):
 
 def run(field, frames):
     dist.init_process_group("gloo", timeout=3 * LIMIT)  # also for the roll call, which others may begin later
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    plan = [field and (field.shape, field.device, frames)]
+    rank, ranks, plan = dist.get_rank(), dist.get_world_size(), [field and (field.shape, field.device, frames)]
     dist.broadcast_object_list(plan)
     (rows, cols, _), first, frames = plan[0]
     device = "cpu" if first is None else f"cuda:{(first + int(os.environ['LOCAL_RANK'])) % torch.cuda.device_count()}"
@@ -83,7 +81,9 @@ def main() -> None:
     failure = None
     with show(__doc__) if os.environ["RANK"] == "0" else suppress(KeyboardInterrupt) as shown:
         failure = run(shown[0], shown[1].frames) if shown else run(None, None)
-    raise SystemExit(failure)
+    if failure:  # NCCL's threads still wait for the rank that failed, and may crash at the usual exit
+        os.write(2, f"{failure}\n".encode())
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -349,6 +349,9 @@ class FakeDriver(ModuleType):
         prop = real.CUmemAllocationProp()
         posix = real.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
         prop.requestedHandleTypes = self.handle_types.get(int(handle), posix)
+        base = next(base for base, (_, mapped) in self.ranges.items() if mapped == int(handle))
+        prop.location.type = real.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        prop.location.id = self.ordinals.get(base, 1)
         return (OK, prop)
 
     def cuMemRelease(self, handle: int) -> Any:
@@ -405,6 +408,8 @@ class FakeDriver(ModuleType):
         return (OK,)
 
     def cuPointerGetAttribute(self, attribute: Any, pointer: int) -> Any:
+        if self.chunk_at(pointer) is not None:
+            return (OK, 0)  # as NVIDIA's driver says of memory of `cuMemCreate`, wherever it is
         return (OK, self.ordinals.get(int(pointer), 1))
 
     def cuMemcpyPeerAsync(self, to: int, to_context: Any, source: int, context: Any, size: int, stream: int) -> Any:

@@ -1004,7 +1004,9 @@ def one_wave_on_several(out: Path) -> str:
     tally = json.loads(figures.read_text())["verify"]
     assert renderer.returncode == 0 and tally["frames"] >= 900, tally
     assert tally["wrong_frames"] == tally["unchecked_frames"] == 0, tally
-    return f"{'; '.join(said)}; verify: {tally['frames']} frames, {tally['before_draw']['checked']} vertices, none wrong"
+    return (
+        f"{'; '.join(said)}; verify: {tally['frames']} frames, {tally['before_draw']['checked']} vertices, none wrong"
+    )
 
 
 @check("rank-fails", 300)
@@ -1017,15 +1019,17 @@ def a_rank_fails(out: Path) -> str:
         raise Skipped("one GPU")
     said = []
     for how in (signal.SIGKILL, signal.SIGSTOP):
-        with serve(out, f"rank-{how.name}", "--pace", "0") as (path, figures, _):
-            with ranks(2, "recv", "0", "--socket", path, "--frames", "1000000") as started:
-                time.sleep(20)
-                started[1].send_signal(how)
-                before = time.monotonic()
-                words = started[0].communicate(timeout=100)[0].strip().splitlines()[-2:]
-                assert started[0].returncode == 1, words
-                assert any("no answer from rank 1" in line for line in words), words
-                said.append(f"{how.name}: {words[-1]!r} after {time.monotonic() - before:.0f} s")
+        with (
+            serve(out, f"rank-{how.name}", "--pace", "0") as (path, figures, _),
+            ranks(2, "recv", "0", "--socket", path, "--frames", "1000000") as started,
+        ):
+            time.sleep(20)
+            started[1].send_signal(how)
+            before = time.monotonic()
+            words = started[0].communicate(timeout=100)[0].strip().splitlines()[-2:]
+            assert started[0].returncode == 1, (started[0].returncode, words)
+            assert any("no answer from rank 1" in line for line in words), words
+            said.append(f"{how.name}: {words[-1]!r} after {time.monotonic() - before:.0f} s")
         drawn = client_stretches(figures)[-1]["frames"]
         assert drawn > 100, drawn
     return "; ".join(said)

@@ -3,12 +3,13 @@
     MODE FIRST RANK-OF-THE-EXAMPLE'S OPTIONS
 
 `recv` is the example itself. With `gather`, rank 0 receives the strips in a tensor of its own and copies them. With
-`stamp`, the strips hold stamps instead of a wave, which `serve --verify` checks. Rank 0 prints the mean time of a frame,
-from frame FIRST on.
+`stamp`, the strips hold stamps instead of a wave, which `serve --verify` checks. Rank 0 prints the mean time of a
+frame, from frame FIRST on.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import struct
 import sys
@@ -18,9 +19,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
-import torch  # noqa: E402
-import torch_distributed as example  # noqa: E402
+import torch
 
+example: Any = importlib.import_module("torch_distributed")
 mode, first = sys.argv[1], int(sys.argv[2])
 sys.argv[1:3] = []
 exchange, from_dlpack = example.exchange, torch.from_dlpack

@@ -164,7 +164,7 @@ def test_an_array_on_another_gpu(field: wavefield.Field, driver: FakeDriver, ren
     with pytest.raises(ValueError, match=PEER):
         field.show(tensor, copy=False)
     assert driver.calls.count("cuMemcpyPeerAsync") == 6
-    assert "cuMemRetainAllocationHandle" not in driver.calls, "another GPU's memory is not imported"
+    assert "cuMemExportToShareableHandle" not in driver.calls, "another GPU's memory is not imported"
     with field.frame() as frame:
         frame.copy_from(tensor)
     assert driver.calls.count("cuMemcpyPeerAsync") == 7
@@ -291,6 +291,32 @@ def test_an_array_by_dlpack(field: wavefield.Field, driver: FakeDriver, renderer
     np.testing.assert_array_equal(renderer.frames[0], array.array)
 
 
+class Exported(Tensor):
+    """A tensor of PyTorch's expandable segments on device 1."""
+
+    def __init__(self, driver: FakeDriver, address: int) -> None:
+        super().__init__(address)
+        self.driver = driver
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (_dlpack.CUDA, 1)
+
+    def __dlpack__(self, *, stream: int | None = None, max_version: Any = None) -> Any:
+        if stream != -1:
+            assert self.driver.contexts[-1:] == [DEVICE_0 + 1], "Can't export tensors on a different CUDA device index"
+        address, strides = self.numpy.ctypes.data, (SHAPE[1] * SHAPE[2], SHAPE[2], 1)
+        return _dlpack.make(address, self.__dlpack_device__(), SHAPE, strides, "float32", self.numpy, False)
+
+
+def test_a_tensor_on_the_renderers_gpu_while_another_is_current(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    tensor = Exported(driver, mapped(driver, CHUNK))
+    driver.contexts.append(DEVICE_0)
+    assert field.show(tensor) == wavefield.Shown.WITHOUT_COPY
+    driver.contexts.pop()
+
+
 # Memory that has fabric handles.
 
 
@@ -311,7 +337,7 @@ def test_fabric_handles(field: wavefield.Field, driver: FakeDriver, renderer: Fa
         field.show(Tensor(again))
     renderer.draw(driver)
     driver.fail["cuMemGetAllocationPropertiesFromHandle"] = driver.CUresult.CUDA_ERROR_INVALID_VALUE
-    third = mapped(driver, CHUNK)
+    third = Exported(driver, mapped(driver, CHUNK))
     driver.fail["cuMemExportToShareableHandle"] = driver.CUresult.CUDA_ERROR_NOT_SUPPORTED
     with pytest.warns(wavefield.CopyWarning, match="cuMemExportToShareableHandle"):
-        field.show(Tensor(third))
+        field.show(third)

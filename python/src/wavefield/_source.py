@@ -53,7 +53,8 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
             pitch = require_shape(layout, array.shape, array.strides, str(array.dtype))
             return Source(array.pointer, pitch, True, array, {*array._consumers, array._stream or stream})
         if _is_cuda_dlpack(array):
-            return _by_dlpack(array, layout, stream)
+            with context.current():  # PyTorch exports only tensors of the current GPU
+                return _by_dlpack(array, layout, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
             return _by_interface(array, interface, layout, context, stream)
