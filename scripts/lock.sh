@@ -11,7 +11,7 @@ lock() {
 
 # Numba needs a NumPy before 2.5.
 echo 'numpy<2.5' >constraints.txt
-lock ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel >checks.txt
+lock ruff mypy pytest pillow numpy cuda-bindings nbconvert ipykernel jupyter_rfb >checks.txt
 lock 'maturin>=1.9.4,<2' ziglang >wheel.txt
 cp checks.txt constraints.txt
 lock 'numba-cuda[cu13]==0.30.4' | grep -vxFf checks.txt >numba.txt

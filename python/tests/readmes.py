@@ -16,9 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BLOCKS = (
     "one line",
     "called again",
-    "allocator",
     "arrays of your own",
-    "numba's arrays",
     "frame after frame",
     "pictures",
     "kernel",

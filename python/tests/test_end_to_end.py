@@ -300,7 +300,7 @@ def test_the_notebook_from_top_to_bottom(tmp_path: Path) -> None:
     (tmp_path / "cupy.py").write_text("raise ImportError('not here')\n")
     search = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     executed = notebooks.execute(EXAMPLES / "notebook.ipynb", tmp_path, {**os.environ, "PYTHONPATH": search})
-    assert len(notebooks.save_pictures(executed)) == 6
+    assert len(notebooks.save_pictures(executed)) == 7
     said = notebooks.printed(executed)
     assert "Shown.WITHOUT_COPY" in said
     assert "Shown.COPIED" in said

@@ -133,8 +133,8 @@ def test_the_notebook_in_cuda_memory(
 
     def status(session: Session, message: dict[str, Any], files: list[int]) -> None:
         # Every message before this one has been read, but the drawing thread may have drawn before that.
-        if 31 in session.shows:
-            lent.append(session.shown(31))
+        if 32 in session.shows:
+            lent.append(session.shown(32))
         session.on_status(message, files)
 
     renderer.answers["status"] = status
@@ -161,8 +161,9 @@ def test_the_notebook_in_cuda_memory(
     shown, mesh = renderer.frames[:4], renderer.frames[4:]
     assert [frame.shape for frame in shown] == [(480, 640), (120, 160), (20_000, 4), (480, 640, 3)]
     assert all(np.isfinite(frame).all() and np.ptp(frame) > 0.5 for frame in shown)
-    assert len(mesh) == 33
-    ripple, saddle = mesh[29], mesh[30]
+    assert len(mesh) == 34
+    ripple, of_the_widget, saddle = mesh[29], mesh[30], mesh[31]
+    assert (ripple != of_the_widget).any(), "it moves"
     assert ripple[1, 2, 3] != 0.5
     np.testing.assert_allclose(saddle[1, 0], (-1, 0.3, 0, 1), atol=1e-6)
-    np.testing.assert_array_equal(lent[-1], mesh[32])
+    np.testing.assert_array_equal(lent[-1], mesh[33])

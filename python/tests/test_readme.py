@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -21,7 +19,7 @@ from wavefield import _show
 
 def test_there_is_no_other_block() -> None:
     """A new block needs a test below."""
-    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 8)
+    assert (len(blocks("README.md")), len(blocks("python/README.md"))) == (1, 6)
 
 
 def test_no_link_leads_into_the_repository() -> None:
@@ -76,23 +74,6 @@ def test_called_again(renderer: FakeRenderer) -> None:
     assert (asked.count("hello"), asked.count("set")) == (1, 1)
 
 
-def test_the_allocator(renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only runs the block. test_imports.py tests the allocator."""
-    entered: list[str] = []
-
-    @contextmanager
-    def allocator() -> Iterator[None]:
-        entered.append("in")
-        yield
-        entered.append("out")
-
-    monkeypatch.setattr(wavefield, "allocator", allocator)
-    names: dict[str, Any] = {"cp": np, "wavefield": wavefield, "field": SimpleNamespace(shape=(3, 5, 4))}
-    exec(block("allocator"), names)
-    assert names["a"].shape == names["b"].shape == (3, 5, 4)
-    assert entered == ["in", "out"]
-
-
 def is_a_field(shown: np.ndarray) -> None:
     """Check that every vertex was written, within the ranges that `Array` documents, and that the heights vary."""
     rows, cols, _ = shown.shape
@@ -135,28 +116,6 @@ def test_pictures(renderer: FakeRenderer) -> None:
     assert (names["color"].shape, names["depth"].shape) == ((2, 3, 4), (2, 3, 1))
     assert names["views"].shape == (64, 84, 84, 4)
     assert names["views"].dtype == np.uint8
-
-
-def test_numbas_arrays(renderer: FakeRenderer) -> None:
-    """The array has memory as the memory manager gives it. test_numba_memory.py tests the manager."""
-
-    class Array(np.ndarray):
-        def copy_to_device(self, array: np.ndarray) -> None:
-            self[...] = array
-
-    def device_array(shape: Any, dtype: Any) -> Any:
-        return np.asarray(field.empty()).view(dtype).reshape(shape).view(Array)
-
-    managers: list[Any] = []
-    cuda = SimpleNamespace(set_memory_manager=managers.append, device_array=device_array)
-    with wavefield.connect() as field:
-        mine = np.random.default_rng(7).random(field.shape, np.float32)
-        names = {"numba": SimpleNamespace(cuda=cuda), "cuda": cuda, "np": np, "field": field, "v": mine}
-        names["wavefield"] = SimpleNamespace(NumbaMemoryManager="the manager")
-        exec(block("numba's arrays"), names)
-        field.status()
-    assert managers == ["the manager"]
-    np.testing.assert_array_equal(renderer.frames[0], mine)
 
 
 def test_a_kernel_becomes_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

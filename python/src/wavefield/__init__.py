@@ -54,7 +54,8 @@ from .field import Field
 from .frame import Frame
 
 if TYPE_CHECKING:
-    from .numba_memory import NumbaMemoryManager
+    from .numba_memory import NumbaMemoryManager as NumbaMemoryManager
+    from .widget import Widget as Widget
 
 __version__ = "0.1.0"
 
@@ -73,7 +74,6 @@ __all__ = [
     "FrameHandedOver",
     "LibraryMissing",
     "NoRenderer",
-    "NumbaMemoryManager",
     "Picture",
     "PicturesInUse",
     "ProtocolError",
@@ -94,10 +94,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Its base class is Numba's, so import it only on demand. NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for the second
-    # name.
+    # Their base classes are Numba's and jupyter_rfb's, so import them only on demand. `__all__` leaves them out: with
+    # them, `from wavefield import *` would need both libraries. NUMBA_CUDA_MEMORY_MANAGER=wavefield looks for
+    # _numba_memory_manager.
     if name in ("NumbaMemoryManager", "_numba_memory_manager"):
         from .numba_memory import NumbaMemoryManager
 
         return NumbaMemoryManager
+    if name == "Widget":
+        from .widget import Widget
+
+        return Widget
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INSTALL = {"cupy": "cupy-cuda13x", "torch": "torch", "numba.cuda": "'numba-cuda[cu13]'"}
+INSTALL["jupyter_rfb"] = '"wavefield[notebook]"'
 
 
 def need(module: str, call: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ._protocol import Message
+
+# Of the window's mouse: crates/render/src/camera.rs.
+_PER_PIXEL, _STEEPEST, _NEAREST, _FARTHEST, _FAR_OFF, _FIELD_OF_VIEW = 0.006, 1.5, 0.4, 20.0, 3.0, 0.72
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,29 @@ class Camera:
     def _row(self) -> list[float]:
         message = self._message()
         return [message["azimuth"], message["elevation"], message["distance"], *message["target"]]
+
+    def _orbit(self, right: float, down: float) -> Camera:
+        """Return the camera after a drag, in pixels."""
+        elevation = max(-_STEEPEST, min(self.elevation + down * _PER_PIXEL, _STEEPEST))
+        return replace(self, azimuth=(self.azimuth - right * _PER_PIXEL) % math.tau, elevation=elevation)
+
+    def _pan(self, right: float, down: float) -> Camera:
+        """Return the camera after a drag of what is at the target, in heights of the picture."""
+        (sin_a, cos_a), (sin_e, cos_e) = ((math.sin(t), math.cos(t)) for t in (self.azimuth, self.elevation))
+        height = 2 * self.distance * math.tan(_FIELD_OF_VIEW / 2)
+        right, down = height * right, height * down
+        return self._shift(-right * cos_a - down * sin_e * sin_a, down * cos_e, right * sin_a - down * sin_e * cos_a)
+
+    def _shift(self, *by: float) -> Camera:
+        """Return the camera with its target moved, at most to the limit."""
+        target = [old + change for old, change in zip(self.target, by, strict=True)]
+        x, y, z = (number * _FAR_OFF / max(math.hypot(*target), _FAR_OFF) for number in target)
+        return replace(self, target=(x, y, z))
+
+    def _zoom(self, notches: float) -> Camera:
+        """Return the camera nearer to the target (positive) or farther away."""
+        notches = max(-99.0, min(notches, 99.0))  # more would overflow
+        return replace(self, distance=max(_NEAREST, min(self.distance * 0.9**notches, _FARTHEST)))
 
 
 def _finite(number: object) -> float:
