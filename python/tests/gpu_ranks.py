@@ -32,7 +32,7 @@ places: dict[int, torch.Tensor] = {}
 
 def number() -> int:
     """Return the number of the frame."""
-    return (calls - 1) // (example.STEPS + 1)
+    return (calls - 1) // int(example.STEPS + 1)
 
 
 def seen(frame: Any) -> torch.Tensor:
