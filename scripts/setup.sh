@@ -49,6 +49,7 @@ test_tools() {
 has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb
 has_program xwd      | x11-apps                | xwd                      | xorg-xwd
 has_program xdotool  | xdotool                 | xdotool                  | xdotool
+has_program chromium | chromium                | chromium                 | chromium
 has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
 has_library libEGL.so.1      | libegl1                         | libglvnd-egl                  | libglvnd
 has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa

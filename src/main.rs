@@ -166,6 +166,7 @@ fn run(options: &Options) -> Result<()> {
             Err(reason) => {
                 say(format_args!("There is no display: {reason:#}"));
                 say(format_args!("This draws a picture instead: {PICTURE}"));
+                say(format_args!("In a browser: cargo run --release -p wavefield -- --web"));
                 headless(options, Some(PICTURE.as_ref()))?;
             }
         }

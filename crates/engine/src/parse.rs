@@ -1,5 +1,6 @@
 //! Parses and checks the values of options.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,14 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
             false => Ok(files),
         }
     })
+}
+
+/// An IP address with a port, or a port of this machine alone.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    text.parse()
+        .or_else(|_| text.parse().map(port))
+        .map_err(|_| format!("`{text}` is neither a port nor an IP address with a port, like 127.0.0.1:8090"))
 }
 
 #[cfg(target_os = "linux")]

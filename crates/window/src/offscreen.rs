@@ -13,8 +13,8 @@ use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
 use wavefield_render::{OffscreenTarget, Picture};
 use wavefield_watch::recording::Copies;
 
-/// The time between two pictures, if they are paced.
-const PERIOD: Duration = Duration::from_nanos(16_666_667);
+/// The time between two pictures that are sent: some more than the 60 a second that most displays show.
+const PERIOD: Duration = Duration::from_millis(16);
 
 pub(crate) struct Offscreen {
     target: Option<OffscreenTarget>,
@@ -49,6 +49,11 @@ impl Offscreen {
 
     pub(crate) fn inputs(&mut self) -> Vec<Input> {
         self.remote.inputs()
+    }
+
+    /// Sets when the next picture is due, without drifting.
+    fn go_on(&mut self) {
+        self.due = (self.due + PERIOD).max(Instant::now() - PERIOD);
     }
 
     /// Waits until then, or until there is input.
@@ -96,19 +101,24 @@ impl Screen for Offscreen {
     }
 
     fn present(&mut self, _queue: &mut Queue, _canvas: &Canvas) -> Result<()> {
-        let now = Instant::now();
-        self.due = (self.due + PERIOD).max(now);
+        if self.mode == PresentMode::Fifo {
+            self.go_on();
+        }
         Ok(())
     }
 
     fn wants(&mut self) -> bool {
-        self.remote.wants_picture() && self.copies.pending().is_empty()
+        let is_due = self.mode == PresentMode::Fifo || Instant::now() >= self.due;
+        is_due && self.copies.pending().is_empty()
     }
 
     unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture, frame: u64) {
         // SAFETY: the caller's promise.
         if let Err(error) = unsafe { self.copies.record(commands, flight, picture, frame) } {
             wavefield_base::note!("note: this picture is not sent: {error}");
+        }
+        if self.mode != PresentMode::Fifo {
+            self.go_on();
         }
     }
 
@@ -153,9 +163,5 @@ impl Screen for Offscreen {
     fn copy(&mut self, text: &str) -> String {
         self.remote.tell(News::Copy(text.to_owned()));
         format!("copied: {text}")
-    }
-
-    fn follow(&mut self, wishes: egui::PlatformOutput) {
-        self.remote.tell(News::Pointer(wishes.cursor_icon));
     }
 }

@@ -17,15 +17,12 @@ pub trait Remote {
     /// Whether anybody looks. Otherwise nothing is drawn.
     fn is_watched(&self) -> bool;
 
-    /// Whether a new picture can be sent now.
-    fn wants_picture(&self) -> bool;
-
-    /// Sends a picture: sRGB RGBA. Does not wait.
+    /// Takes a picture: sRGB RGBA. Does not wait.
     fn send(&mut self, picture: Pixels);
 
     fn tell(&mut self, news: News);
 
-    /// Returns at this time, or earlier if there is input or somebody wants a picture.
+    /// Returns at this time, or earlier if there is input.
     fn wait(&mut self, until: Instant);
 }
 
@@ -33,7 +30,6 @@ pub trait Remote {
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     Title(String),
-    Pointer(egui::CursorIcon),
     /// Text for the clipboard.
     Copy(String),
 }

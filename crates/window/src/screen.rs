@@ -111,5 +111,5 @@ pub(crate) trait Screen {
     fn copy(&mut self, text: &str) -> String;
 
     /// egui's wishes, such as the pointer's form.
-    fn follow(&mut self, wishes: egui::PlatformOutput);
+    fn follow(&mut self, _wishes: egui::PlatformOutput) {}
 }

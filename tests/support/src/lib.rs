@@ -4,6 +4,8 @@
 pub mod display;
 #[cfg(target_os = "linux")]
 pub mod harness;
+#[cfg(target_os = "linux")]
+pub mod page;
 #[cfg(unix)]
 pub mod process;
 #[cfg(target_os = "linux")]

@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use super::*;
 use wavefield_gpu::vulkan::{
-    DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog, one_shot,
+    DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog, image_barrier,
+    one_shot, pipeline_barrier,
 };
 use wavefield_render::OffscreenTarget;
 

@@ -19,6 +19,8 @@ mod try_import;
 #[cfg(target_os = "linux")]
 mod try_kernel;
 mod verify;
+#[cfg(all(feature = "web", target_os = "linux"))]
+mod web;
 
 use clap::{ArgMatches, Parser, Subcommand};
 use wavefield_base::Result;
@@ -33,14 +35,14 @@ pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    run: args::RunArgs,
+    run: run::PlainArgs,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Draw the field (the default command).
     #[command(after_help = help::end(run::EXAMPLES))]
-    Run(args::RunArgs),
+    Run(run::PlainArgs),
     /// List the devices of both APIs, and which one would be used.
     Devices(devices::DevicesArgs),
     /// Draw what another process writes: the Python package, or any client of docs/protocol.md.

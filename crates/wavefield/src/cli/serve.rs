@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_base::{Error, Result, note, output_file::check_outputs, say};
-use wavefield_engine::{Batching, Stop};
+use wavefield_engine::{Batching, FrameHookDesc, Stop};
 use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
 use wavefield_window::run_windowed;
 
@@ -26,6 +26,9 @@ const EXAMPLES: &str = "  wavefield serve                                a windo
 pub struct ServeArgs {
     #[command(flatten)]
     run: RunArgs,
+    #[cfg(feature = "web")]
+    #[command(flatten)]
+    web: super::web::WebArgs,
     /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
     #[arg(long, value_name = "PATH", help_heading = help::HOW)]
     socket: Option<PathBuf>,
@@ -76,6 +79,11 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
         ));
     }
     check_outputs(config.output.iter().chain(&options.json))?;
+    #[cfg(feature = "web")]
+    if let Some(web) = args.web.open(headless)? {
+        let run = |hook: FrameHookDesc<'_>| super::web::run(web, &config, stop, Some(hook));
+        return show(serve_windowed(&config, &options, stop, run)?);
+    }
     if !headless {
         match connect(&config, stop) {
             Ok(mut event_loop) => {
@@ -83,7 +91,11 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
                     run_windowed(&mut event_loop, &config, stop, Some(hook))
                 })?);
             }
-            Err(error) => note!("note: {error}; running headless"),
+            Err(error) => {
+                note!("note: {error}; running headless");
+                #[cfg(feature = "web")]
+                super::web::advise("wavefield serve --web");
+            }
         }
     }
     show(serve_headless(&config, &options, stop)?)?;

@@ -36,9 +36,9 @@ fn parsed(words: &[String], headless: bool) -> Config {
     let matches = Cli::command().try_get_matches_from(words);
     let matches = matches.unwrap_or_else(|error| panic!("{words:?}: {error}"));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| panic!("{words:?}: {error}"));
-    assert_eq!(cli.run.headless, headless);
-    cli.run.check_ring().unwrap();
-    cli.run.config(headless, &matches).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    assert_eq!(cli.run.run.headless, headless);
+    cli.run.run.check_ring().unwrap();
+    cli.run.run.config(headless, &matches).unwrap_or_else(|error| panic!("{words:?}: {error}"))
 }
 
 prop_compose! {

@@ -16,4 +16,6 @@ mod devices;
 mod files;
 mod kernels;
 mod signals;
+#[cfg(target_os = "linux")]
+mod web;
 mod words;

@@ -1,0 +1,232 @@
+//! `--web` in real Chromium, and of `serve` without a browser.
+//!
+//! `WAVEFIELD_KEEP=FOLDER` keeps pictures of the pages.
+
+#![cfg(target_os = "linux")]
+
+#[path = "common/browser.rs"]
+mod browser;
+mod common;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use browser::Browser;
+use common::{assert_exit, has_validation, read_png, wavefield};
+use wavefield_serve::protocol::FromClient;
+use wavefield_serve::socket::{Connection, Received};
+use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, until};
+
+fn start(arguments: &[&str]) -> Served {
+    let mut command = wavefield();
+    command.args(arguments).args(["--web=0", "--grid=128x128"]);
+    Served::start(command.arg(if has_validation() { "--validation" } else { "--validation=off" }))
+}
+
+/// Something is drawn, and no newer picture is on its way.
+const STILL: &str = "drawn > 0 && by('state').textContent.includes('still')";
+
+fn keep(browser: &mut Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("WAVEFIELD_KEEP") {
+        std::fs::write(PathBuf::from(folder).join(name), browser.screenshot()).unwrap();
+    }
+}
+
+/// The ratio of peak signal to noise of two RGBA pictures, in dB.
+fn psnr(a: &[u8], b: &[u8]) -> f64 {
+    let square = |(a, b): (&u8, &u8)| f64::from(a.abs_diff(*b)).powi(2);
+    let sum: f64 = a.iter().zip(b).map(square).sum();
+    10.0 * (255.0 * 255.0 * a.len() as f64 / sum).log10()
+}
+
+#[test]
+fn the_window_is_in_the_browser() {
+    let Some(mut browser) = Browser::start(640, 480) else { return };
+    let renderer = start(&["--speed=0", "--overlay=off"]);
+    browser.open(&renderer.url);
+    let took = browser.until("typeof drawn === 'number' && drawn > 0");
+    // For the record, not a condition: other tests run beside this one.
+    println!("the first picture came {took:?} after the page was asked for");
+
+    // The picture is the one that `--output` writes.
+    browser.until(STILL);
+    let (width, height, shown) = browser.canvas();
+    assert_eq!(width, 640);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wave.png");
+    let mut command = wavefield();
+    command.args(["--headless", "--frames=1", "--speed=0", "--grid=128x128", "--validation=off", "--output"]);
+    assert_exit(&command.arg(&path).arg(format!("--size={width}x{height}")).output().unwrap(), 0);
+    let alike = psnr(&shown, &read_png(&path).unwrap().1);
+    println!("{alike:.1} dB");
+    assert!(alike >= 35.0, "{alike} dB");
+
+    // A drag turns the camera.
+    drag(&mut browser, (300.0, 200.0), (380.0, 220.0));
+    browser.until(&format!("{STILL} && drawn > 2"));
+    let turned = browser.canvas().2;
+    assert!(psnr(&shown, &turned) < 25.0, "{}", psnr(&shown, &turned));
+    // R turns it back.
+    browser.key("r");
+    until("the camera as it was", || {
+        browser.until(STILL);
+        psnr(&shown, &browser.canvas().2) >= 35.0
+    });
+
+    keep(&mut browser, "web.png");
+
+    // Tab shows the panel, which covers the left, and hides it.
+    assert!(paper(&mut browser) < 0.1);
+    browser.key("Tab");
+    until_paper(&mut browser, true);
+    browser.resize(1300, 800, false);
+    browser.until("canvas.width === 1300");
+    until_paper(&mut browser, true);
+    keep(&mut browser, "web-panel.png");
+    // A drag over the panel is the panel's, and a click on its list opens that.
+    let wave = |browser: &mut Browser| -> Vec<u8> {
+        let (width, _, pixels) = browser.canvas();
+        pixels.chunks(4 * width as usize).take(500).flat_map(|row| row[4 * 320..4 * 1200].to_vec()).collect()
+    };
+    let before = wave(&mut browser);
+    drag(&mut browser, (150.0, 600.0), (190.0, 640.0));
+    assert!(psnr(&before, &wave(&mut browser)) > 35.0);
+    drag(&mut browser, (150.0, 297.0), (150.0, 297.0));
+    until("the list of colours", || {
+        browser.until("drawn > 0");
+        keep(&mut browser, "web-list.png");
+        // Below the row of the colours the list covers the boxes with numbers.
+        let (width, _, pixels) = browser.canvas();
+        let at = |x: usize, y: usize| &pixels[4 * (y * width as usize + x)..][..3];
+        (336..370).all(|y| at(190, y).iter().all(|channel| *channel < 40))
+    });
+    browser.key("Escape");
+    drag(&mut browser, (600.0, 300.0), (700.0, 320.0));
+    until("the camera turns", || psnr(&before, &wave(&mut browser)) < 30.0);
+    browser.value("by('panel').click()");
+    until_paper(&mut browser, false);
+
+    // What is shown can be saved where the browser runs.
+    browser.value("save = (name, blob) => { globalThis.saved = `${name} ${blob.type} ${blob.size > 500}` }");
+    browser.value("by('picture').click()");
+    browser.until("globalThis.saved === 'wavefield.png image/png true'");
+    browser.value("by('record').click()");
+    browser.until("recorder.state === 'recording'");
+    browser.key("a"); // the camera turns, so that there is something to record
+    browser.until("((now) => drawn > (globalThis.then ??= now) + 20)(drawn)");
+    browser.value("by('record').click()");
+    browser.until("globalThis.saved === 'wavefield.webm video/webm true'");
+    browser.key("a");
+    browser.until(STILL);
+
+    // On a phone one finger turns, and two fingers zoom.
+    browser.resize(390, 700, true);
+    browser.until("canvas.width === 780");
+    browser.until(STILL);
+    let before = browser.canvas().2;
+    browser.touch("touchStart", &[(200.0, 300.0)]);
+    browser.touch("touchMove", &[(260.0, 320.0)]);
+    browser.touch("touchEnd", &[]);
+    let turned = changed(&mut browser, &before);
+    browser.touch("touchStart", &[(150.0, 300.0), (250.0, 300.0)]);
+    browser.touch("touchMove", &[(110.0, 300.0), (290.0, 300.0)]);
+    browser.touch("touchEnd", &[]);
+    changed(&mut browser, &turned);
+    keep(&mut browser, "web-phone.png");
+    renderer.interrupt();
+    browser.until("by('lost').textContent.includes('has ended')");
+    keep(&mut browser, "web-ended.png");
+}
+
+fn drag(browser: &mut Browser, from: (f64, f64), to: (f64, f64)) {
+    browser.mouse("mouseMoved", from.0, from.1);
+    browser.mouse("mousePressed", from.0, from.1);
+    browser.mouse("mouseMoved", to.0, to.1);
+    browser.mouse("mouseReleased", to.0, to.1);
+}
+
+/// How much of the picture's left has the panel's colour.
+fn paper(browser: &mut Browser) -> f64 {
+    let (width, height, pixels) = browser.canvas();
+    let left = |row: &[u8]| row[..4 * 280].chunks(4).filter(|pixel| is_paper(pixel)).count();
+    let count: usize = pixels.chunks(4 * width as usize).map(left).sum();
+    count as f64 / f64::from(280 * height)
+}
+
+fn is_paper(pixel: &[u8]) -> bool {
+    pixel.iter().zip([14u8, 17, 24]).all(|(a, b)| a.abs_diff(b) <= 4)
+}
+
+fn until_paper(browser: &mut Browser, is_shown: bool) {
+    until("the panel", || (paper(browser) > 0.4) == is_shown);
+}
+
+/// Waits for another picture than this, and returns it.
+fn changed(browser: &mut Browser, before: &[u8]) -> Vec<u8> {
+    let mut now = before.to_vec();
+    until("another picture", || {
+        browser.until(STILL);
+        now = browser.canvas().2;
+        psnr(before, &now) < 30.0
+    });
+    now
+}
+
+#[test]
+fn a_reload_and_a_killed_renderer_are_said_on_the_page() {
+    let Some(mut browser) = Browser::start(640, 480) else { return };
+    let renderer = start(&[]);
+    browser.open(&renderer.url);
+    browser.until("typeof drawn === 'number' && drawn > 2");
+    browser.until("by('state').textContent.includes('pictures/s')");
+    browser.open(&renderer.url);
+    browser.until("typeof drawn === 'number' && drawn > 2");
+    drop(renderer);
+    browser.until("by('lost').textContent.includes('connection is lost')");
+    keep(&mut browser, "web-lost.png");
+}
+
+/// What a client of `serve` draws is on the page, and a picture that stays costs nothing.
+#[test]
+fn a_clients_frames_are_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut command = wavefield();
+    command.args(["serve", "--web=0", "--grid=16x16", "--overlay=legend", "--socket"]).arg(&socket);
+    let served = Served::start(&mut command);
+    let mut page = Page::new(&served.url);
+    page.say(r#"{"type":"size","width":160,"height":120,"scale":1}"#);
+    let show = |page: &mut Page| {
+        let (number, _) = page.picture();
+        page.seen(number);
+    };
+    (0..3).for_each(|_| show(&mut page));
+
+    let client = Connection::connect(&socket).unwrap();
+    let hello: FromClient = serde_json::from_value(serde_json::json!({
+        "type": "hello", "protocol": 2, "client": "my picture", "memory": "host",
+        "array": { "kind": "image", "shape": [2, 2], "dtype": "|u1" },
+    }))
+    .unwrap();
+    client.send(&hello, &[]).unwrap();
+    let Received::Packet(_, descriptors) = client.receive_within(PATIENCE) else { panic!("no welcome") };
+    let memory = std::fs::File::from(descriptors.into_iter().next().unwrap());
+    std::os::unix::fs::FileExt::write_all_at(&memory, &[10, 20, 30, 213], 0).unwrap();
+    client.send(&FromClient::Ready { frame: 0 }, &[]).unwrap();
+    until("the image's title", || match page.hear() {
+        Heard::News(news) => news.contains("my picture, an image of [2, 2]"),
+        Heard::Picture(number, _) => {
+            page.seen(number);
+            false
+        }
+    });
+    // The picture comes once more in its best quality, and then nothing more.
+    until("no more pictures", || {
+        let heard = page.hear_within(Duration::from_millis(800));
+        if let Some(Heard::Picture(number, _)) = heard {
+            page.seen(number);
+        }
+        heard.is_none()
+    });
+    served.interrupt();
+}

@@ -1,0 +1,168 @@
+//! A window in a browser: pictures go out over a WebSocket, input comes back.
+//!
+//! - `request`: who may connect; `page.html`: what they get
+//! - `message`: what a page says, checked
+//! - `picture`: JPEG; `viewer`: which picture a page gets when, and how good it is
+//! - `server`: the thread that serves all pages
+//!
+//! The frame loop never waits for a page. A page gets the newest picture whenever it has taken the last one, so a slow link
+//! gets fewer pictures, and smaller ones. A page sees no files and sends no kernels.
+
+#![cfg(target_os = "linux")]
+
+mod message;
+mod picture;
+mod request;
+mod server;
+mod viewer;
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use self::request::Gate;
+use self::server::Server;
+use wavefield_base::{Error, Result, threads};
+use wavefield_watch::recording::Pixels;
+use wavefield_window::{Input, News, Remote};
+
+/// What the frame loop and the server's thread tell each other.
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the frame loop: there is input.
+    news: Condvar,
+    /// Wakes the server's thread.
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    inputs: Vec<Input>,
+    /// The newest picture, until the server takes it.
+    picture: Option<Pixels>,
+    told: Vec<News>,
+    /// Viewers that were let in, each with what it has sent since.
+    newcomers: Vec<(TcpStream, Vec<u8>)>,
+    is_watched: bool,
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // It fails only if the thread was woken 2^64 times without a look.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn forget_wakes(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+}
+
+/// A renderer's page, for any number of viewers. When it is dropped, they are told.
+pub struct Web {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+    token: String,
+}
+
+impl Web {
+    /// Listens at `address`. Any address but a loopback one needs `is_exposed`: other machines can then connect, and nothing
+    /// is encrypted.
+    ///
+    /// # Errors
+    /// The address is in use, is not this machine's, or is not allowed.
+    pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
+        if !address.ip().is_loopback() && !is_exposed {
+            return Err(Error::Usage(format!(
+                "--web {address} would let other machines connect, and the connection is not encrypted: add --web-exposed if \
+                 that is meant. Without it, `ssh -L` brings a loopback address to another machine"
+            )));
+        }
+        let failed = |error: std::io::Error| {
+            Error::Unsupported(format!(
+                "--web cannot listen at {address}: {error}; with port 0 (--web {}:0) the system chooses one",
+                address.ip()
+            ))
+        };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| failed(error.into()))?;
+        let token = token().map_err(|error| failed(error.into()))?;
+        let shared = Arc::new(Shared { state: Mutex::default(), news: Condvar::new(), wake });
+        let server = Server::new(listener, Gate { token: token.clone(), is_exposed }, shared.clone());
+        let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
+        let thread = thread.map_err(|error| threads::not_started("web", error))?;
+        Ok(Self { shared, thread: Some(thread), address, token })
+    }
+
+    /// The address of the page, with the token that lets a viewer in.
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// 128 random bits, in hexadecimal digits.
+fn token() -> rustix::io::Result<String> {
+    let mut bytes = [0u8; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Remote for Web {
+    fn inputs(&mut self) -> Vec<Input> {
+        let inputs = std::mem::take(&mut self.shared.lock().inputs);
+        if !inputs.is_empty() {
+            // Pages are read again.
+            self.shared.wake();
+        }
+        inputs
+    }
+
+    fn is_watched(&self) -> bool {
+        self.shared.lock().is_watched
+    }
+
+    fn send(&mut self, picture: Pixels) {
+        self.shared.lock().picture = Some(picture);
+        self.shared.wake();
+    }
+
+    fn tell(&mut self, news: News) {
+        self.shared.lock().told.push(news);
+        self.shared.wake();
+    }
+
+    fn wait(&mut self, until: Instant) {
+        let state = self.shared.lock();
+        let left = until.saturating_duration_since(Instant::now());
+        drop(self.shared.news.wait_timeout_while(state, left, |state| state.inputs.is_empty()));
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

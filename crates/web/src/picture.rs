@@ -1,0 +1,63 @@
+//! A picture as JPEG, in as many qualities as its viewers need.
+
+use std::time::{Duration, Instant};
+
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use tungstenite::Bytes;
+
+use wavefield_watch::recording::Pixels;
+
+/// JPEG's quality and how much colour is kept, the best first. Moving pictures have the second at most: it takes half the
+/// time, and in motion nobody sees the difference.
+const QUALITIES: [(u8, SamplingFactor); 5] = [
+    (95, SamplingFactor::F_1_1),
+    (90, SamplingFactor::F_2_2),
+    (75, SamplingFactor::F_2_2),
+    (50, SamplingFactor::F_2_2),
+    (25, SamplingFactor::F_2_2),
+];
+pub(crate) const BEST: usize = 0;
+pub(crate) const MOVING: usize = 1;
+pub(crate) const LEAST: usize = QUALITIES.len() - 1;
+/// A picture that stays for this long is sent again in the best quality.
+const STILL: Duration = Duration::from_millis(300);
+
+/// The picture that is shown now.
+pub(crate) struct Shown {
+    pub(crate) number: u32,
+    since: Instant,
+    pixels: Pixels,
+    /// One message for each quality.
+    made: [Option<Bytes>; QUALITIES.len()],
+}
+
+impl Shown {
+    pub(crate) fn new(number: u32, pixels: Pixels) -> Self {
+        Self { number, since: Instant::now(), pixels, made: Default::default() }
+    }
+
+    pub(crate) fn is_same(&self, other: &Pixels) -> bool {
+        self.pixels.extent == other.extent && self.pixels.bytes == other.bytes
+    }
+
+    pub(crate) fn is_still(&self) -> bool {
+        self.since.elapsed() >= STILL
+    }
+
+    /// The message with this picture: its number, 32 bits, little endian, and the JPEG. `None` if it has no pixels.
+    pub(crate) fn message(&mut self, quality: usize) -> Option<Bytes> {
+        let made = &mut self.made[quality];
+        if made.is_none() {
+            let Pixels { bytes, extent } = &self.pixels;
+            let (quality, sampling) = QUALITIES[quality];
+            let mut message = self.number.to_le_bytes().to_vec();
+            let mut encoder = Encoder::new(&mut message, quality);
+            encoder.set_sampling_factor(sampling);
+            // The sides of a page's picture fit into 16 bits: see `message`.
+            let (width, height) = (extent.width as u16, extent.height as u16);
+            encoder.encode(bytes, width, height, ColorType::Rgba).ok()?;
+            *made = Some(message.into());
+        }
+        made.clone()
+    }
+}

@@ -1,0 +1,184 @@
+//! The beginning of a connection: an HTTP request, and who may make it.
+
+use tungstenite::handshake::derive_accept_key;
+
+/// The most bytes of a request.
+const MOST: usize = 8 << 10;
+const PAGE: &str = include_str!("page.html");
+/// The page is one file and talks to nobody else. Nobody else may show it in a frame, or see its address, which has the token.
+const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+     img-src blob: data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
+     Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+     Cache-Control: no-store\r\nConnection: close\r\n";
+
+/// Who may see and steer.
+pub(crate) struct Gate {
+    pub(crate) token: String,
+    /// Whether other machines may connect: then this machine may have any name.
+    pub(crate) is_exposed: bool,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Verdict {
+    /// Not all of the request is there.
+    Wait,
+    /// The answer. The connection ends with it.
+    Answer(String),
+    /// Accept a viewer with this answer. The rest of the bytes belongs to the WebSocket.
+    Accept(String, usize),
+}
+
+impl Gate {
+    pub(crate) fn judge(&self, bytes: &[u8]) -> Verdict {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut request = httparse::Request::new(&mut headers);
+        let length = match request.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() < MOST => return Verdict::Wait,
+            _ => return refusal("400 Bad Request", "This is not a request that a browser sends."),
+        };
+        // A header that is there twice could mean either.
+        let header = |name: &str| {
+            let mut values = request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+            let value = values.next().and_then(|header| std::str::from_utf8(header.value).ok());
+            value.filter(|_| values.next().is_none()).unwrap_or_default()
+        };
+        let path = request.path.unwrap_or_default();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let host = header("Host");
+        if !(self.is_exposed || is_this_machine(host)) {
+            return refusal("421 Misdirected Request", "Use the host name localhost.");
+        }
+        if request.method != Some("GET") || !matches!(path, "/" | "/socket") {
+            return refusal("404 Not Found", "Open the address that the renderer has printed.");
+        }
+        if !is_same(query.strip_prefix("token=").unwrap_or_default(), &self.token) {
+            return refusal(
+                "403 Forbidden",
+                "The token is missing or wrong. Open the address that the renderer has printed; each renderer has its own.",
+            );
+        }
+        if path == "/" {
+            return Verdict::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
+        }
+        // A page of another site has that site's origin, whatever the host is called.
+        let origin = header("Origin");
+        if !["http://", "https://"].iter().any(|scheme| origin.strip_prefix(scheme) == Some(host)) {
+            return refusal("403 Forbidden", "Only the renderer's own page may connect.");
+        }
+        let key = header("Sec-WebSocket-Key");
+        let upgrades = header("Upgrade").eq_ignore_ascii_case("websocket") && !key.is_empty();
+        if !upgrades || header("Sec-WebSocket-Version") != "13" {
+            return refusal("426 Upgrade Required", "A WebSocket (RFC 6455) belongs here.");
+        }
+        let key = derive_accept_key(key.as_bytes());
+        let words = "101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade";
+        Verdict::Accept(format!("HTTP/1.1 {words}\r\nSec-WebSocket-Accept: {key}\r\n\r\n"), length)
+    }
+}
+
+/// Whether a `Host` is this machine itself, at whatever port: a tunnel may have another.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+}
+
+/// Compares in a time that says nothing of where the two differ.
+fn is_same(given: &str, token: &str) -> bool {
+    let differ = |sum, (a, b): (u8, u8)| sum | (a ^ b);
+    given.len() == token.len() && given.bytes().zip(token.bytes()).fold(0, differ) == 0
+}
+
+fn refusal(status: &str, words: &str) -> Verdict {
+    Verdict::Answer(answer(status, "text/plain; charset=utf-8", words))
+}
+
+fn answer(status: &str, kind: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{HEADERS}\r\n{body}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "GET /socket?token=abc HTTP/1.1\r\nHost: localhost:8090\r\nOrigin: http://localhost:8090\r\n\
+        Upgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    /// The status of the answer; 0 without one.
+    fn status(request: &str, is_exposed: bool) -> u16 {
+        let gate = Gate { token: "abc".into(), is_exposed };
+        let (Verdict::Answer(answer) | Verdict::Accept(answer, _)) = gate.judge(request.as_bytes()) else {
+            return 0;
+        };
+        answer["HTTP/1.1 ".len()..][..3].parse().unwrap()
+    }
+
+    #[test]
+    fn the_page_of_this_machine_may_connect_and_no_other() {
+        let changed = |from: &str, to: &str| {
+            assert!(GOOD.contains(from), "{from}");
+            status(&GOOD.replace(from, to), false)
+        };
+        assert_eq!(status(GOOD, false), 101);
+        assert_eq!(changed("localhost:8090", "127.0.0.1:9000"), 101);
+        assert_eq!(changed("localhost:8090", "[::1]:9000"), 101);
+        assert_eq!(changed("localhost:8090", "LOCALHOST"), 101);
+        assert_eq!(changed("http://localhost", "https://localhost"), 101);
+        assert_eq!(changed("/socket?token=abc", "/?token=abc"), 200);
+        for (from, to, code) in [
+            ("token=abc", "token=abd", 403),
+            ("token=abc", "token=ab", 403),
+            ("token=abc", "token=", 403),
+            ("?token=abc", "", 403),
+            ("?token=abc", "?token=abc&x=1", 403),
+            ("/socket?", "/other?", 404),
+            ("/socket?", "//socket?", 404),
+            ("GET", "POST", 404),
+            // Rebinding: a foreign name that leads here.
+            ("localhost:8090", "evil.example:8090", 421),
+            ("Host: localhost:8090", "Host: localhost.evil.example", 421),
+            ("Host: localhost:8090", "Host: localhost:80@evil.example", 421),
+            ("Host: localhost:8090\r\n", "", 421),
+            ("Host: localhost:8090", "Host: localhost:8090\r\nHost: evil.example", 421),
+            // Another page.
+            ("Origin: http://localhost:8090\r\n", "", 403),
+            ("Origin: http://localhost:8090", "Origin: http://localhost:3000", 403),
+            ("Origin: http://localhost:8090", "Origin: http://evil.example", 403),
+            ("Origin: http://localhost:8090", "Origin: null", 403),
+            ("Upgrade: websocket", "Upgrade: h2c", 426),
+            ("Version: 13", "Version: 8", 426),
+            ("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", 426),
+            ("HTTP/1.1", "HTTP/9.9", 400),
+            ("Host: ", "Ho st: ", 400),
+        ] {
+            assert_eq!(changed(from, to), code, "{from} → {to}");
+        }
+    }
+
+    #[test]
+    fn an_exposed_renderer_may_have_any_name_but_checks_the_rest() {
+        let named = GOOD.replace("localhost:8090", "gpu-box:8090");
+        assert_eq!((status(&named, false), status(&named, true)), (421, 101));
+        assert_eq!(status(&named.replace("Origin: http://gpu-box", "Origin: http://evil"), true), 403);
+        assert_eq!(status(&named.replace("token=abc", "token=x"), true), 403);
+    }
+
+    #[test]
+    fn half_a_request_waits_and_an_endless_one_does_not() {
+        for end in [0, 1, 40, GOOD.len() - 1] {
+            assert_eq!(status(&GOOD[..end], false), 0);
+        }
+        let gate = Gate { token: "abc".into(), is_exposed: false };
+        let Verdict::Accept(answer, length) = gate.judge(format!("{GOOD}rest").as_bytes()) else { panic!() };
+        assert_eq!(length, GOOD.len());
+        // The example of RFC 6455, section 1.3.
+        assert!(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+        let long = GOOD.replace("Origin", &format!("X-Long: {}\r\nOrigin", "x".repeat(MOST)));
+        assert_eq!(status(&long[..MOST], false), 400);
+    }
+}

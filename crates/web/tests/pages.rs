@@ -1,0 +1,326 @@
+//! Pages that behave and pages that do not, without a browser and without a GPU.
+
+#![cfg(target_os = "linux")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use egui::{Event, Key, pos2};
+use tungstenite::Message;
+use wavefield_test_support::page::{PATIENCE, Page, until};
+use wavefield_watch::recording::Pixels;
+use wavefield_web::Web;
+use wavefield_window::{Input, News, Remote};
+
+fn open() -> Web {
+    Web::open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap()
+}
+
+fn picture(shade: u8, side: u32) -> Pixels {
+    let pixels = (side * side) as usize;
+    let bytes = (0..pixels).flat_map(|at| [shade, (at % 251) as u8, (at / 251) as u8, 255]).collect();
+    Pixels { bytes, extent: vk::Extent2D { width: side, height: side } }
+}
+
+/// The height of a JPEG (ITU T.81, B.2.2).
+fn side(jpeg: &[u8]) -> u16 {
+    let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    u16::from_be_bytes(jpeg[at + 5..at + 7].try_into().unwrap())
+}
+
+fn inputs(web: &mut Web, count: usize) -> Vec<Input> {
+    let mut all = Vec::new();
+    until("input", || {
+        web.wait(Instant::now() + Duration::from_millis(5));
+        all.extend(web.inputs());
+        all.len() >= count
+    });
+    all
+}
+
+#[test]
+fn the_newest_picture_comes_when_the_last_was_taken() {
+    let mut web = open();
+    assert!(!web.is_watched());
+    web.tell(News::Title("wavefield: a test".into()));
+    let mut page = Page::new(&web.url());
+    assert_eq!(page.news(), r#"{"title":"wavefield: a test"}"#);
+    until("a viewer", || web.is_watched());
+    web.send(picture(0, 64));
+    assert_eq!(page.picture().0, 0);
+    // The page has not taken it yet: of what comes meanwhile only the newest counts.
+    web.send(picture(1, 80));
+    web.send(picture(2, 96));
+    assert!(page.is_quiet());
+    page.seen(0);
+    let (number, jpeg) = page.picture();
+    assert_eq!(side(&jpeg), 96);
+    // An answer for another picture counts for nothing.
+    page.seen(number + 7);
+    web.send(picture(3, 64));
+    assert!(page.is_quiet());
+    page.seen(number);
+    assert_eq!(page.picture().0, number + 1);
+}
+
+#[test]
+fn a_still_picture_comes_once_more_in_the_best_quality_and_never_again() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    web.send(picture(0, 256));
+    let (number, moving) = page.picture();
+    page.seen(number);
+    let (same, still) = page.picture();
+    assert!(same == number && still.len() > moving.len(), "{} {}", moving.len(), still.len());
+    page.seen(number);
+    web.send(picture(0, 256));
+    assert!(page.is_quiet());
+    // Who comes later gets the best at once.
+    let mut late = Page::new(&web.url());
+    assert_eq!(late.picture().1, still);
+}
+
+#[test]
+fn the_quality_follows_the_link() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    let mut sizes = Vec::new();
+    let mut shade = 0;
+    let mut show = |pause: u64, page: &mut Page| {
+        shade += 1;
+        web.send(picture(shade, 256));
+        let (number, jpeg) = page.picture();
+        std::thread::sleep(Duration::from_millis(pause));
+        page.seen(number);
+        jpeg.len()
+    };
+    for _ in 0..9 {
+        sizes.push(show(60, &mut page));
+    }
+    assert!(sizes[8] < sizes[0] / 2, "{sizes:?}");
+    let least = sizes[8];
+    // It may take a while on a busy machine: only quick answers in a row count.
+    until("a better picture", || show(0, &mut page) > least);
+}
+
+#[test]
+fn a_page_out_of_sight_costs_nothing() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    page.news();
+    page.say(r#"{"type":"visible","visible":false}"#);
+    until("nobody looks", || !web.is_watched());
+    web.send(picture(1, 64));
+    assert!(page.is_quiet());
+    page.say(r#"{"type":"visible","visible":true}"#);
+    page.picture();
+    drop(page);
+    until("nobody looks", || !web.is_watched());
+}
+
+#[test]
+fn what_the_user_does_arrives_in_order() {
+    let mut web = open();
+    let (mut one, mut two) = (Page::new(&web.url()), Page::new(&web.url()));
+    one.say(r#"{"type":"size","width":390,"height":800,"scale":2}"#);
+    let size = inputs(&mut web, 2);
+    assert_eq!(size[1], Input::Size(vk::Extent2D { width: 390, height: 800 }, 2.0));
+    // The scale is that of the page that has set the size, for all of them.
+    two.say(r#"{"type":"move","x":20,"y":10}"#);
+    two.say(r#"{"type":"key","key":"Tab","down":true,"repeat":false,"held":[false,false,true]}"#);
+    let all = inputs(&mut web, 2);
+    assert_eq!(all[0], Input::Event(Event::PointerMoved(pos2(10.0, 5.0))));
+    let Input::Event(Event::Key { key: Key::Tab, pressed: true, modifiers, .. }) = &all[1] else {
+        panic!("{all:?}")
+    };
+    assert!(modifiers.shift && !modifiers.ctrl);
+}
+
+#[test]
+fn the_end_is_said() {
+    let web = open();
+    let mut page = Page::new(&web.url());
+    page.news();
+    until("a viewer", || web.is_watched());
+    drop(web);
+    assert_eq!(page.news(), r#"{"ended":true}"#);
+}
+
+#[test]
+fn other_machines_need_an_option() {
+    let anyone = SocketAddr::from(([0, 0, 0, 0], 0));
+    let Err(error) = Web::open(anyone, false) else { panic!("it is open to all") };
+    assert_eq!(error.exit_code(), 2);
+    assert!(
+        error.to_string().contains("--web-exposed") && error.to_string().contains("not encrypted"),
+        "{error}"
+    );
+    Web::open(anyone, true).unwrap();
+    let web = open();
+    let Err(error) = Web::open(web.address(), false) else { panic!("two at one address") };
+    assert_eq!(error.exit_code(), 1);
+    assert!(error.to_string().contains("--web 127.0.0.1:0"), "{error}");
+}
+
+fn answer(web: &Web, request: &str) -> String {
+    let mut stream = TcpStream::connect(web.address()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // The end may come as a reset.
+    let _ = stream.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn nobody_without_the_token_gets_in() {
+    let web = open();
+    let host = web.address();
+    let good = web.url();
+    let (_, query) = good.split_once("/?").unwrap();
+    let page = answer(&web, &format!("GET /?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("<canvas"), "{page}");
+    assert!(page.contains("frame-ancestors 'none'") && page.contains("no-referrer"));
+    for (path, host, status) in [
+        ("/".to_owned(), host.to_string(), 403),
+        ("/?token=0".into(), host.to_string(), 403),
+        (format!("/?{query}"), "evil.example".into(), 421),
+        (format!("/etc/passwd?{query}"), host.to_string(), 404),
+        (format!("/../../etc/passwd?{query}"), host.to_string(), 404),
+    ] {
+        let answer = answer(&web, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {host}: {answer}");
+    }
+    let other = open();
+    assert_ne!(web.url().split_once("token="), other.url().split_once("token="), "each has its own");
+}
+
+/// The memory of this process, in bytes.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    4096 * pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+}
+
+/// 500 connections, half handshakes, slow readers, floods: a good page gets its pictures, and memory is bounded.
+#[test]
+fn bad_pages_cost_the_good_one_nothing() {
+    let mut web = open();
+    let mut good = Page::new(&web.url());
+    let mut shade = 0;
+    let mut show = |web: &mut Web, good: &mut Page| {
+        shade += 1;
+        web.send(picture(shade, 512));
+        let (number, _) = good.picture();
+        good.seen(number);
+    };
+    show(&mut web, &mut good);
+    let before = memory();
+
+    let mut flood = Page::new(&web.url());
+    flood.0.get_ref().set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    // Those that read nothing, from the first picture on.
+    let _slow: Vec<_> = (0..8).map(|_| Page::new(&web.url())).collect();
+    // Those that say nothing, or half of something.
+    let mut half = Vec::new();
+    for number in 0..500 {
+        let Ok(mut stream) = TcpStream::connect(web.address()) else { continue };
+        let _ = stream.write_all(&b"GET /socket?token=0 HTTP/1.1\r\nHost: localhost\r\n"[..number % 48]);
+        half.push(stream);
+        if number % 50 == 0 {
+            show(&mut web, &mut good);
+        }
+    }
+    // A flood that nobody takes.
+    let mut sent = 0;
+    while flood.0.send(Message::text(r#"{"type":"move","x":1,"y":2}"#)).is_ok() {
+        sent += 1;
+        assert!(sent < 10_000_000, "somebody reads all of it");
+    }
+    for _ in 0..20 {
+        show(&mut web, &mut good);
+        // What is taken makes room for more.
+        assert!(web.inputs().len() < 300);
+    }
+    assert!(memory() < before + (100 << 20), "{} MiB more", (memory() - before) >> 20);
+    // Each is closed after its time, and then there is room again.
+    drop(half);
+    until("room for another page", || Page::try_new(&web.url()).is_ok());
+}
+
+/// Messages of every kind, at random. `WAVEFIELD_MESSAGES` says how many.
+#[test]
+fn random_messages_end_at_most_their_sender() {
+    let count = std::env::var("WAVEFIELD_MESSAGES").map_or(5_000, |count| count.parse().unwrap());
+    let mut web = open();
+    let mut good = Page::new(&web.url());
+    // As in `serve`'s tests: the sequence is another one in each run, and the seed is in a failure's message.
+    let seed = std::process::id() as u64 ^ Instant::now().elapsed().as_nanos() as u64;
+    let mut state = seed | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut page = Page::new(&web.url());
+    let (mut heard, mut left) = (0, 0);
+    for number in 0..count {
+        // What no page says ends its connection, so most of it must make sense.
+        let is_bad = random(50) == 0;
+        let x =
+            if is_bad { [1e9, f64::MAX][random(2) as usize] } else { [0.1, 1.5, 77.0][random(3) as usize] };
+        let flag = random(2) == 0;
+        let held = format!("[{flag},{},false]", random(2) == 0);
+        let key = ["Tab", "a", " ", "F35", "\\u202e", "😀", "Escape", "q"][random(8) as usize];
+        let text = match random(9) {
+            _ if is_bad && flag => (0..random(700)).map(|_| char::from(random(128) as u8)).collect(),
+            0 => format!(r#"{{"type":"seen","picture":{}}}"#, random(1 << 32)),
+            1 => format!(r#"{{"type":"visible","visible":{flag}}}"#),
+            2 => format!(
+                r#"{{"type":"size","width":{x},"height":{},"scale":{}}}"#,
+                random(9999),
+                1 + random(8)
+            ),
+            3 => format!(r#"{{"type":"move","x":{x},"y":{}}}"#, random(999)),
+            4 => r#"{"type":"leave"}"#.into(),
+            5 => {
+                let button = random(3);
+                format!(r#"{{"type":"button","x":{x},"y":1,"button":{button},"down":{flag},"held":{held}}}"#)
+            }
+            6 => format!(r#"{{"type":"wheel","x":{x},"y":{x},"held":{held}}}"#),
+            7 => format!(r#"{{"type":"zoom","factor":{x}}}"#),
+            _ => format!(r#"{{"type":"key","key":"{key}","down":{flag},"repeat":false,"held":{held}}}"#),
+        };
+        let message = match random(100) {
+            0 if is_bad => Message::binary(text),
+            0 => Message::Ping(vec![7; 100].into()),
+            _ => Message::text(text),
+        };
+        if is_bad {
+            // What was said before is heard.
+            page.say(r#"{"type":"wheel","x":12345,"y":0,"held":[false,false,false]}"#);
+            let is_mark = |input: &Input| matches!(input, Input::Event(Event::MouseWheel { delta, .. }) if delta.x > 500.0);
+            until("what was said before", || {
+                let all = web.inputs();
+                heard += all.len();
+                all.iter().any(is_mark)
+            });
+        }
+        let sent = page.0.send(message);
+        sent.unwrap_or_else(|error| panic!("seed {seed}: a good page was sent away: {error}"));
+        if is_bad {
+            page = Page::new(&web.url());
+            left += 1;
+        }
+        heard += web.inputs().len();
+        if number % 2000 == 0 {
+            web.send(picture((number / 2000) as u8, 64));
+            let (number, _) = good.picture();
+            good.seen(number);
+        }
+    }
+    assert!(heard > count / 2, "seed {seed}: {heard} of {count}");
+    println!("{count} messages: {heard} inputs, {left} connections ended");
+}
