@@ -14,8 +14,9 @@ use super::client_producer::Shared;
 use super::closer::{self, ClientFd};
 use super::imports::Import;
 use super::memory::ClientMemory;
-use super::protocol::{ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Request, Tagged, short};
-use super::renders::{MAX_RENDERS, WantedRender};
+use super::protocol::{
+    ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Render, Request, Tagged, short,
+};
 use super::session::{Fault, Judged, Session, Terms, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_base::{Result, note};
@@ -67,6 +68,23 @@ pub(super) struct WantedPicture {
     pub(super) request: Request,
     /// It is taken once this frame of the client, or a later one, is drawn.
     pub(super) after: Option<u64>,
+}
+
+/// The most renders of a client that wait.
+const MAX_RENDERS: usize = 64;
+
+/// A `render` that was read, or why it cannot be done.
+pub(super) struct WantedRender {
+    pub(super) request: Request,
+    pub(super) render: std::result::Result<Box<Render>, String>,
+}
+
+impl WantedRender {
+    /// Whether it waits for a frame that is not drawn yet.
+    pub(super) fn awaits_frame(&self, session: &Session) -> bool {
+        let after = self.render.as_ref().ok().and_then(|render| render.after);
+        after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
+    }
 }
 
 enum Ended {

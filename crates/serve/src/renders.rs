@@ -2,32 +2,14 @@
 
 use std::time::Instant;
 
-use super::client::Client;
+use super::client::{Client, WantedRender};
 use super::frame_time;
 use super::memory::Target;
-use super::protocol::{FromServer, Render, Request};
-use super::session::Session;
+use super::protocol::{FromServer, Render};
 use wavefield_base::Result;
 use wavefield_engine::{Engine, FromTo};
 use wavefield_handoff::producer::Source;
 use wavefield_render::{View, Wanted};
-
-/// The most renders of a client that wait.
-pub(super) const MAX_RENDERS: usize = 64;
-
-/// A `render` that was read, or why it cannot be done.
-pub(super) struct WantedRender {
-    pub(super) request: Request,
-    pub(super) render: std::result::Result<Box<Render>, String>,
-}
-
-impl WantedRender {
-    /// Whether it waits for a frame that is not drawn yet.
-    pub(super) fn awaits_frame(&self, session: &Session) -> bool {
-        let after = self.render.as_ref().ok().and_then(|render| render.after);
-        after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
-    }
-}
 
 /// Does the client's renders whose frames are drawn, in order. `draws`: whether its ring is in the engine.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {

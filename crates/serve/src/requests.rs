@@ -5,13 +5,12 @@ use std::time::Instant;
 use ash::vk;
 
 use super::Setup;
-use super::client::{Client, WantedPicture};
+use super::client::{Client, WantedPicture, WantedRender};
 use super::client_producer::Shared;
 use super::closer::ClientFd;
 use super::imports::Import;
 use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
-use super::renders::WantedRender;
 use super::session::Judged;
 use super::statistics::Watch;
 use wavefield_base::Result;

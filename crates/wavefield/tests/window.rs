@@ -831,6 +831,10 @@ fn without_a_display_it_goes_headless_and_says_so() {
         let (summary, notes) = (stdout(&output), stderr(&output));
         assert!(notes.contains("note: no display: "), "{notes}");
         assert!(notes.contains("running headless, the last frame goes to wavefield.png"), "{notes}");
+        assert!(
+            notes.contains("`wavefield --web`") && notes.contains("`ssh -L 8090:localhost:8090 "),
+            "{notes}"
+        );
         assert!(!notes.contains(".rs:"), "a note must not name a source line: {notes}");
         assert!(summary.contains("frames        2\n"), "{summary}");
         assert!(summary.contains("picture       wavefield.png\n"), "{summary}");

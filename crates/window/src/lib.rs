@@ -32,13 +32,14 @@ use winit::window::WindowId;
 
 use self::desktop::Desktop;
 use self::event_loop::ended;
+use self::offscreen::Offscreen;
 use self::screen::Screen;
 use self::state::State;
 use wavefield_base::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_engine::{Config, Ended, FrameHookDesc, Stop, Summary, Traced};
 
 pub use self::event_loop::EventLoop;
-pub use self::remote::{News, Remote, run_remote};
+pub use self::remote::{News, Remote};
 pub use self::screen::Input;
 
 /// Opens a window and draws in it until the user closes or leaves it, `stop` is requested, or `config.frames` are drawn.
@@ -55,6 +56,24 @@ pub fn run_windowed(
     let mut app = App::<Desktop>::begin(config, stop, hook)?;
     let ran = event_loop.run(&mut app);
     app.failures.catch(ran);
+    app.end()
+}
+
+/// [`run_windowed`] without a display: `remote` shows the pictures.
+///
+/// # Errors
+/// The run failed before its first frame.
+pub fn run_remote(
+    remote: Box<dyn Remote>,
+    config: &Config,
+    stop: &Stop,
+    hook: Option<FrameHookDesc<'_>>,
+) -> Result<Ended> {
+    let mut app = App::begin(config, stop, hook)?;
+    app.open(|hook| State::remote(remote, config, hook))?;
+    while !app.left && !app.is_done() {
+        app.turn();
+    }
     app.end()
 }
 
@@ -146,6 +165,22 @@ impl<'a, S: Screen> App<'a, S> {
             false => stuck_gpu::leak(state),
         }
         Ok(Ended::new(summary, failures, &log))
+    }
+}
+
+impl App<'_, Offscreen> {
+    /// Handles the input, and draws a frame if one is due.
+    fn turn(&mut self) {
+        let Some(state) = &mut self.state else { return };
+        state.screen.inputs().into_iter().for_each(|input| self.hear(input));
+        self.attempt_shown(|state| {
+            state.rest(Instant::now())?;
+            match state.sleeps_until(Instant::now()) {
+                Some(at) => state.screen.wait(at),
+                None => state.redraw()?,
+            }
+            state.collect()
+        });
     }
 }
 

@@ -1,12 +1,8 @@
-//! The loop of a window that somebody elsewhere sees.
+//! Somebody elsewhere, who looks and steers.
 
 use std::time::Instant;
 
 use crate::screen::Input;
-use crate::state::State;
-use crate::{App, offscreen::Offscreen};
-use wavefield_base::Result;
-use wavefield_engine::{Config, Ended, FrameHookDesc, Stop};
 use wavefield_watch::recording::Pixels;
 
 /// Those who look from elsewhere, and steer.
@@ -32,38 +28,4 @@ pub enum News {
     Title(String),
     /// Text for the clipboard.
     Copy(String),
-}
-
-/// [`crate::run_windowed`] without a display: `remote` shows the pictures.
-///
-/// # Errors
-/// The run failed before its first frame.
-pub fn run_remote(
-    remote: Box<dyn Remote>,
-    config: &Config,
-    stop: &Stop,
-    hook: Option<FrameHookDesc<'_>>,
-) -> Result<Ended> {
-    let mut app = App::begin(config, stop, hook)?;
-    app.open(|hook| State::remote(remote, config, hook))?;
-    while !app.left && !app.is_done() {
-        app.turn();
-    }
-    app.end()
-}
-
-impl App<'_, Offscreen> {
-    /// Handles the input, and draws a frame if one is due.
-    fn turn(&mut self) {
-        let Some(state) = &mut self.state else { return };
-        state.screen.inputs().into_iter().for_each(|input| self.hear(input));
-        self.attempt_shown(|state| {
-            state.rest(Instant::now())?;
-            match state.sleeps_until(Instant::now()) {
-                Some(at) => state.screen.wait(at),
-                None => state.redraw()?,
-            }
-            state.collect()
-        });
-    }
 }
