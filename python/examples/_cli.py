@@ -36,4 +36,4 @@ def show(description: str | None) -> Iterator[tuple[wavefield.Field, argparse.Na
             print()
         if options.output:
             field.save(options.output)
-            print(f"{options.output}: {field.status().producer}, {field.grid[0]}x{field.grid[1]} vertices")
+            print(f"{options.output}: {field.status().producer}, {field.grid[0]}x{field.grid[1]} vertices", flush=True)

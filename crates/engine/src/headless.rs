@@ -13,7 +13,7 @@ use super::{
     Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
 };
 use wavefield_base::{Error, Result, output_file, progress::Progress, report::Failures};
-use wavefield_gpu::vulkan::{DeviceDesc, read_image};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
 use wavefield_handoff::Handoff;
 use wavefield_render::OffscreenTarget;
 use wavefield_watch::recording::Film;
@@ -139,15 +139,7 @@ impl Headless {
         let context = ContextThread::begin(choice, config, inline);
         let desc = DeviceDesc { interop, inline, ..DeviceDesc::default() };
         let (device, queue) = choice.adapter.request_device(&desc)?;
-        let limit = device.info().largest_picture;
-        if config.size.width.max(config.size.height) > limit {
-            return Err(Error::Unsupported(format!(
-                "a picture of {}x{} is too large for {}: neither side may exceed {limit} (maxImageDimension2D)",
-                config.size.width,
-                config.size.height,
-                device.info().name
-            )));
-        }
+        check_picture(config.size, &device)?;
         let target = OffscreenTarget::new(&device, config.size)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         let film = record::film(&device, config, OffscreenTarget::FORMAT, true)?;
@@ -207,6 +199,18 @@ impl Headless {
         let pixels = self.pixels()?;
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
         write_png(path, self.target.image().extent(), &pixels, &texts)
+    }
+}
+
+/// Refuses a picture that the device cannot draw.
+pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
+    let (limit, vk::Extent2D { width, height }) = (device.info().largest_picture, size);
+    match width.max(height) > limit {
+        true => Err(Error::Unsupported(format!(
+            "a picture of {width}x{height} is too large for {}: neither side may exceed {limit} (maxImageDimension2D)",
+            device.info().name
+        ))),
+        false => Ok(()),
     }
 }
 

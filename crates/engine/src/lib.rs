@@ -36,7 +36,7 @@ pub use engine::{Batching, Behind, Engine, FrameTiming, FromTo, Moment, PresentS
 pub use engine::{Found, SlotNow};
 pub use frame_hook::Parameters;
 pub use frame_hook::{FrameHook, FrameHookDesc};
-pub use headless::{Headless, STEP, announce, run_headless};
+pub use headless::{Headless, STEP, announce, check_picture, run_headless};
 pub use picture_file::{picture_texts, write_png};
 pub use select::{Choice, DeviceTable};
 pub use startup::ContextThread;

@@ -149,7 +149,8 @@ impl Views {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes what these pictures need: `like` draws the same array. Waits for the queue. No frame may be in flight.
+    /// Makes what these pictures need: `like` draws the same array. If [`Views::needs`], it waits for the queue, and no frame may
+    /// be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -268,6 +269,7 @@ mod tests {
             assert!(corners.iter().all(|[x, y]| x + width <= all && y + height <= high));
         }
     }
+
     #[test]
     fn the_oldest_sheets_make_room() {
         let one = SHEET_PIXELS;

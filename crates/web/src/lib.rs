@@ -81,17 +81,27 @@ impl Web {
     /// # Errors
     /// The address is in use, is not this machine's, or is not allowed.
     pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
-        if !address.ip().is_loopback() && !is_exposed {
-            return Err(Error::Usage(format!(
-                "--web {address} would let other machines connect, and the connection is not encrypted: add --web-exposed if \
-                 that is meant. Without it, `ssh -L` brings a loopback address to another machine"
-            )));
+        if address.ip().is_loopback() == is_exposed {
+            return Err(Error::Usage(match is_exposed {
+                true => format!(
+                    "--web-exposed has no effect: only this machine can reach {address}. Leave it out"
+                ),
+                false => format!(
+                    "--web {address} would let other machines connect, and the connection is not encrypted: add --web-exposed \
+                     if that is meant. Without it, `ssh -L` brings a loopback address to another machine, encrypted"
+                ),
+            }));
         }
         let failed = |error: std::io::Error| {
-            Error::Unsupported(format!(
-                "--web cannot listen at {address}: {error}; with port 0 (--web {}:0) the system chooses one",
-                address.ip()
-            ))
+            let port = address.port().wrapping_add(1);
+            let advice = match error.kind() {
+                std::io::ErrorKind::AddrInUse => {
+                    format!("; use another port, such as {}:{port}", address.ip())
+                }
+                std::io::ErrorKind::AddrNotAvailable => "; it must be an address of this machine".into(),
+                _ => String::new(),
+            };
+            Error::Unsupported(format!("--web cannot listen at {address}: {error}{advice}"))
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
@@ -108,12 +118,21 @@ impl Web {
 
     /// The address of the page, with the token that lets a viewer in.
     pub fn url(&self) -> String {
-        format!("http://{}/?token={}", self.address, self.token)
+        let host = match self.address.ip().is_unspecified() {
+            true => format!("{}:{}", machine(), self.address.port()),
+            false => self.address.to_string(),
+        };
+        format!("http://{host}/?token={}", self.token)
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// The name of this machine.
+pub fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// 128 random bits, in hexadecimal digits.
@@ -137,7 +156,7 @@ impl Remote for Web {
     }
 
     fn is_watched(&self) -> bool {
-        self.shared.lock().is_watched
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
     }
 
     fn send(&mut self, picture: Pixels) {

@@ -68,7 +68,7 @@ impl Message {
     /// `None` if a page says no such thing.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let said = serde_json::from_str(text).ok()?;
-        // The drawing code computes with these. Beyond the limit they are no places.
+        // The drawing code computes with these. No page has a place that far off.
         let sane = |numbers: &[f32]| numbers.iter().all(|number| number.abs() <= 1e5);
         let makes_sense = match &said {
             Self::Size { width, height, scale } => sane(&[*width, *height]) && (0.25..=8.0).contains(scale),
@@ -197,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_page_says_leads_to_numbers_that_are_none(
+        fn numbers_of_a_page_are_finite_and_in_range(
             kind in "move|button|wheel|zoom|size|key|leave|visible|seen|x",
             numbers in proptest::collection::vec(any::<f64>(), 4), word in ".{0,20}", flag in any::<bool>(),
         ) {

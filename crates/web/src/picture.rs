@@ -7,8 +7,8 @@ use tungstenite::Bytes;
 
 use wavefield_watch::recording::Pixels;
 
-/// JPEG's quality and how much colour is kept, the best first. Moving pictures have the second at most: it takes half the
-/// time, and in motion nobody sees the difference.
+/// JPEG's quality and how much colour is kept, the best first. The first is for pictures that stay: it takes twice as long, and
+/// in motion nobody sees the difference.
 const QUALITIES: [(u8, SamplingFactor); 5] = [
     (95, SamplingFactor::F_1_1),
     (90, SamplingFactor::F_2_2),
@@ -20,7 +20,7 @@ pub(crate) const BEST: usize = 0;
 pub(crate) const MOVING: usize = 1;
 pub(crate) const LEAST: usize = QUALITIES.len() - 1;
 /// A picture that stays for this long is sent again in the best quality.
-const STILL: Duration = Duration::from_millis(300);
+pub(crate) const STILL: Duration = Duration::from_millis(300);
 
 /// The picture that is shown now.
 pub(crate) struct Shown {

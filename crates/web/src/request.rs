@@ -47,7 +47,10 @@ impl Gate {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let host = header("Host");
         if !(self.is_exposed || is_this_machine(host)) {
-            return refusal("421 Misdirected Request", "Use the host name localhost.");
+            return refusal(
+                "421 Misdirected Request",
+                "This renderer is for this machine only: open the address that it has printed, or use the host name localhost.",
+            );
         }
         if request.method != Some("GET") || !matches!(path, "/" | "/socket") {
             return refusal("404 Not Found", "Open the address that the renderer has printed.");
@@ -83,7 +86,8 @@ fn is_this_machine(host: &str) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    name.eq_ignore_ascii_case("localhost") || matches!(name, "127.0.0.1" | "[::1]")
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Compares in a time that says nothing of where the two differ.
@@ -126,6 +130,7 @@ mod tests {
         };
         assert_eq!(status(GOOD, false), 101);
         assert_eq!(changed("localhost:8090", "127.0.0.1:9000"), 101);
+        assert_eq!(changed("localhost:8090", "127.0.0.2:9000"), 101);
         assert_eq!(changed("localhost:8090", "[::1]:9000"), 101);
         assert_eq!(changed("localhost:8090", "LOCALHOST"), 101);
         assert_eq!(changed("http://localhost", "https://localhost"), 101);

@@ -20,10 +20,10 @@ const MOST_VIEWERS: usize = 16;
 const MOST_NEWCOMERS: usize = 32;
 /// How long a request may take, and its answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often to look at what time alone changes.
-const LOOK: Duration = Duration::from_millis(100);
-/// The most input that waits for the frame loop. Until that takes it, pages are not read.
-const MOST_INPUTS: usize = 256;
+/// How long to wait after an error of the system, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+/// While so much input waits for the frame loop, pages are not read.
+const MANY_INPUTS: usize = 256;
 
 /// Reads a request and answers it. Returns the connection of a viewer, and what follows its request.
 fn greet(mut stream: TcpStream, gate: &Gate) -> Option<(TcpStream, Vec<u8>)> {
@@ -83,19 +83,27 @@ impl Server {
 
     /// Waits until somebody comes, says or takes something, or the frame loop has a picture.
     fn wait(&self) {
-        let hears = self.shared.lock().inputs.len() < MOST_INPUTS;
-        let viewers = self.viewers.iter().map(|one| PollFd::new(one.stream(), one.interest(hears)));
+        let hears = self.shared.lock().inputs.len() < MANY_INPUTS;
+        let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
+        // Without a flag, a connection that has ended would still end the wait.
+        let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
         let others =
             [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.shared.wake, PollFlags::IN)];
-        let has_plans = self.viewers.iter().any(|viewer| viewer.has_plans(self.shown.as_ref()));
-        let limit = has_plans.then(|| Timespec::try_from(LOOK).ok()).flatten();
+        let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
+        let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let viewers = viewers.map(|(stream, flags)| PollFd::new(stream, flags));
         // An error only ends the wait early.
         let _ = poll(&mut others.into_iter().chain(viewers).collect::<Vec<_>>(), limit.as_ref());
         self.shared.forget_wakes();
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        loop {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => break std::thread::sleep(PAUSE),
+            };
             // Dropped, and so closed.
             if self.newcomers.fetch_add(1, Ordering::Relaxed) >= MOST_NEWCOMERS {
                 self.newcomers.fetch_sub(1, Ordering::Relaxed);
@@ -115,17 +123,24 @@ impl Server {
         }
         for (stream, rest) in std::mem::take(&mut self.shared.lock().newcomers) {
             let mut viewer = Viewer::new(stream, rest);
-            if self.viewers.len() < MOST_VIEWERS && viewer.tell(&json!({ "title": self.title })).is_ok() {
+            let has_room = self.viewers.len() < MOST_VIEWERS;
+            let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
+            if viewer.tell(&news).is_ok() && has_room {
                 self.viewers.push(viewer);
             }
         }
     }
 
+    /// Hears the pages in turn: none is always the first.
     fn hear(&mut self) {
-        let mut state = self.shared.lock();
-        let (inputs, scale) = (&mut state.inputs, &mut self.scale);
-        self.viewers.retain_mut(|viewer| viewer.hear(inputs, MOST_INPUTS, scale).is_ok());
+        let room = MANY_INPUTS.saturating_sub(self.shared.lock().inputs.len());
+        let (mut inputs, scale) = (Vec::new(), &mut self.scale);
+        if let Some(first) = self.viewers.len().checked_sub(1) {
+            self.viewers.rotate_right(first.min(1));
+        }
+        self.viewers.retain_mut(|viewer| inputs.len() >= room || viewer.hear(&mut inputs, scale).is_ok());
         if !inputs.is_empty() {
+            self.shared.lock().inputs.append(&mut inputs);
             self.shared.news.notify_all();
         }
     }

@@ -1,6 +1,6 @@
 //! A page that is connected: which picture it gets when, and how good it is.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,54 @@ use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message as Packet, WebSocket};
 
 use super::message::{self, Message};
-use super::picture::{BEST, LEAST, MOVING, Shown};
+use super::picture::{BEST, LEAST, MOVING, STILL, Shown};
 use wavefield_window::Input;
 
-/// If a few pictures in a row take longer, from their sending until the page takes them, the next are smaller. If many take
-/// less than a third, the next are larger.
+/// The quality falls after a few slow pictures in a row, and rises after many quick ones. What counts is the time from a
+/// picture's sending until the page takes it, without the time that a message of no length needs.
 const SLOW: Duration = Duration::from_millis(40);
+const QUICK: Duration = Duration::from_millis(13);
 const FEW: i32 = 3;
 const MANY: i32 = 15;
-/// A page that takes no picture for this long is gone, or its link is.
+/// How often to ask whether a page is still there.
+const ASK: Duration = Duration::from_secs(10);
+/// A page that does not answer, or takes no picture, for this long is gone.
 const GONE: Duration = Duration::from_secs(30);
+/// The most bytes that are read from a page at once: then it is the next page's turn.
+const TURN: usize = 4 << 10;
+/// The most bytes that wait to be sent: more than a picture has.
+const UNSENT: usize = 32 << 20;
+
+/// A connection that is read up to a limit.
+struct Limited {
+    stream: TcpStream,
+    left: usize,
+}
+
+impl Read for Limited {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        let most = bytes.len().min(self.left);
+        if most == 0 && !bytes.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let count = self.stream.read(&mut bytes[..most])?;
+        self.left -= count;
+        Ok(count)
+    }
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
 
 pub(crate) struct Viewer {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Limited>,
     /// The last picture that was sent, and its quality.
     sent: Option<(u32, usize)>,
     /// When it was sent, until the page takes it.
@@ -31,6 +66,10 @@ pub(crate) struct Viewer {
     row: i32,
     is_visible: bool,
     has_unsent: bool,
+    /// When it was last asked, when it last answered, and the least time between.
+    asked: Instant,
+    answered: Instant,
+    trip: Duration,
 }
 
 /// Nothing more can be sent to it or heard from it.
@@ -42,15 +81,29 @@ impl Viewer {
         let config = WebSocketConfig::default()
             .read_buffer_size(message::MOST)
             .write_buffer_size(0)
+            .max_write_buffer_size(UNSENT)
             .max_message_size(Some(message::MOST))
             .max_frame_size(Some(message::MOST));
-        let socket = WebSocket::from_partially_read(stream, rest, Role::Server, Some(config));
-        let (sent, waits, quality, row) = (None, None, MOVING, 0);
-        Self { socket, sent, waits, quality, row, is_visible: true, has_unsent: false }
+        let (stream, now) = (Limited { stream, left: 0 }, Instant::now());
+        let mut viewer = Self {
+            socket: WebSocket::from_partially_read(stream, rest, Role::Server, Some(config)),
+            sent: None,
+            waits: None,
+            quality: MOVING,
+            row: 0,
+            is_visible: true,
+            has_unsent: false,
+            asked: now,
+            answered: now,
+            trip: GONE,
+        };
+        // If it fails, the next message to it fails too.
+        let _ = viewer.send(Packet::Ping(Default::default()));
+        viewer
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
-        self.socket.get_ref()
+        &self.socket.get_ref().stream
     }
 
     /// What to wait for. `hears`: whether there is room for its input.
@@ -59,13 +112,19 @@ impl Viewer {
         flag(PollFlags::IN, hears) | flag(PollFlags::OUT, self.has_unsent)
     }
 
-    /// Reads what the page has said, until there are `most` inputs.
-    pub(crate) fn hear(&mut self, inputs: &mut Vec<Input>, most: usize, scale: &mut f32) -> Result<(), Left> {
-        while inputs.len() < most {
+    /// Reads what the page has said, as far as its turn goes.
+    pub(crate) fn hear(&mut self, inputs: &mut Vec<Input>, scale: &mut f32) -> Result<(), Left> {
+        self.socket.get_mut().left = TURN;
+        loop {
             let text = match self.socket.read() {
                 Ok(Packet::Text(text)) => text,
-                Ok(Packet::Ping(_) | Packet::Pong(_)) => continue,
-                Err(Error::Io(error)) if is_for_later(&error) => break,
+                Ok(Packet::Pong(_)) => {
+                    self.answered = Instant::now();
+                    self.trip = self.trip.min(self.asked.elapsed());
+                    continue;
+                }
+                Err(Error::Io(error)) if is_for_later(&error) => return Ok(()),
+                // A page's script can send no pings and no bytes.
                 _ => return Err(Left),
             };
             let said = Message::read(&text).ok_or(Left)?;
@@ -77,7 +136,6 @@ impl Viewer {
             }
             inputs.extend(said.inputs(*scale));
         }
-        Ok(())
     }
 
     /// The page takes a picture: now it is known how long that took.
@@ -85,10 +143,12 @@ impl Viewer {
         if self.sent.is_none_or(|(number, _)| number != picture) {
             return;
         }
-        let Some(took) = self.waits.take().map(|since| since.elapsed()) else { return };
+        let Some(took) = self.waits.take().map(|since| since.elapsed().saturating_sub(self.trip)) else {
+            return;
+        };
         self.row = match took {
             _ if took > SLOW => self.row.min(0) - 1,
-            _ if took < SLOW / 3 => self.row.max(0) + 1,
+            _ if took < QUICK => self.row.max(0) + 1,
             _ => 0,
         };
         if self.row == -FEW {
@@ -102,16 +162,20 @@ impl Viewer {
         self.is_visible
     }
 
-    /// Whether time alone changes something: it will be gone, or gets a still picture in the best quality.
-    pub(crate) fn has_plans(&self, shown: Option<&Shown>) -> bool {
-        let lacks = |shown: &Shown| self.is_visible && self.sent != Some((shown.number, BEST));
-        self.waits.is_some() || shown.is_some_and(lacks)
+    /// How long until time alone changes something.
+    pub(crate) fn patience(&self, shown: Option<&Shown>) -> Duration {
+        let lacks_best = |shown: &Shown| self.is_visible && self.sent != Some((shown.number, BEST));
+        if shown.is_some_and(lacks_best) { STILL } else { ASK }
     }
 
     /// Sends what is shown, if the page is ready for it and lacks it.
     pub(crate) fn show(&mut self, shown: Option<&mut Shown>) -> Result<(), Left> {
-        if self.waits.is_some_and(|since| since.elapsed() > GONE) {
+        if self.waits.is_some_and(|since| since.elapsed() > GONE) || self.answered.elapsed() > GONE {
             return Err(Left);
+        }
+        if self.asked.elapsed() > ASK {
+            self.asked = Instant::now();
+            self.send(Packet::Ping(Default::default()))?;
         }
         if let Some(shown) = shown.filter(|_| self.is_visible && self.waits.is_none()) {
             let quality = if shown.is_still() { BEST } else { self.quality };

@@ -68,7 +68,7 @@ impl Controls {
                 MouseWheelUnit::Point => delta.y / 40.0,
                 MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
             }),
-            // Two fingers: what was between them still is.
+            // Two fingers that are twice as far apart see from half the distance.
             Event::Zoom(factor) if factor > 0.0 => camera.zoom(factor.ln() / -0.9f32.ln()),
             _ => {}
         }
@@ -119,6 +119,7 @@ mod tests {
             assert_eq!((camera.azimuth, camera.elevation), (0.0, 0.0));
         }
     }
+
     #[test]
     fn two_fingers_zoom_as_far_as_they_move() {
         let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ash::vk;
-use egui::ViewportId;
-use winit::event::WindowEvent;
+use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
+use winit::event::{ElementState, MouseButton, WindowEvent};
 use winit::window::{Fullscreen, Window};
 
 use crate::keys::Action;
@@ -23,6 +23,7 @@ pub(crate) struct Desktop {
     visibility: Visibility,
     /// Turns winit's events into egui's.
     words: egui_winit::State,
+    pointer: Pos2,
     /// Kept, because on X11 other programs ask this one for the copied text.
     clipboard: Option<arboard::Clipboard>,
 }
@@ -35,6 +36,7 @@ impl Desktop {
             visibility: Visibility::new(&window),
             words: egui_winit::State::new(egui, ViewportId::ROOT, &window, Some(scale), None, None),
             window,
+            pointer: Pos2::ZERO,
             clipboard: None,
         }
     }
@@ -49,7 +51,9 @@ impl Desktop {
             }
             WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
             WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
-                return vec![Input::Size(self.swapchain.extent(), *scale_factor as f32)];
+                let size = self.window.inner_size();
+                let extent = vk::Extent2D { width: size.width, height: size.height };
+                return vec![Input::Size(extent, *scale_factor as f32)];
             }
             _ => {}
         }
@@ -57,10 +61,15 @@ impl Desktop {
         let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
         if let WindowEvent::KeyboardInput { event, .. } = event {
             for one in &mut events {
-                if let egui::Event::Key { repeat, .. } = one {
+                if let Event::Key { repeat, .. } = one {
                     *repeat = event.repeat;
                 }
             }
+        }
+        match events.iter().find_map(place) {
+            Some(at) => self.pointer = at,
+            // egui-winit forgets a button that is released after the pointer has left.
+            None => events.extend(released(event, self.pointer)),
         }
         events.into_iter().map(Input::Event).collect()
     }
@@ -68,6 +77,24 @@ impl Desktop {
     pub(crate) fn window(&self) -> &Window {
         &self.window
     }
+}
+
+fn place(event: &Event) -> Option<Pos2> {
+    match event {
+        Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
+        _ => None,
+    }
+}
+
+/// The release of a button, if the event is one.
+fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
+    let WindowEvent::MouseInput { state: ElementState::Released, button, .. } = event else { return None };
+    let button = match button {
+        MouseButton::Left => PointerButton::Primary,
+        MouseButton::Right => PointerButton::Secondary,
+        _ => return None,
+    };
+    Some(Event::PointerButton { pos, button, pressed: false, modifiers: Modifiers::NONE })
 }
 
 impl Screen for Desktop {
@@ -154,6 +181,9 @@ impl Screen for Desktop {
         let mut made = arboard::Clipboard::new();
         let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
         self.clipboard = made.ok();
+        if !copied {
+            wavefield_base::note!("note: {text}");
+        }
         match copied {
             true => format!("copied: {text}"),
             // Wayland's clipboard would need eight more crates, and not every compositor allows its use.

@@ -59,14 +59,20 @@ impl Action {
     }
 }
 
-/// The keys whose actions `takes` names, and what they do.
+/// The keys whose actions `takes` names, and what they do. The others are the page's own.
 pub(super) fn help(takes: &dyn Fn(Action) -> bool) -> Vec<(&'static str, &'static str)> {
-    let mouse = [
+    let mut all = vec![
         ("drag", "turns the camera; with the right button, moves it"),
         ("wheel", "zooms; over the lanes of a pause, zooms the time"),
     ];
     let keys = KEYS.iter().filter(|(_, _, action, _)| takes(*action));
-    mouse.into_iter().chain(keys.map(|&(key, _, _, does)| (key, does))).collect()
+    all.extend(keys.map(|&(key, _, _, does)| (key, does)));
+    if !takes(Action::Leave) {
+        all.retain(|(key, _)| *key != "Escape");
+        all.push(("Escape", "closes a list, or this one"));
+        all.push(("S, V, F", "as the page's buttons: save the picture, record, fill the screen"));
+    }
+    all
 }
 
 #[cfg(test)]

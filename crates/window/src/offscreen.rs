@@ -13,7 +13,7 @@ use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
 use wavefield_render::{OffscreenTarget, Picture};
 use wavefield_watch::recording::Copies;
 
-/// The time between two pictures that are sent: some more than the 60 a second that most displays show.
+/// The time between two pictures: 62.5 a second, a few more than most displays show.
 const PERIOD: Duration = Duration::from_millis(16);
 
 pub(crate) struct Offscreen {
@@ -24,6 +24,10 @@ pub(crate) struct Offscreen {
     copies: Copies<u64>,
     mode: PresentMode,
     due: Instant,
+    /// Whether a client's frames are drawn even if nobody looks: it waits for that.
+    serves: bool,
+    /// Whether the last picture could not be copied.
+    failed: bool,
     device: Device,
     remote: Box<dyn Remote>,
 }
@@ -33,7 +37,7 @@ impl Offscreen {
         device: &Device,
         extent: vk::Extent2D,
         mode: PresentMode,
-        remote: Box<dyn Remote>,
+        (remote, serves): (Box<dyn Remote>, bool),
     ) -> Self {
         Self {
             target: None,
@@ -42,6 +46,8 @@ impl Offscreen {
             copies: Copies::new(device),
             mode,
             due: Instant::now(),
+            serves,
+            failed: false,
             device: device.clone(),
             remote,
         }
@@ -63,6 +69,8 @@ impl Offscreen {
 }
 
 impl Screen for Offscreen {
+    const OPTION: &str = " --web";
+
     fn extent(&self) -> vk::Extent2D {
         self.target.as_ref().map_or(vk::Extent2D::default(), |target| target.image().extent())
     }
@@ -109,14 +117,19 @@ impl Screen for Offscreen {
 
     fn wants(&mut self) -> bool {
         let is_due = self.mode == PresentMode::Fifo || Instant::now() >= self.due;
-        is_due && self.copies.pending().is_empty()
+        is_due && self.remote.is_watched() && self.copies.pending().is_empty()
     }
 
     unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture, frame: u64) {
         // SAFETY: the caller's promise.
-        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, frame) } {
-            wavefield_base::note!("note: this picture is not sent: {error}");
+        let recorded = unsafe { self.copies.record(commands, flight, picture, frame) };
+        let failed = recorded.is_err();
+        if let Err(error) = recorded
+            && !self.failed
+        {
+            wavefield_base::note!("note: no picture is sent: {error}");
         }
+        self.failed = failed;
         if self.mode != PresentMode::Fifo {
             self.go_on();
         }
@@ -144,7 +157,7 @@ impl Screen for Offscreen {
     fn look(&mut self, _now: Instant) {}
 
     fn is_hidden(&self) -> bool {
-        !self.remote.is_watched()
+        !self.serves && !self.remote.is_watched()
     }
 
     fn due(&self) -> Option<Instant> {

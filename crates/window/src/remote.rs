@@ -10,7 +10,7 @@ pub trait Remote {
     /// What they did since the last call.
     fn inputs(&mut self) -> Vec<Input>;
 
-    /// Whether anybody looks. Otherwise nothing is drawn.
+    /// Whether anybody looks.
     fn is_watched(&self) -> bool;
 
     /// Takes a picture: sRGB RGBA. Does not wait.

@@ -30,6 +30,8 @@ pub(crate) struct Canvas {
 pub(crate) trait Screen {
     /// Whether its pictures are presented by Vulkan.
     const PRESENTS: bool = false;
+    /// What the command for this screen has at its end.
+    const OPTION: &str = "";
 
     /// 0x0 until the first picture.
     fn extent(&self) -> vk::Extent2D;
@@ -52,7 +54,8 @@ pub(crate) trait Screen {
     /// The next picture to draw on; `None` if there is none now.
     ///
     /// # Safety
-    /// The engine's semaphore of this flight is free: its last submission is done.
+    /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`], the GPU is done
+    /// with all earlier pictures.
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>>;
 
     /// Shows the picture, once the GPU has drawn it.

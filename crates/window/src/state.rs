@@ -17,9 +17,8 @@ use super::reload::Reloader;
 use super::screen::{Canvas, Input, Screen};
 use super::title::{self, Title};
 use wavefield_base::{Error, Result};
-use wavefield_engine::Behind;
 use wavefield_engine::{
-    Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
+    Behind, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
 };
 use wavefield_field::array::Array;
 use wavefield_gpu::cuda::KernelSource;
@@ -180,7 +179,7 @@ impl<S: Screen> State<S> {
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
         let (camera, screen) = (engine.view().camera, &self.screen);
-        let command = || shown(config, controls, camera).command_line(false);
+        let command = || shown(config, controls, camera).command_line(false) + S::OPTION;
         let mut view = View {
             engine,
             config,
@@ -255,7 +254,8 @@ impl<S: Screen> State<S> {
                 self.drain()?;
                 self.engine.forget_recorded();
             }
-            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done.
+            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done. If the
+            // pictures are stale, every frame is drained.
             match unsafe { self.screen.acquire(self.engine.queue(), flight) }? {
                 Some(canvas) => return Ok(Some(canvas)),
                 None if self.screen.is_stale() => {}

@@ -13,7 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -214,18 +214,19 @@ def _call(module: Any, function: str, *arguments: Any) -> Any:
 def device_of(pointer: int) -> int:
     """Return the ordinal of the device that a pointer belongs to; negative if it belongs to none."""
     module = driver()
-    # For memory of `cuMemCreate`, such as PyTorch's expandable segments, the attribute below is 0 on every device.
-    with suppress(CudaError):
-        handle = _call(module, "cuMemRetainAllocationHandle", pointer)
-        try:
-            found = _call(module, "cuMemGetAllocationPropertiesFromHandle", handle)
-        finally:
-            _call(module, "cuMemRelease", handle)
-        # `location` is a part of `found`, which must live as long.
-        on_device = found.location.type == module.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        return int(found.location.id) if on_device else -1
     attribute = module.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    return int(_call(module, "cuPointerGetAttribute", attribute, pointer))
+    try:
+        handle = _call(module, "cuMemRetainAllocationHandle", pointer)
+    except CudaError:
+        return int(_call(module, "cuPointerGetAttribute", attribute, pointer))
+    # For memory of `cuMemCreate`, such as PyTorch's expandable segments, the attribute is 0 on every device.
+    try:
+        found = _call(module, "cuMemGetAllocationPropertiesFromHandle", handle)
+    finally:
+        _call(module, "cuMemRelease", handle)
+    # `location` is a part of `found`, which must live as long.
+    on_device = found.location.type == module.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+    return int(found.location.id) if on_device else -1
 
 
 def count() -> int:

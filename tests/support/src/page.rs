@@ -11,46 +11,66 @@ use tungstenite::{Error, HandshakeError, Message, WebSocket};
 /// The longest wait for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A process that does not outlive its test.
+pub struct Process(pub Child);
+
+impl Process {
+    /// Starts it and waits for a line on standard error that begins with `prefix`. Returns that line's rest.
+    pub fn start(command: &mut Command, prefix: &'static str) -> std::io::Result<(Self, String)> {
+        let mut process = Self(command.stderr(Stdio::piped()).spawn()?);
+        let lines = BufReader::new(process.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in lines {
+                // It reads on when nobody wants to know: a full pipe would stop the process.
+                let _ = line.strip_prefix(prefix).map(|rest| tell.send(rest.to_owned()));
+            }
+        });
+        Ok((process, told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line begins with {prefix}"))))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The program with a page.
 pub struct Served {
-    pub process: Child,
+    process: Process,
     pub url: String,
 }
 
 impl Served {
     /// Starts the program, which prints the address of its page.
     pub fn start(command: &mut Command) -> Self {
-        Self::wait(command.stdout(Stdio::null()))
+        let (process, url) = Process::start(command.stdout(Stdio::null()), "note: open ").unwrap();
+        Self { process, url }
     }
 
     /// Like [`Served::start`], with what it will write to standard output.
     pub fn start_counted(command: &mut Command) -> (Self, ChildStdout) {
-        let mut served = Self::wait(command.stdout(Stdio::piped()));
-        let output = served.process.stdout.take().unwrap();
-        (served, output)
+        let (mut process, url) = Process::start(command.stdout(Stdio::piped()), "note: open ").unwrap();
+        let output = process.0.stdout.take().unwrap();
+        (Self { process, url }, output)
     }
 
-    fn wait(command: &mut Command) -> Self {
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let url = lines.find_map(|line| line.strip_prefix("note: open ").map(str::to_owned));
-        // Nobody reads what else it says, and a full pipe would stop it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { process, url: url.expect("the address of the page") }
+    pub fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.process.0.try_wait().unwrap().is_some()
     }
 
     /// Ends it as Ctrl-C does. Panics if it ends with a failure, such as an error of the validation layer.
     pub fn interrupt(mut self) {
         // SAFETY: the process is our own child, and nobody has waited for it yet.
-        unsafe { libc::kill(self.process.id() as libc::pid_t, libc::SIGINT) };
-        assert!(self.process.wait().unwrap().success());
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        unsafe { libc::kill(self.id() as libc::pid_t, libc::SIGINT) };
+        until("the end after an interrupt", || self.has_ended());
+        assert!(self.process.0.wait().unwrap().success());
     }
 }
 
@@ -78,7 +98,7 @@ impl Page {
         let (origin, query) = url.split_once("/?").unwrap();
         let host = origin.strip_prefix("http://").unwrap();
         let stream = TcpStream::connect(host)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)))?;
         let mut request = format!("ws://{host}/socket?{query}").into_client_request()?;
         request.headers_mut().insert("Origin", origin.parse().unwrap());
         match tungstenite::client(request, stream) {

@@ -17,32 +17,33 @@ pub struct Pixels {
 /// dropped.
 pub struct Copies<T> {
     device: Device,
-    flights: Vec<Copied<T>>,
+    flights: Vec<Option<Copied<T>>>,
+    /// The buffer of the last copy that was taken.
+    spare: Option<(Buffer, vk::Extent2D)>,
 }
 
+/// A picture in its buffer, until it is taken.
 struct Copied<T> {
-    buffer: Option<Buffer>,
-    extent: vk::Extent2D,
-    /// Until the copy is taken.
-    tag: Option<T>,
+    tag: T,
+    buffer: (Buffer, vk::Extent2D),
 }
 
 impl<T: Copy + Ord> Copies<T> {
     pub fn new(device: &Device) -> Self {
-        Self { device: device.clone(), flights: Vec::new() }
+        Self { device: device.clone(), flights: Vec::new(), spare: None }
     }
 
     /// Takes a flight's picture, if one was recorded and not taken yet. The GPU must have finished the flight's commands.
     pub fn take(&mut self, flight: usize) -> Option<(T, Result<Pixels>)> {
-        let Copied { buffer: Some(buffer), extent, tag } = self.flights.get_mut(flight)? else { return None };
-        let pixels = |bytes: &[u8]| Pixels { bytes: bytes.to_vec(), extent: *extent };
-        Some((tag.take()?, buffer.bytes().map(pixels)))
+        let Copied { tag, buffer } = self.flights.get_mut(flight)?.take()?;
+        let (buffer, extent) = self.spare.insert(buffer);
+        Some((tag, buffer.bytes().map(|bytes| Pixels { bytes: bytes.to_vec(), extent: *extent })))
     }
 
     /// The flights whose pictures are not taken yet, in the order of their tags.
     pub fn pending(&self) -> Vec<(T, usize)> {
-        let tags = self.flights.iter().enumerate();
-        let mut pending: Vec<_> = tags.filter_map(|(flight, copied)| Some((copied.tag?, flight))).collect();
+        let all = self.flights.iter().enumerate();
+        let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.tag, flight))).collect();
         pending.sort_unstable();
         pending
     }
@@ -53,9 +54,9 @@ impl<T: Copy + Ord> Copies<T> {
     /// There is no memory for it. Nothing was recorded then.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture. The
-    /// picture is alive, has four bytes a pixel, may be copied from, and is then in its final layout. The GPU has finished
-    /// this flight's earlier commands.
+    /// - `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture.
+    /// - The picture is alive, has four bytes a pixel, may be copied from, and is then in its final layout.
+    /// - The GPU has finished this flight's earlier commands, and finishes these before the copies are dropped.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -63,27 +64,29 @@ impl<T: Copy + Ord> Copies<T> {
         picture: &Picture,
         tag: T,
     ) -> Result<()> {
-        while self.flights.len() <= flight {
-            self.flights.push(Copied { buffer: None, extent: vk::Extent2D::default(), tag: None });
+        if self.flights.len() <= flight {
+            self.flights.resize_with(flight + 1, || None);
         }
-        let Copied { buffer, extent, tag: waiting } = &mut self.flights[flight];
-        // Drop the old buffer first, so that the two never exist at once.
-        let made = match buffer.take().filter(|_| *extent == picture.extent) {
-            Some(made) => made,
+        // A picture that nobody took makes room.
+        self.spare = self.flights[flight].take().map(|copied| copied.buffer).or(self.spare.take());
+        let extent = picture.extent;
+        // Drop a buffer of another size first, so that the two never exist at once.
+        let buffer = match self.spare.take().filter(|(_, size)| *size == extent) {
+            Some((buffer, _)) => buffer,
             None => Buffer::new(
                 &self.device,
                 &BufferDesc {
                     label: "a picture's copy",
-                    size: u64::from(picture.extent.width) * u64::from(picture.extent.height) * 4,
+                    size: u64::from(extent.width) * u64::from(extent.height) * 4,
                     usage: vk::BufferUsageFlags::TRANSFER_DST,
                     location: MemoryLocation::GpuToCpu,
                 },
             )?,
         };
-        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until the
-        // GPU is done.
-        unsafe { copy(&self.device, commands, picture, buffer.insert(made)) };
-        (*extent, *waiting) = (picture.extent, Some(tag));
+        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until it
+        // is taken, which is after the GPU's use, or until the copies are dropped.
+        unsafe { copy(&self.device, commands, picture, &buffer) };
+        self.flights[flight] = Some(Copied { tag, buffer: (buffer, extent) });
         Ok(())
     }
 }

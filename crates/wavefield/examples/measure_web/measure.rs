@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use tungstenite::Message;
-use wavefield_test_support::page::{Heard, Page, Served};
+use wavefield_test_support::page::{Heard, Page, Served, until};
 
 const SIZE: (u32, u32) = (1280, 720);
 const SECONDS: f64 = 5.0;
@@ -137,9 +137,9 @@ pub fn main() -> Result<(), Box<dyn Error>> {
                     });
                 }
                 watch(&mut first, 1.0);
-                let before = cpu(served.process.id());
+                let before = cpu(served.id());
                 let watched = watch(&mut first, SECONDS);
-                let cores = (cpu(served.process.id()) - before) / SECONDS;
+                let cores = (cpu(served.id()) - before) / SECONDS;
                 let times = latency(&mut first);
                 done.store(true, std::sync::atomic::Ordering::Relaxed);
                 (times, watched, cores)
@@ -185,7 +185,7 @@ pub fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
         }
-        served.process.wait()?;
+        until("the end", || served.has_ended());
         let mut summary = String::new();
         output.read_to_string(&mut summary)?;
         println!("with:    {}, {pictures} pictures taken", frame_time(&summary));

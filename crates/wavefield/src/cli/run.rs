@@ -38,8 +38,8 @@ pub fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     let mut config = Config { reload, ..args.run.config(headless, matches)? };
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     #[cfg(all(feature = "web", target_os = "linux"))]
-    if let Some(web) = args.web.open(headless)? {
-        return show(super::web::run(web, &config, stop, None)?);
+    if args.web.is_given(headless)? {
+        return show(args.web.run(&config, stop, None)?);
     }
     if !headless {
         match connect(&config, stop) {

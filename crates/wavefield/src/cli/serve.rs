@@ -18,6 +18,7 @@ use super::outcome::show;
 use super::{help, parse};
 
 const EXAMPLES: &str = "  wavefield serve                                a window for one client at a time
+  wavefield serve --web                          the window in a browser
   wavefield serve --headless --socket /tmp/w.sock
   wavefield serve --verify --json clients.json   checks every frame, and writes what each client cost";
 
@@ -80,8 +81,8 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     }
     check_outputs(config.output.iter().chain(&options.json))?;
     #[cfg(feature = "web")]
-    if let Some(web) = args.web.open(headless)? {
-        let run = |hook: FrameHookDesc<'_>| super::web::run(web, &config, stop, Some(hook));
+    if args.web.is_given(headless)? {
+        let run = |hook: FrameHookDesc<'_>| args.web.run(&config, stop, Some(hook));
         return show(serve_windowed(&config, &options, stop, run)?);
     }
     if !headless {

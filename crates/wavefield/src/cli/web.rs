@@ -24,35 +24,38 @@ pub struct WebArgs {
 }
 
 impl WebArgs {
-    /// Opens the page, if there is to be one, and prints where.
-    pub fn open(&self, headless: bool) -> Result<Option<Web>> {
-        let Some(address) = self.web else { return Ok(None) };
-        if headless {
-            return Err(Error::Usage(
-                "--web shows a window in a browser, and --headless asks for none".into(),
-            ));
+    /// Whether there is to be a page.
+    pub fn is_given(&self, headless: bool) -> Result<bool> {
+        match self.web {
+            Some(_) if headless => Err(Error::Usage(
+                "--web shows a window in a browser, and --headless asks for none: leave one of them out"
+                    .into(),
+            )),
+            web => Ok(web.is_some()),
         }
-        let web = Web::open(address, self.web_exposed)?;
-        note!("note: open {}", web.url());
+    }
+
+    /// Runs the window on a page, and prints where that is.
+    pub fn run(&self, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
+        let web = Web::open(self.web.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))), self.web_exposed)?;
         if web.address().ip().is_loopback() {
+            note!("note: open {}", web.url());
             note!("note: from another machine, first run there: {}", tunnel(web.address().port()));
+        } else {
+            note!("note: open {} (the connection is not encrypted)", web.url());
         }
-        Ok(Some(web))
+        run_remote(Box::new(web), config, stop, hook)
     }
 }
 
-/// Runs the window on the page.
-pub fn run(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
-    run_remote(Box::new(web), config, stop, hook)
-}
+const PORT: u16 = 8090;
 
 /// The command that brings a port of this machine to another one.
-pub fn tunnel(port: u16) -> String {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    format!("ssh -L {port}:localhost:{port} {name}")
+fn tunnel(port: u16) -> String {
+    format!("ssh -L {port}:localhost:{port} {}", wavefield_web::machine())
 }
 
 /// Says how to see the window without a display.
 pub fn advise(command: &str) {
-    note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(8090));
+    note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(PORT));
 }

@@ -28,7 +28,7 @@ fn pages_that_want_to_stop_the_renderer() {
     let mut served = Served::start(&mut command);
     let mut good = Page::new(&served.url);
     (0..3).for_each(|_| show(&mut good));
-    let before = memory(served.process.id());
+    let before = memory(served.id());
 
     let (origin, _) = served.url.split_once("/?").unwrap();
     let half: Vec<_> = (0..500)
@@ -71,8 +71,8 @@ fn pages_that_want_to_stop_the_renderer() {
         good.say(&format!(r#"{{"type":"size","width":{width},"height":120,"scale":1}}"#));
         show(&mut good);
     }
-    assert!(served.process.try_wait().unwrap().is_none(), "Q and Escape are not for pages");
-    let more = memory(served.process.id()).saturating_sub(before);
+    assert!(!served.has_ended(), "Q and Escape are not for pages");
+    let more = memory(served.id()).saturating_sub(before);
     assert!(more < 300 << 20, "{} MiB more", more >> 20);
     served.interrupt();
 }

@@ -1,21 +1,22 @@
 //! A page in headless Chromium, driven over its debugging protocol.
 
-use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
+use wavefield_test_support::page::Process;
 use wavefield_test_support::skip_without_tools;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Browser {
-    process: Child,
     socket: WebSocket<TcpStream>,
     session: String,
     last: u64,
+    // Chromium ends before its folder is removed.
+    _process: Process,
     _profile: tempfile::TempDir,
 }
 
@@ -28,21 +29,17 @@ impl Browser {
         command.args(["--disable-background-networking", "--disable-component-update", "--disable-sync"]);
         command.args(["--remote-debugging-port=0", "--hide-scrollbars", "--mute-audio"]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
-        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-        let Ok(mut process) = started else {
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let Ok((process, url)) = Process::start(&mut command, "DevTools listening on ") else {
             skip_without_tools("chromium is not installed");
             return None;
         };
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let url = lines.find_map(|line| line.strip_prefix("DevTools listening on ").map(str::to_owned));
-        // Nobody reads what else it says, and a full pipe would stop it.
-        std::thread::spawn(move || lines.for_each(drop));
-        let url = url.expect("Chromium says where it listens");
         let address = url.strip_prefix("ws://").unwrap().split('/').next().unwrap();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let (socket, _) = tungstenite::client(url.as_str(), stream).unwrap();
-        let mut browser = Self { process, socket, session: String::new(), last: 0, _profile: profile };
+        let mut browser =
+            Self { socket, session: String::new(), last: 0, _process: process, _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
         let attach = json!({"targetId": target["targetId"], "flatten": true});
         let session = browser.call("Target.attachToTarget", attach);
@@ -142,11 +139,4 @@ impl Browser {
 
 fn decoded(text: &str) -> Vec<u8> {
     data_encoding::BASE64.decode(text.as_bytes()).unwrap()
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
 }

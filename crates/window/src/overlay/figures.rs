@@ -1,6 +1,7 @@
 //! The times of the last frames, and how a switch of settings changed them. Pure arithmetic.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use wavefield_watch::trace::{FrameSpans, GpuClock};
 
@@ -10,6 +11,9 @@ pub(super) const FRAMES: usize = 240;
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
     seen: Option<u64>,
+    /// When the CPU began it, and when it last said that no frame follows at once.
+    began: Option<Instant>,
+    rested: Option<Instant>,
     /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
     /// The number of frames with the current settings and batch.
@@ -98,9 +102,12 @@ impl Figures {
             return;
         }
         let follows = self.seen.replace(spans.frame).is_some_and(|seen| seen + 1 == spans.frame);
-        let Some(before) = self.end.replace(end).filter(|_| follows) else { return };
-        let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
         let (began, took) = spans.cpu;
+        // The times of the last frames before a rest may come after it.
+        let was = self.began.replace(began);
+        let rested = self.rested.zip(was).is_some_and(|(rested, was)| was < rested && rested < began);
+        let Some(before) = self.end.replace(end).filter(|_| follows && !rested) else { return };
+        let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
         // The GPU had work from the frame's submission on, or from its kernel's start. A kernel that ended before the last frame does
         // not count: it was filled ahead, in a batch.
         // `took` leaves out the waits for the hand-off, so the time that the GPU lost to them counts as the hand-off's.
@@ -122,8 +129,8 @@ impl Figures {
     }
 
     /// Says that the time until the next frame is not a frame time.
-    pub(super) fn ignore_gap(&mut self) {
-        self.end = None;
+    pub(super) fn ignore_gap(&mut self, now: Instant) {
+        (self.end, self.rested) = (None, Some(now));
     }
 
     /// To be called after a switch from these settings. Keeps their cost if it had settled, and starts again.
@@ -337,14 +344,21 @@ mod tests {
         let base = Instant::now();
         let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
         let frames = frames(10, 1350.0, 500.0, &clock, base);
+        let rest = frames[5].cpu.0 - Duration::from_micros(10);
         add_all(&mut figures, &frames[..5], &clock);
-        figures.ignore_gap();
+        figures.ignore_gap(rest);
         // The list still contains the old frames, which are not added twice.
         add_all(&mut figures, &frames, &clock);
         assert_eq!(figures.frame_times().len(), 8);
         figures.switched(Vec::new());
         add_all(&mut figures, &frames, &clock);
         assert_eq!(figures.frame_times().len(), 0);
+        // The GPU is done with the last frames before the rest only when that is over.
+        let mut figures = Figures::default();
+        add_all(&mut figures, &frames[..3], &clock);
+        figures.ignore_gap(rest);
+        add_all(&mut figures, &frames, &clock);
+        assert_eq!(figures.frame_times().len(), 7, "frames 1, 2, 4 and 6 to 9");
     }
 
     #[test]

@@ -32,6 +32,8 @@ use wavefield_render::{Painter, Painting, Picture};
 
 /// The most frames in flight: those of the deepest ring, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
+/// The most input between two layouts.
+const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
 const NOTICE: Duration = Duration::from_secs(12);
 
@@ -108,6 +110,8 @@ impl Overlay {
     ) -> Result<Self> {
         egui.set_visuals(look::visuals());
         egui.set_fonts(look::fonts());
+        // The camera counts pixels.
+        egui.options_mut(|options| options.zoom_with_keyboard = false);
         let largest = queue.device().info().largest_picture as usize;
         let painter = Painter::new(queue, format, FLIGHTS)?;
         let mut overlay = Self {
@@ -149,16 +153,26 @@ impl Overlay {
             | Event::MouseWheel { modifiers, .. } => self.input.modifiers = *modifiers,
             _ => {}
         }
-        self.input.events.push(event.clone());
+        // While nothing is drawn, nobody takes them.
+        if self.input.events.len() < MOST_EVENTS {
+            self.input.events.push(event.clone());
+        }
         self.lay_out_soon();
         match event {
             // The camera hears of all others too: a drag of it may continue over a panel and end there.
-            Event::PointerButton { pressed: true, .. } | Event::MouseWheel { .. } | Event::Zoom(_) => {
-                self.egui.wants_pointer_input()
-            }
+            Event::PointerButton { pressed: true, pos, .. } => self.covers(*pos),
+            Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.wants_pointer_input(),
             Event::Key { .. } | Event::Text(_) => self.egui.wants_keyboard_input(),
             _ => false,
         }
+    }
+
+    /// Whether the overlay is there. egui's own answer is for the pointer of the last layout, but a finger has just come.
+    fn covers(&self, at: Pos2) -> bool {
+        self.egui.is_using_pointer()
+            || self.egui.layer_id_at(at).is_some_and(|layer| {
+                layer.order != egui::Order::Background || !self.egui.available_rect().contains(at)
+            })
     }
 
     pub(super) fn lay_out_soon(&mut self) {
@@ -224,7 +238,7 @@ impl Overlay {
     }
 
     pub(super) fn ignore_gap(&mut self) {
-        self.figures.ignore_gap();
+        self.figures.ignore_gap(Instant::now());
     }
 
     pub(super) fn switched(&mut self, settings: Vec<String>) {

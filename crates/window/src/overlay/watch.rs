@@ -41,7 +41,7 @@ impl Overlay {
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let scale = self.egui.pixels_per_point();
         if view.engine.point(pointer.map(|at| (at.x * scale, at.y * scale)), size)? {
-            self.figures.ignore_gap();
+            self.figures.ignore_gap(Instant::now());
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::title::Title;
 use wavefield_base::{Error, Result};
 use wavefield_engine::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
-    record,
+    check_picture, record,
 };
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, PresentMode, Swapchain};
 
@@ -89,7 +89,9 @@ impl State<Offscreen> {
             PresentMode::Mailbox => PresentMode::Immediate,
             mode => mode,
         };
+        let remote = (remote, hook.is_some());
         Self::open(choice, instance, config, hook, |device, _| {
+            check_picture(config.size, device)?;
             Ok((Offscreen::new(device, config.size, mode, remote), mode))
         })
     }
