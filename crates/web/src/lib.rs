@@ -119,7 +119,7 @@ impl Web {
     /// The address of the page, with the token that lets a viewer in.
     pub fn url(&self) -> String {
         let host = match self.address.ip().is_unspecified() {
-            true => format!("{}:{}", machine(), self.address.port()),
+            true => format!("{}:{}", host_name(), self.address.port()),
             false => self.address.to_string(),
         };
         format!("http://{host}/?token={}", self.token)
@@ -131,7 +131,7 @@ impl Web {
 }
 
 /// The name of this machine.
-pub fn machine() -> String {
+pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from .field import Field
 
 SAVE = 'field.save("picture.png") writes the picture'
-NO_DISPLAY = "there is no display, so no window opens"
+NO_DISPLAY = (
+    "there is no display, so no window opens; `wavefield serve --web` shows in a browser what wavefield.connect() draws"
+)
 
 GRID = "256x256"
 """The grid of the renderer's own wave, which is drawn until the first array arrives."""

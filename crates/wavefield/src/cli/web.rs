@@ -52,7 +52,7 @@ const PORT: u16 = 8090;
 
 /// The command that brings a port of this machine to another one.
 fn tunnel(port: u16) -> String {
-    format!("ssh -L {port}:localhost:{port} {}", wavefield_web::machine())
+    format!("ssh -L {port}:localhost:{port} {}", wavefield_web::host_name())
 }
 
 /// Says how to see the window without a display.
