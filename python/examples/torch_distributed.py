@@ -79,7 +79,7 @@ def run(field, frames):
 
 def main() -> None:
     failure = None
-    with show(__doc__) if os.environ["RANK"] == "0" else suppress(KeyboardInterrupt) as shown:
+    with show(__doc__) if os.environ.get("RANK", "0") == "0" else suppress(KeyboardInterrupt) as shown:
         failure = run(shown[0], shown[1].frames) if shown else run(None, None)
     if failure:  # NCCL's threads still wait for the rank that failed, and may crash at the usual exit
         os.write(2, f"{failure}\n".encode())

@@ -78,7 +78,7 @@ class Session:
     def serve(self) -> None:
         while True:
             try:
-                packet, files, _, _ = socket.recv_fds(self.socket, 70000, 64)
+                packet, files, _, _ = socket.recv_fds(self.socket, 128 * 1024 + 1, 64)
             except OSError:
                 return
             if not packet:

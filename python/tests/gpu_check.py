@@ -936,9 +936,24 @@ def peer(out: Path) -> str:
         picture = field.snapshot()
         field.show(wave)
         assert np.array_equal(picture, field.snapshot())
-    large, rates = torch.ones((4096, 4096), device="cuda:1"), []
+    large, rates, copies = torch.ones((4096, 4096), device="cuda:1"), [], []
+    driver: Any = _cuda.Context
+    call = driver.call
+
+    def timed(context: Any, name: str, *arguments: Any) -> Any:
+        """Surround the peer copy by events."""
+        if name != "cuMemcpyPeerAsync":
+            return call(context, name, *arguments)
+        stream = torch.cuda.ExternalStream(int(arguments[-1]), device=0)
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+        events[0].record(stream)
+        call(context, name, *arguments)
+        events[1].record(stream)
+        return copies.append(events)
+
     with wavefield.launch(device=0, shape=(4096, 4096), arguments=["--pace", "0"]) as field:
         into = torch.empty((4096, 4096), device="cuda:0")
+        driver.call = timed
         for copy in (lambda: field.show(large), lambda: into.copy_(large)):
             for count in (20, 200):
                 torch.cuda.synchronize(0), torch.cuda.synchronize(1)
@@ -947,9 +962,13 @@ def peer(out: Path) -> str:
                     copy()
                 torch.cuda.synchronize(0), torch.cuda.synchronize(1)
             rates.append(count * large.nbytes / (time.perf_counter() - start) / 1e9)
+        driver.call = call
+    taken = sorted(begin.elapsed_time(end) / 1e3 for begin, end in copies)
+    rates.append(large.nbytes / taken[len(taken) // 2] / 1e9)
     return (
         f"32 pictures: none wrong, {wrong[False]} of 16 without the waits; on its own GPU: {shown} {shown.reason}; "
-        f"64 MiB shown: {rates[0]:.1f} GB/s, copied by PyTorch: {rates[1]:.1f} GB/s"
+        f"64 MiB shown: {rates[0]:.1f} GB/s, of it the copy alone {rates[2]:.1f} GB/s, copied by PyTorch: "
+        f"{rates[1]:.1f} GB/s"
     )
 
 
@@ -1009,7 +1028,7 @@ def one_wave_on_several(out: Path) -> str:
     )
 
 
-def rank_fails(out: Path, how: signal.Signals) -> str:
+def rank_fails(out: Path, how: signal.Signals, resume_after: float | None = None) -> str:
     """Make a rank fail. It is named, rank 0 exits with 1, and the renderer keeps the last whole frame."""
     need("torch", "cuda.bindings")
     from wavefield import _cuda
@@ -1023,10 +1042,16 @@ def rank_fails(out: Path, how: signal.Signals) -> str:
         time.sleep(15)
         started[1].send_signal(how)
         before = time.monotonic()
+        if resume_after:
+            time.sleep(resume_after)
+            started[1].send_signal(signal.SIGCONT)
         words = started[0].communicate(timeout=150)[0].strip().splitlines()[-2:]
         assert started[0].returncode == 1, (started[0].returncode, words)
         assert any("no answer from rank 1" in line for line in words), words
         after = time.monotonic() - before
+        if resume_after:
+            said = started[1].communicate(timeout=150)[0]
+            assert started[1].returncode == 1 and "error: rank 1 was late" in said, (started[1].returncode, said)
     drawn = client_stretches(figures)[-1]["frames"]
     assert drawn > 100, drawn
     return f"{words[-1]!r} after {after:.0f} s, {drawn} frames drawn"
@@ -1040,6 +1065,12 @@ def a_rank_dies(out: Path) -> str:
 @check("rank-hangs", 240)
 def a_rank_hangs(out: Path) -> str:
     return rank_fails(out, signal.SIGSTOP)
+
+
+@check("rank-late", 240)
+def a_rank_is_late(out: Path) -> str:
+    """It comes after the others have given up, and says so itself."""
+    return rank_fails(out, signal.SIGSTOP, resume_after=45)
 
 
 # Releasing memory and connections.

@@ -1,6 +1,6 @@
 """A rank of `torch_distributed.py` that is measured, or checked: `gpu_check.py ranks` starts them.
 
-    MODE FIRST RANK-OF-THE-EXAMPLE'S OPTIONS
+    MODE FIRST OPTIONS-OF-THE-EXAMPLE
 
 `recv` is the example itself. With `gather`, rank 0 receives the strips in a tensor of its own and copies them. With
 `stamp`, the strips hold stamps instead of a wave, which `serve --verify` checks. Rank 0 prints the mean time of a

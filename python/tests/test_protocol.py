@@ -154,7 +154,7 @@ def test_random_damage_is_an_error_or_a_valid_welcome() -> None:
 
 def test_messages_that_are_too_long_are_not_sent() -> None:
     with pytest.raises(ProtocolError):
-        _protocol.encode({"type": "x", "text": "a" * 70000})
+        _protocol.encode({"type": "x", "text": "a" * 131072})
 
 
 def test_ring_values() -> None:

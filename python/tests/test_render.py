@@ -20,7 +20,8 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer
 from test_end_to_end import EXAMPLES, WHY_NOT
-from wavefield import Camera, _dlpack, _places, _render
+from wavefield import Camera, _dlpack, _picture, _places, _render, _show
+from wavefield._layout import Layout
 
 KINDS = ("color", "depth", "normal", "index")
 DTYPES = {"color": "uint8", "depth": "float32", "normal": "float32", "index": "int32"}
@@ -405,7 +406,48 @@ def test_closing_waits_for_pictures_that_no_stream_waits_for(renderer: FakeRende
     assert picture.frame == 0
 
 
-def test_pictures_in_cycles_make_room(field: wavefield.Field, drawn: Callable[[], None]) -> None:
+def test_a_copy_waits_for_the_picture(renderer: FakeRenderer, driver: FakeDriver) -> None:
+    with wavefield.connect(renderer.path, kind="image", shape=(2, 3)) as field:
+        hand_over(field)
+        picture = field.picture("depth")
+        with field.frame() as frame:
+            frame.copy_from(picture)
+        for _ in range(2):
+            field.status()
+            renderer.draw(driver)
+        assert (renderer.frames[1] == of_frame(0, "depth")).all()
+
+
+def test_so_many_calls_wait_for_a_frame(
+    field: wavefield.Field, drawn: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_render, "MOST_WAITING", 3)
+    monkeypatch.setattr(_picture, "DRAWN_SECONDS", 0.1)
+    hand_over(field)
+    for _ in range(3):
+        field.picture()
+    for _ in range(2):
+        with pytest.raises(wavefield.WavefieldError, match="frame 0 was not drawn"):
+            field.picture()
+    drawn()
+    field.picture()
+    drawn()
+    assert field._pictured, "the program has seen what it shows"
+
+
+def test_the_limits_of_a_picture_must_be_given(field: wavefield.Field, drawn: Callable[[], None]) -> None:
+    hand_over(field)
+    depth = field.picture("depth")
+    drawn()
+    with pytest.raises(wavefield.ArrayMismatch, match=r"limits=\(low, high\)"):
+        _show._limits(depth, Layout.of("image", (2, 3), "float32"))
+
+
+@pytest.mark.parametrize("most", [_places.MOST_BYTES, 600])
+def test_pictures_in_cycles_make_room(
+    field: wavefield.Field, drawn: Callable[[], None], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(_places, "MOST_BYTES", most)
     hand_over(field)
     gc.collect()
     gc.disable()
@@ -467,8 +509,8 @@ def test_what_makes_no_sense(field: wavefield.Field, drawn: Callable[[], None]) 
     ):
         with pytest.raises(ValueError):  # noqa: PT011
             field.render(*arguments, **options)
-    with pytest.raises(wavefield.ProtocolError, match="at most 65536"):
-        field.render(cameras=np.full((_render.MOST_VIEWS, 6), 1e15 / 3), size=(1, 1))
+    with pytest.raises(wavefield.ProtocolError, match="at most 131072"):
+        field.render(cameras=np.full((_render.EXACT_VIEWS, 6), -1e-100 / 3), size=(1, 1))
     picture = field.render(cameras=[eye], size=(1, 1))
     drawn()
     assert picture.frame == 0, "what was not sent does not count"
@@ -479,12 +521,12 @@ def test_a_thousand_cameras_fit(field: wavefield.Field, renderer: FakeRenderer, 
     low, high = [-2 * math.pi, -1.5, 0.4, -3, -3, -3], [2 * math.pi, 1.5, 20, 3, 3, 3]
     cameras = np.random.default_rng(5).uniform(low, high, (_render.MOST_VIEWS, 6))
     picture = field.render(cameras=cameras, size=(1, 1))
-    field.render(cameras=cameras[:400], size=(1, 1))
+    field.render(cameras=cameras[:900], size=(1, 1))
     drawn()
     assert picture.shape == (1024, 1, 1, 4)
     many, few = asked(renderer)
     np.testing.assert_allclose(many["cameras"], cameras, atol=5.1e-7)
-    np.testing.assert_array_equal(few["cameras"], cameras[:400])
+    np.testing.assert_array_equal(few["cameras"], cameras[:900])
 
 
 # In host memory.

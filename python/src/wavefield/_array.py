@@ -80,7 +80,7 @@ class Array:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Return NumPy's type: float32, float16 or uint8."""
+        """Return NumPy's type: float32, float16 or uint8; int32 of a picture of kind "index"."""
         import numpy as np
 
         return np.dtype(self._layout.dtype)

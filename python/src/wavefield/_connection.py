@@ -218,6 +218,10 @@ class Connection:
         self._owed.append(request)
         return request
 
+    def owed(self, request: str) -> int:
+        """Return how many requests of this type have no answer yet."""
+        return sum(owed.request == request for owed in self._owed)
+
     def catch_up(self, request: str) -> None:
         """Wait for the answer to a request of this type whose wait was interrupted, if there is one.
 
@@ -225,7 +229,7 @@ class Connection:
         """
         with self._lock:
             end = time.monotonic() + ANSWER_SECONDS
-            while any(owed.request == request for owed in self._owed):
+            while self.owed(request):
                 message, files = self._receive_until(end, request, ANSWER_SECONDS)
                 close_all(files)
                 self._handle(message)

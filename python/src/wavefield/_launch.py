@@ -43,8 +43,8 @@ def find_renderer() -> str:
     found = _installed() or shutil.which("wavefield")
     if found is None:
         raise NoRenderer(
-            "the program wavefield was not found: install the wheel with pip, run `cargo install --path .` in the "
-            "repository, or set WAVEFIELD_BIN to the program"
+            "the program wavefield was not found: install the wheel with pip, run `cargo install --path "
+            "crates/wavefield` in the repository, or set WAVEFIELD_BIN to the program"
         )
     return found
 

@@ -69,7 +69,7 @@ class Layout:
 
     @property
     def typestr(self) -> str:
-        """Return the type's name in messages: `<f4`, `<f2` or `|u1`."""
+        """Return the type's name in messages: `<f4`, `<f2`, `|u1` or `<i4`."""
         return TYPESTRS[self.dtype]
 
     @property

@@ -12,8 +12,12 @@ from .errors import ArrayMismatch, LibraryMissing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-INSTALL = {"cupy": "cupy-cuda13x", "torch": "torch", "numba.cuda": "'numba-cuda[cu13]'"}
-INSTALL["jupyter_rfb"] = '"wavefield[notebook]"'
+INSTALL = {
+    "cupy": "cupy-cuda13x",
+    "torch": "torch",
+    "numba.cuda": "'numba-cuda[cu13]'",
+    "jupyter_rfb": "jupyter_rfb",
+}
 
 
 def need(module: str, call: str) -> Any:

@@ -1,6 +1,6 @@
 """Where pictures lie: places in memory of `allocate`, used again and again.
 
-All that was made of the pictures of one call holds a *lease* of their place. When the lease ends, an event is recorded
+Every array made of the pictures of one call holds a *lease* of their place. When the lease ends, an event is recorded
 that follows everything in the CUDA context. The renderer writes the place again only after that event.
 """
 
@@ -94,7 +94,7 @@ class Places:
         """Lease a place of `size` bytes that nobody uses, for pictures whose kinds and size are `key`."""
         pool = self._pools.pop(key, None) or Pool(size)
         self._pools[key] = pool
-        if not pool.free and len(pool.all) >= MOST_OUT:
+        if not pool.free and (len(pool.all) >= MOST_OUT or not self._fits(pool)):
             gc.collect()  # what was dropped may still hold pictures in cycles
         if not pool.free or not pool.free[0].done:
             if len(pool.all) < MOST_OUT and self._fits(pool):

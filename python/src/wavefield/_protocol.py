@@ -15,7 +15,7 @@ from ._layout import DTYPES, Layout
 from .errors import ArrayMismatch, ProtocolError, VersionMismatch
 
 VERSION = 2
-MAX_BYTES = 64 * 1024
+MAX_BYTES = 128 * 1024
 MAX_RING = 32
 MAX_NAME = 200  # bytes
 # In one message: one for each slot, and two for the timelines.

@@ -1,7 +1,7 @@
 """Pictures of a frame for the user's own program: what is on screen, and other views.
 
-The renderer writes them into memory of `allocate`. On the GPU the call returns at once: the streams that take a picture
-wait for the timeline `drawn`, which reaches k when the k-th `render` is done.
+The renderer writes them into memory of `allocate`. On the GPU the call does not wait for them: the streams that take a
+picture wait for the timeline `drawn`, which reaches k when the k-th `render` is done.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ KINDS = {"color": ("uint8", 4), "depth": ("float32", 1), "normal": ("float32", 4
 MOST_VIEWS = 1024
 """The most views of one call."""
 
+MOST_WAITING = 64
+"""The most calls that may wait for a frame. The renderer ends a connection with more."""
+
 EXACT_VIEWS = 900
 """The most views whose cameras fit into a message with all their digits."""
 
@@ -63,6 +66,11 @@ class Answer:
     frame: int | None = None
     error: Callable[[], WavefieldError] | None = None
     """Makes a new one each time: an exception holds the variables of the calls that it went through."""
+
+    @property
+    def known(self) -> bool:
+        """Return whether the renderer has drawn, or refused."""
+        return self.frame is not None or self.error is not None
 
     def came(self, message: Message) -> None:
         """Read the answer."""
@@ -93,8 +101,8 @@ class Picture(Array):
     | `"index"` | int32 | the element of the array, counted in C order; of a mesh or surface the nearest vertex | -1 |
 
     Libraries take it as they take an `Array`, without a copy: `as_torch()`, `cupy.asarray(picture)`,
-    `jax.dlpack.from_dlpack(picture)`. In CUDA memory the renderer may still draw it then: the library's stream waits.
-    It is yours until you drop it and all that was made of it.
+    `jax.dlpack.from_dlpack(picture)`. In CUDA memory the renderer may still be drawing it; then the
+    library's stream waits. It is yours until you drop it and all that was made of it.
     """
 
     def __init__(
@@ -105,14 +113,14 @@ class Picture(Array):
         offset: int,
         answer: Answer,
         ring: Ring,
-        ask: Callable[[Answer], None],
+        wait: Callable[[Answer], None],
     ) -> None:
         super().__init__(layout, lease.place.memory, offset, ring.own if isinstance(ring, CudaRing) else None)
         self._owner = lease
         self._kind = kind
         self._answer = answer
         self._ring = ring
-        self._wait = ask
+        self._wait = wait
 
     def __repr__(self) -> str:
         return f"<wavefield.Picture {self._kind} {self.shape} {self._layout.dtype}>"
@@ -145,6 +153,10 @@ class Picture(Array):
         if self._stream is not None and isinstance(self._ring, CudaRing):
             self._ring.wait_drawn(self._answer.drawn, consumer)
 
+    def _order_after(self, context: _cuda.Context, stream: Stream) -> None:
+        """Make a stream wait for the picture, which it copies."""
+        self._order_consumer(context, stream)
+
     def _stream_to_wait_for(self, context: _cuda.Context) -> int | None:
         if self._stream is None:
             return None
@@ -159,10 +171,10 @@ class Picture(Array):
         import numpy as np
 
         data = (memory.address + self._offset, False)
-        return np.asarray(_Held(self._owner, self.shape, self._layout.typestr, data))
+        return np.asarray(_Pixels(self._owner, self.shape, self._layout.typestr, data))
 
 
-class _Held:
+class _Pixels:
     """What NumPy's array of a picture holds."""
 
     def __init__(self, owner: object, shape: tuple[int, ...], typestr: str, data: tuple[int, bool]) -> None:
@@ -230,6 +242,7 @@ class Pictures:
         return pictures
 
     def _post(self, wish: Message, answer: Answer, ring: CudaRing) -> None:
+        self._pump_until(lambda: self._connection.owed("render") < MOST_WAITING, answer.after)
         self._asking = True
         try:
             self._connection.post(wish, "rendered", answer.came)
@@ -241,19 +254,23 @@ class Pictures:
 
     def _wait(self, answer: Answer) -> None:
         """Wait for an answer."""
+        self._pump_until(lambda: answer.known, answer.after)
+
+    def _pump_until(self, done: Callable[[], bool], after: int) -> None:
+        """Wait until frame `after` is drawn, and so something is done."""
         end = time.monotonic() + _picture.DRAWN_SECONDS
-        while answer.frame is None and answer.error is None:
+        while not done():
             if self._connection.closed:
                 raise _closed_before()
             if time.monotonic() >= end:
-                raise _picture.not_drawn(answer.after)
+                raise _picture.not_drawn(after)
             self._connection.pump(timeout=1.0)
 
     def close(self) -> None:
         """Forget the places. Pictures keep theirs."""
         self._places.close()
         for picture in self._out:
-            if picture._answer.frame is None and picture._answer.error is None:
+            if not picture._answer.known:
                 picture._answer.error = _closed_before
             picture._field_closed()
 

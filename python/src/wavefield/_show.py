@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _cuda, _libraries, _open, _source
-from ._array import rows_are_contiguous
+from ._array import Array, rows_are_contiguous
 from ._launch import Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
 from .errors import (
@@ -151,7 +151,7 @@ def show(
     `window`: whether to open a window. By default only outside notebooks, and if there is a display. It shows the array
     and the scale of its colours. Tab shows more, and F1 lists the keys.
     `device`: the renderer's GPU, by its CUDA ordinal in this process; by default the first array's. An array on another
-    GPU is copied once. A renderer that already runs on another GPU raises `DeviceMismatch`.
+    GPU is copied once. If a renderer already runs on another GPU, `show` raises `DeviceMismatch`.
 
     `field.shown` says whether the array was copied, and why. A program with a window waits at its end until the window
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
@@ -273,6 +273,11 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
     """Return the limits of the first array, or None if it has colours of its own."""
     if layout.kind == "mesh" or (layout.kind == "image" and len(layout.shape) == 3):
         return None
+    if isinstance(array, Array) and array._stream is not None:
+        raise ArrayMismatch(
+            "the span of an array of wavefield in CUDA memory is unknown: give limits=(low, high), or show what a "
+            "library makes of it, such as array.as_torch()"
+        )
     if layout.kind != "points":
         return _libraries.extent(array)
     if not hasattr(array, "min"):  # such as Numba's

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._protocol import Message
 
 # Of the window's mouse: crates/render/src/camera.rs.
-_PER_PIXEL, _STEEPEST, _NEAREST, _FARTHEST, _FAR_OFF, _FIELD_OF_VIEW = 0.006, 1.5, 0.4, 20.0, 3.0, 0.72
+_PER_PIXEL, _STEEPEST, _NEAREST, _MOST_DISTANT, _TARGET_FARTHEST, _FIELD_OF_VIEW = 0.006, 1.5, 0.4, 20.0, 3.0, 0.72
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Camera:
     def _shift(self, *by: float) -> Camera:
         """Return the camera with its target moved, at most to the limit."""
         target = [old + change for old, change in zip(self.target, by, strict=True)]
-        x, y, z = (number * _FAR_OFF / max(math.hypot(*target), _FAR_OFF) for number in target)
+        x, y, z = (number * _TARGET_FARTHEST / max(math.hypot(*target), _TARGET_FARTHEST) for number in target)
         return replace(self, target=(x, y, z))
 
     def _zoom(self, notches: float) -> Camera:
         """Return the camera nearer to the target (positive) or farther away."""
         notches = max(-99.0, min(notches, 99.0))  # more would overflow
-        return replace(self, distance=max(_NEAREST, min(self.distance * 0.9**notches, _FARTHEST)))
+        return replace(self, distance=max(_NEAREST, min(self.distance * 0.9**notches, _MOST_DISTANT)))
 
 
 def _finite(number: object) -> float:

@@ -419,9 +419,10 @@ class Field:
         (n, 6) of azimuth, elevation, distance, x, y, z, gives n views in one picture. `size` is (width, height), by
         default that of the picture on screen when `status` or `snapshot` last asked.
 
-        A picture shows the last frame that was handed over, or a later one: its `frame` says which. If a stream takes
-        it before that stream hands over the next frame, it shows exactly the last. In CUDA memory this call waits for
-        nothing. Of a kind and size, 8 can be held at once; then this raises `PicturesInUse`.
+        A picture shows the last frame that was handed over, or a later one: its `frame` says which. If the stream that
+        takes it also hands over the next frame, it shows exactly the last. In CUDA memory this call does not wait for
+        the picture, only for memory: at the first calls of a kind and size, and while all 8 places of them are in use
+        on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
         """
         self._check_open()
         if self._next == 0:
@@ -433,6 +434,7 @@ class Field:
             self.snapshot()  # nothing is drawn yet, and this waits for that
         size = size or self._screen or (0, 0)
         pictures = self._pictures.render(kinds or ("color",), views, cameras is None, size, self._next - 1)
+        self._pictured = True
         return pictures if len(kinds) > 1 else pictures[0]
 
     def save(self, path: str | os.PathLike[str]) -> None:
