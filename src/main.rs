@@ -166,7 +166,9 @@ fn run(options: &Options) -> Result<()> {
             Err(reason) => {
                 say(format_args!("There is no display: {reason:#}"));
                 say(format_args!("This draws a picture instead: {PICTURE}"));
-                say(format_args!("In a browser: cargo run --release -p wavefield -- --web"));
+                if cfg!(target_os = "linux") {
+                    say(format_args!("In a browser: cargo run --release -p wavefield -- --web"));
+                }
                 headless(options, Some(PICTURE.as_ref()))?;
             }
         }

@@ -126,6 +126,12 @@ fn the_window_is_in_the_browser() {
     browser.touch("touchMove", &[(260.0, 320.0)]);
     browser.touch("touchEnd", &[]);
     let turned = changed(&mut browser, &before);
+    // Two fingers that do not move change nothing.
+    browser.touch("touchStart", &[(150.0, 300.0), (250.0, 300.0)]);
+    browser.touch("touchEnd", &[]);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    browser.until(STILL);
+    assert!(psnr(&turned, &browser.canvas().2) > 35.0);
     browser.touch("touchStart", &[(150.0, 300.0), (250.0, 300.0)]);
     browser.touch("touchMove", &[(110.0, 300.0), (290.0, 300.0)]);
     browser.touch("touchEnd", &[]);

@@ -5,6 +5,7 @@
 
 mod common;
 use wavefield_test_support::display;
+use wavefield_test_support::page::{Page, Served, height, until};
 use wavefield_test_support::stand_in;
 
 use std::process::Command;
@@ -158,6 +159,31 @@ impl Case {
             true => Ok(()),
             false => Err(problem(format!("it was called only {} times", report.count(call)))),
         }
+    }
+}
+
+/// A page asks for a size for which there is no memory: the picture keeps its size.
+#[test]
+fn a_page_that_is_too_large_is_drawn_as_before() {
+    let Some(bench) = Bench::new() else { return };
+    // The glyphs' image comes first, then those of the first size, then those of the new one.
+    for failing in ["vkCreateImage:-2:6", "vkCreateImage:-2:8"] {
+        let mut command = bench.stand_in.command(&ALL);
+        command.args(SMALL).args(["--producer=compute", "--web=0"]).env("STAND_IN_FAIL", failing);
+        let served = Served::start(&mut command);
+        let mut page = Page::new(&served.url);
+        let show = |page: &mut Page| {
+            let (number, jpeg) = page.picture();
+            page.seen(number);
+            height(&jpeg)
+        };
+        assert_eq!(show(&mut page), 48);
+        page.say(r#"{"type":"size","width":200,"height":100,"scale":1}"#);
+        assert!(served.line("note: the picture cannot have ").starts_with("200x100 pixels: "));
+        assert_eq!(show(&mut page), 48);
+        page.say(r#"{"type":"size","width":200,"height":101,"scale":1}"#);
+        until("another size", || show(&mut page) == 101);
+        served.interrupt();
     }
 }
 

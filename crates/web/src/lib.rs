@@ -61,6 +61,14 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
+    /// Passes input to the frame loop.
+    fn hear(&self, mut inputs: Vec<Input>) {
+        if !inputs.is_empty() {
+            self.lock().inputs.append(&mut inputs);
+            self.news.notify_all();
+        }
+    }
+
     fn forget_wakes(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
     }

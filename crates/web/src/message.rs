@@ -84,7 +84,9 @@ impl Message {
     pub(crate) fn inputs(self, scale: f32) -> Vec<Input> {
         let at = |x: f32, y: f32| pos2(x / scale, y / scale);
         let events = match self {
-            Self::Seen { .. } | Self::Visible { .. } => vec![],
+            Self::Seen { .. } | Self::Visible { visible: false } => vec![],
+            // Input, so that a renderer at rest draws: the picture may be an old one.
+            Self::Visible { visible: true } => vec![Event::WindowFocused(true)],
             Self::Size { width, height, scale } => {
                 let [width, height] = [width, height].map(|pixels| pixels.clamp(16.0, LONGEST) as u32);
                 let focus = Input::Event(Event::WindowFocused(true));
@@ -114,7 +116,7 @@ impl Message {
     }
 }
 
-const BUTTONS: [PointerButton; 3] = [PointerButton::Primary, PointerButton::Middle, PointerButton::Secondary];
+pub(crate) const BUTTONS: [PointerButton; 3] = [PointerButton::Primary, PointerButton::Middle, PointerButton::Secondary];
 
 fn modifiers([alt, ctrl, shift]: Held) -> Modifiers {
     Modifiers { alt, ctrl, shift, mac_cmd: false, command: ctrl }

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Shared;
 use super::picture::Shown;
 use super::request::{Gate, Verdict};
-use super::viewer::Viewer;
+use super::viewer::{Left, Viewer};
 use wavefield_window::News;
 
 const MOST_VIEWERS: usize = 16;
@@ -22,6 +22,8 @@ const MOST_NEWCOMERS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long to wait after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a page may take to read that the renderer has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// While so much input waits for the frame loop, pages are not read.
 const MANY_INPUTS: usize = 256;
 
@@ -48,6 +50,19 @@ fn greet(mut stream: TcpStream, gate: &Gate) -> Option<(TcpStream, Vec<u8>)> {
         }
     }
     None
+}
+
+/// Keeps the viewers for which `each` succeeds. What one that leaves holds down is released.
+fn keep(viewers: &mut Vec<Viewer>, shared: &Shared, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) {
+    let mut released = Vec::new();
+    viewers.retain_mut(|viewer| {
+        let stays = each(viewer).is_ok();
+        if !stays {
+            released.extend(viewer.releases());
+        }
+        stays
+    });
+    shared.hear(released);
 }
 
 pub(crate) struct Server {
@@ -79,6 +94,13 @@ impl Server {
             self.show();
         }
         self.tell(&json!({ "ended": true }));
+        // What a page sends to a closed connection would cost it what it has not read yet, so pages close theirs first.
+        self.viewers.retain_mut(|viewer| viewer.close().is_ok());
+        let until = Instant::now() + FAREWELL;
+        while !self.viewers.is_empty() && Instant::now() < until {
+            std::thread::sleep(PAUSE / 10);
+            self.viewers.retain_mut(|viewer| viewer.flush().is_ok() && viewer.hear(&mut vec![], &mut 1.0).is_ok());
+        }
     }
 
     /// Waits until somebody comes, says or takes something, or the frame loop has a picture.
@@ -121,7 +143,8 @@ impl Server {
                 self.newcomers.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        for (stream, rest) in std::mem::take(&mut self.shared.lock().newcomers) {
+        let newcomers = std::mem::take(&mut self.shared.lock().newcomers);
+        for (stream, rest) in newcomers {
             let mut viewer = Viewer::new(stream, rest);
             let has_room = self.viewers.len() < MOST_VIEWERS;
             let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
@@ -138,11 +161,11 @@ impl Server {
         if let Some(first) = self.viewers.len().checked_sub(1) {
             self.viewers.rotate_right(first.min(1));
         }
-        self.viewers.retain_mut(|viewer| inputs.len() >= room || viewer.hear(&mut inputs, scale).is_ok());
-        if !inputs.is_empty() {
-            self.shared.lock().inputs.append(&mut inputs);
-            self.shared.news.notify_all();
-        }
+        keep(&mut self.viewers, &self.shared, |viewer| match inputs.len() < room {
+            true => viewer.hear(&mut inputs, scale),
+            false => Ok(()),
+        });
+        self.shared.hear(inputs);
     }
 
     /// Takes the newest picture, and what else changed.
@@ -168,11 +191,11 @@ impl Server {
     }
 
     fn tell(&mut self, news: &serde_json::Value) {
-        self.viewers.retain_mut(|viewer| viewer.tell(news).is_ok());
+        keep(&mut self.viewers, &self.shared, |viewer| viewer.tell(news));
     }
 
     fn show(&mut self) {
-        self.viewers.retain_mut(|viewer| viewer.show(self.shown.as_mut()).is_ok());
+        keep(&mut self.viewers, &self.shared, |viewer| viewer.show(self.shown.as_mut()));
         self.shared.lock().is_watched = self.viewers.iter().any(Viewer::is_visible);
     }
 }

@@ -24,8 +24,8 @@ const ASK: Duration = Duration::from_secs(10);
 const GONE: Duration = Duration::from_secs(30);
 /// The most bytes that are read from a page at once: then it is the next page's turn.
 const TURN: usize = 4 << 10;
-/// The most bytes that wait to be sent: more than a picture has.
-const UNSENT: usize = 32 << 20;
+/// The most bytes that wait to be sent: more than the largest picture has.
+const UNSENT: usize = 64 << 20;
 
 /// A connection that is read up to a limit.
 struct Limited {
@@ -65,6 +65,8 @@ pub(crate) struct Viewer {
     /// How many quick pictures came in a row; negative for slow ones.
     row: i32,
     is_visible: bool,
+    /// Which mouse buttons are held there.
+    down: [bool; message::BUTTONS.len()],
     has_unsent: bool,
     /// When it was last asked, when it last answered, and the least time between.
     asked: Instant,
@@ -92,6 +94,7 @@ impl Viewer {
             quality: MOVING,
             row: 0,
             is_visible: true,
+            down: Default::default(),
             has_unsent: false,
             asked: now,
             answered: now,
@@ -130,7 +133,12 @@ impl Viewer {
             let said = Message::read(&text).ok_or(Left)?;
             match said {
                 Message::Seen { picture } => self.took(picture),
-                Message::Visible { visible } => self.is_visible = visible,
+                Message::Visible { visible } => {
+                    self.is_visible = visible;
+                    // While it was hidden, it took what came without drawing it.
+                    self.sent = self.sent.map(|(number, _)| (number, self.quality + 1));
+                }
+                Message::Button { button, down, .. } => self.down[button] = down,
                 Message::Size { scale: pixels, .. } => *scale = pixels,
                 _ => {}
             }
@@ -140,12 +148,14 @@ impl Viewer {
 
     /// The page takes a picture: now it is known how long that took.
     fn took(&mut self, picture: u32) {
-        if self.sent.is_none_or(|(number, _)| number != picture) {
-            return;
-        }
+        let Some((_, quality)) = self.sent.filter(|(number, _)| *number == picture) else { return };
         let Some(took) = self.waits.take().map(|since| since.elapsed().saturating_sub(self.trip)) else {
             return;
         };
+        // A better one than usual says nothing about the usual ones.
+        if quality < self.quality {
+            return;
+        }
         self.row = match took {
             _ if took > SLOW => self.row.min(0) - 1,
             _ if took < QUICK => self.row.max(0) + 1,
@@ -178,17 +188,38 @@ impl Viewer {
             self.send(Packet::Ping(Default::default()))?;
         }
         if let Some(shown) = shown.filter(|_| self.is_visible && self.waits.is_none()) {
-            let quality = if shown.is_still() { BEST } else { self.quality };
-            let has = |(number, sent)| number == shown.number && (sent == BEST || quality != BEST);
-            if !self.sent.is_some_and(has)
+            let wanted = match self.sent.filter(|(number, _)| *number == shown.number) {
+                None => Some(self.quality),
+                // Step by step, so that on a slow link no single one takes long.
+                Some((_, quality)) => quality.checked_sub(1).filter(|_| shown.is_still()),
+            };
+            if let Some(quality) = wanted
                 && let Some(message) = shown.message(quality)
             {
                 (self.sent, self.waits) = (Some((shown.number, quality)), Some(Instant::now()));
                 return self.send(Packet::Binary(message));
             }
         }
+        self.flush()
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), Left> {
         let flushed = self.socket.flush();
         self.note(flushed)
+    }
+
+    /// Asks the page to close the connection.
+    pub(crate) fn close(&mut self) -> Result<(), Left> {
+        self.send(Packet::Close(None))
+    }
+
+    /// The release of each button that is held on the page.
+    pub(crate) fn releases(&self) -> impl Iterator<Item = Input> {
+        let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
+        held.map(|(button, _)| {
+            let (pos, modifiers) = (Default::default(), Default::default());
+            Input::Event(egui::Event::PointerButton { pos, button, pressed: false, modifiers })
+        })
     }
 
     pub(crate) fn tell(&mut self, news: &serde_json::Value) -> Result<(), Left> {

@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use egui::{Event, Key, pos2};
+use egui::{Event, Key, PointerButton, pos2};
 use tungstenite::Message;
-use wavefield_test_support::page::{PATIENCE, Page, until};
+use wavefield_test_support::page::{PATIENCE, Page, height, until};
 use wavefield_watch::recording::Pixels;
 use wavefield_web::Web;
 use wavefield_window::{Input, News, Remote};
@@ -22,12 +22,6 @@ fn picture(shade: u8, side: u32) -> Pixels {
     let pixels = (side * side) as usize;
     let bytes = (0..pixels).flat_map(|at| [shade, (at % 251) as u8, (at / 251) as u8, 255]).collect();
     Pixels { bytes, extent: vk::Extent2D { width: side, height: side } }
-}
-
-/// The height of a JPEG (ITU T.81, B.2.2).
-fn side(jpeg: &[u8]) -> u16 {
-    let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
-    u16::from_be_bytes(jpeg[at + 5..at + 7].try_into().unwrap())
 }
 
 fn inputs(web: &mut Web, count: usize) -> Vec<Input> {
@@ -56,7 +50,7 @@ fn the_newest_picture_comes_when_the_last_was_taken() {
     assert!(page.is_quiet());
     page.seen(0);
     let (number, jpeg) = page.picture();
-    assert_eq!(side(&jpeg), 96);
+    assert_eq!(height(&jpeg), 96);
     // An answer for another picture counts for nothing.
     page.seen(number + 7);
     web.send(picture(3, 64));
@@ -79,9 +73,38 @@ fn a_still_picture_comes_once_more_in_the_best_quality_and_never_again() {
     page.seen(number);
     web.send(picture(0, 256));
     assert!(page.is_quiet());
-    // Who comes later gets the best at once.
+    // Who comes later gets it in two steps too.
     let mut late = Page::new(&web.url());
+    let (number, first) = late.picture();
+    assert_eq!(first, moving);
+    late.seen(number);
     assert_eq!(late.picture().1, still);
+}
+
+#[test]
+fn a_still_picture_gets_better_step_by_step() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    page.news();
+    let take = |page: &mut Page, pause| {
+        let (number, jpeg) = page.picture();
+        std::thread::sleep(Duration::from_millis(pause));
+        page.seen(number);
+        (number, jpeg.len())
+    };
+    // A slow link.
+    for shade in 0..6 {
+        web.send(picture(shade, 256));
+        take(&mut page, 60);
+    }
+    web.send(picture(6, 256));
+    let usual = take(&mut page, 20).1;
+    let steps: Vec<_> = (0..3).map(|_| take(&mut page, 60)).collect();
+    assert!(steps.is_sorted_by(|a, b| a.0 == b.0 && a.1 < b.1), "{steps:?}");
+    // They say nothing about the next one.
+    web.send(picture(20, 256));
+    let next = take(&mut page, 0).1;
+    assert!(next < steps[0].1 && 5 * next > 4 * usual, "{usual} {steps:?} {next}");
 }
 
 #[test]
@@ -118,7 +141,16 @@ fn a_page_out_of_sight_costs_nothing() {
     web.send(picture(1, 64));
     assert!(page.is_quiet());
     page.say(r#"{"type":"visible","visible":true}"#);
+    let (number, _) = page.picture();
+    page.seen(number);
     page.picture();
+    // A renderer at rest draws again.
+    assert_eq!(inputs(&mut web, 1), [Input::Event(Event::WindowFocused(true))]);
+    // If it is hidden before it has drawn the picture, it needs that again.
+    page.say(r#"{"type":"visible","visible":false}"#);
+    page.seen(number);
+    page.say(r#"{"type":"visible","visible":true}"#);
+    assert_eq!(page.picture().0, number);
     drop(page);
     until("nobody looks", || !web.is_watched());
 }
@@ -139,6 +171,49 @@ fn what_the_user_does_arrives_in_order() {
         panic!("{all:?}")
     };
     assert!(modifiers.shift && !modifiers.ctrl);
+}
+
+#[test]
+fn a_page_that_goes_lets_go() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    for (button, down) in [(0, true), (2, true), (2, false)] {
+        page.say(&format!(
+            r#"{{"type":"button","x":1,"y":1,"button":{button},"down":{down},"held":[false,false,false]}}"#
+        ));
+    }
+    assert_eq!(inputs(&mut web, 6).len(), 6);
+    drop(page);
+    let released = inputs(&mut web, 1);
+    assert!(
+        matches!(
+            released[..],
+            [Input::Event(Event::PointerButton { button: PointerButton::Primary, pressed: false, .. })]
+        ),
+        "{released:?}"
+    );
+}
+
+#[test]
+fn the_end_is_said_behind_a_large_picture() {
+    let mut web = open();
+    let mut page = Page::new(&web.url());
+    until("a viewer", || web.is_watched());
+    let mut state = 1u32;
+    let noise = || {
+        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+        (state >> 24) as u8
+    };
+    let bytes: Vec<u8> = std::iter::repeat_with(noise).take(4 << 22).collect();
+    web.send(Pixels { bytes, extent: vk::Extent2D { width: 2048, height: 2048 } });
+    let end = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        drop(web);
+    });
+    std::thread::sleep(Duration::from_millis(1300));
+    page.picture();
+    assert_eq!(page.news(), r#"{"ended":true}"#);
+    end.join().unwrap();
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use ash::vk;
 use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
-use winit::event::{ElementState, MouseButton, WindowEvent};
+use winit::event::{ElementState, MouseButton, TouchPhase, WindowEvent};
+use winit::keyboard::Key;
 use winit::window::{Fullscreen, Window};
 
 use crate::keys::Action;
@@ -60,11 +61,15 @@ impl Desktop {
         let _ = self.words.on_window_event(&self.window, event);
         let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
         if let WindowEvent::KeyboardInput { event, .. } = event {
-            for one in &mut events {
-                if let Event::Key { repeat, .. } = one {
+            // egui-winit takes an unknown character for the key in that place: AltGr+Q would be a Q.
+            let is_unknown = matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
+            events.retain_mut(|one| match one {
+                Event::Key { repeat, .. } => {
                     *repeat = event.repeat;
+                    !is_unknown
                 }
-            }
+                _ => true,
+            });
         }
         match events.iter().find_map(place) {
             Some(at) => self.pointer = at,
@@ -86,12 +91,18 @@ fn place(event: &Event) -> Option<Pos2> {
     }
 }
 
-/// The release of a button, if the event is one.
+/// The release of a button, if the event is one, or the end of a touch.
 fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
-    let WindowEvent::MouseInput { state: ElementState::Released, button, .. } = event else { return None };
-    let button = match button {
-        MouseButton::Left => PointerButton::Primary,
-        MouseButton::Right => PointerButton::Secondary,
+    let button = match event {
+        WindowEvent::Touch(touch) if touch.phase == TouchPhase::Cancelled => PointerButton::Primary,
+        WindowEvent::MouseInput { state: ElementState::Released, button, .. } => match button {
+            MouseButton::Left => PointerButton::Primary,
+            MouseButton::Right => PointerButton::Secondary,
+            MouseButton::Middle => PointerButton::Middle,
+            MouseButton::Back => PointerButton::Extra1,
+            MouseButton::Forward => PointerButton::Extra2,
+            MouseButton::Other(_) => return None,
+        },
         _ => return None,
     };
     Some(Event::PointerButton { pos, button, pressed: false, modifiers: Modifiers::NONE })

@@ -18,7 +18,9 @@ const PERIOD: Duration = Duration::from_millis(16);
 
 pub(crate) struct Offscreen {
     target: Option<OffscreenTarget>,
+    /// What somebody has asked for last, and the last one that there was memory for.
     extent: vk::Extent2D,
+    fitting: vk::Extent2D,
     scale: f32,
     /// Those on their way to the viewers, by the numbers of their frames.
     copies: Copies<u64>,
@@ -42,6 +44,7 @@ impl Offscreen {
         Self {
             target: None,
             extent,
+            fitting: extent,
             scale: 1.0,
             copies: Copies::new(device),
             mode,
@@ -99,12 +102,25 @@ impl Screen for Offscreen {
         self.extent() != self.extent
     }
 
-    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<Canvas>> {
-        if self.is_stale() {
+    fn fit(&mut self, engine: &mut Engine) -> Result<()> {
+        let mut make = |extent| -> Result<()> {
             // Drop the old one first, so that the two never exist at once.
             self.target = None;
-            self.target = Some(OffscreenTarget::new(&self.device, self.extent)?);
+            engine.resize(extent)?;
+            self.target = Some(OffscreenTarget::new(&self.device, extent)?);
+            Ok(())
+        };
+        if let Err(error) = make(self.extent) {
+            let vk::Extent2D { width, height } = self.extent;
+            wavefield_base::note!("note: the picture cannot have {width}x{height} pixels: {error}");
+            self.extent = self.fitting;
+            make(self.extent)?;
         }
+        self.fitting = self.extent;
+        Ok(())
+    }
+
+    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<Canvas>> {
         Ok(self.target.as_ref().map(|target| Canvas { picture: target.picture(), present: None }))
     }
 
@@ -175,6 +191,6 @@ impl Screen for Offscreen {
 
     fn copy(&mut self, text: &str) -> String {
         self.remote.tell(News::Copy(text.to_owned()));
-        format!("copied: {text}")
+        format!("sent to the page: {text}")
     }
 }

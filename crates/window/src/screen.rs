@@ -48,8 +48,13 @@ pub(crate) trait Screen {
     /// The size has changed, to this if it is known.
     fn resize(&mut self, extent: vk::Extent2D, scale: f32);
 
-    /// Whether the next [`Screen::acquire`] makes the pictures again. The queue must be idle then.
+    /// Whether the pictures must be made again. The queue must be idle then.
     fn is_stale(&self) -> bool;
+
+    /// Makes what a new size needs, or goes back to the last one if there is no memory for it. No frame is in flight.
+    fn fit(&mut self, _engine: &mut Engine) -> Result<()> {
+        Ok(())
+    }
 
     /// The next picture to draw on; `None` if there is none now.
     ///

@@ -158,7 +158,14 @@ impl<S: Screen> State<S> {
 
     /// Sends what was drawn.
     pub(super) fn collect(&mut self) -> Result<()> {
-        self.screen.collect(&mut self.engine).or_else(|error| self.mend(error))
+        // A hook that is not ready mends the engine between two frames.
+        if !self.may_begin() {
+            return Ok(());
+        }
+        match (self.screen.collect(&mut self.engine), &mut self.hook) {
+            (Err(error), Some(hook)) => hook.rescue(&mut self.engine, error),
+            (collected, _) => collected,
+        }
     }
 
     fn title_words(&self) -> (String, Vec<&'static str>) {
@@ -253,6 +260,7 @@ impl<S: Screen> State<S> {
                 // Remaking the images waits for the queue without a limit. This wait comes first and has a limit.
                 self.drain()?;
                 self.engine.forget_recorded();
+                self.screen.fit(&mut self.engine)?;
             }
             // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done. If the
             // pictures are stale, every frame is drained.

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use tungstenite::client::IntoClientRequest;
@@ -11,22 +12,35 @@ use tungstenite::{Error, HandshakeError, Message, WebSocket};
 /// The longest wait for something that must come.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that does not outlive its test.
-pub struct Process(pub Child);
+/// A process that does not outlive its test, and what it says on standard error.
+pub struct Process(pub Child, Receiver<String>);
 
 impl Process {
     /// Starts it and waits for a line on standard error that begins with `prefix`. Returns that line's rest.
-    pub fn start(command: &mut Command, prefix: &'static str) -> std::io::Result<(Self, String)> {
-        let mut process = Self(command.stderr(Stdio::piped()).spawn()?);
-        let lines = BufReader::new(process.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    pub fn start(command: &mut Command, prefix: &str) -> std::io::Result<(Self, String)> {
         let (tell, told) = std::sync::mpsc::channel();
+        let mut process = Self(command.stderr(Stdio::piped()).spawn()?, told);
+        let lines = BufReader::new(process.0.stderr.take().unwrap()).lines().map_while(Result::ok);
         std::thread::spawn(move || {
             for line in lines {
                 // It reads on when nobody wants to know: a full pipe would stop the process.
-                let _ = line.strip_prefix(prefix).map(|rest| tell.send(rest.to_owned()));
+                let _ = tell.send(line);
             }
         });
-        Ok((process, told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line begins with {prefix}"))))
+        let rest = process.line(prefix);
+        Ok((process, rest))
+    }
+
+    /// Waits for the next line that begins with `prefix`. Returns that line's rest.
+    pub fn line(&self, prefix: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let line = self.1.recv_timeout(left).unwrap_or_else(|_| panic!("no line begins with {prefix}"));
+            if let Some(rest) = line.strip_prefix(prefix) {
+                return rest.to_owned();
+            }
+        }
     }
 }
 
@@ -55,6 +69,11 @@ impl Served {
         let (mut process, url) = Process::start(command.stdout(Stdio::piped()), "note: open ").unwrap();
         let output = process.0.stdout.take().unwrap();
         (Self { process, url }, output)
+    }
+
+    /// Waits for a line on standard error that begins with `prefix`.
+    pub fn line(&self, prefix: &str) -> String {
+        self.process.line(prefix)
     }
 
     pub fn id(&self) -> u32 {
@@ -123,8 +142,11 @@ impl Page {
 
     /// `None` if nothing comes for this long.
     pub fn hear_within(&mut self, time: Duration) -> Option<Heard> {
-        self.0.get_ref().set_read_timeout(Some(time)).unwrap();
+        let until = Instant::now() + time;
         loop {
+            // The server's pings do not extend it.
+            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.0.get_ref().set_read_timeout(Some(left)).unwrap();
             match self.0.read() {
                 Ok(Message::Text(text)) => return Some(Heard::News(text.to_string())),
                 Ok(Message::Binary(bytes)) => {
@@ -134,7 +156,8 @@ impl Page {
                 }
                 Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => return None,
                 Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
-                other => drop(other.unwrap()),
+                other if Instant::now() < until => drop(other.unwrap()),
+                _ => return None,
             }
         }
     }
@@ -162,6 +185,12 @@ impl Page {
     pub fn is_quiet(&mut self) -> bool {
         self.hear_within(Duration::from_millis(60)).is_none()
     }
+}
+
+/// The height of a JPEG (ITU T.81, B.2.2).
+pub fn height(jpeg: &[u8]) -> u16 {
+    let at = jpeg.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
+    u16::from_be_bytes(jpeg[at + 5..at + 7].try_into().unwrap())
 }
 
 /// Waits until it is so.

@@ -31,7 +31,7 @@ impl Engine {
         self.wait_beside()
     }
 
-    /// Waits until the first `frames` frames are drawn.
+    /// Waits until the first `frames` frames, which were submitted, are drawn.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let (producer, device) = (&**self.filler.producer, self.queue.device());
         let look = self.patience.watch(producer, device, self.pacer.slowest());

@@ -215,8 +215,7 @@ impl Engine {
     ) -> Result<()> {
         if self.drawer.renderer.needs_resize(picture.extent) {
             self.drain()?;
-            self.drawer.renderer.resize(picture.extent)?;
-            self.recordings.forget();
+            self.resize(picture.extent)?;
         }
         // After the wait for earlier frames, which is not this frame's CPU time.
         let began = Instant::now();
@@ -247,6 +246,12 @@ impl Engine {
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
         self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
         Ok(())
+    }
+
+    /// Makes what is needed to draw pictures of this size. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        self.recordings.forget();
+        self.drawer.renderer.resize(extent)
     }
 
     /// The times of the last frame that had finished when the current frame began; `None` if there was no new one.

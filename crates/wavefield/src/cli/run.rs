@@ -4,6 +4,8 @@ use clap::{ArgMatches, Args};
 use wavefield_base::{Result, note, output_file::check_outputs, say};
 use wavefield_engine::{Config, Stop, run_headless};
 use wavefield_field::gallery;
+#[cfg(all(feature = "web", target_os = "linux"))]
+use wavefield_window::run_remote;
 use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
@@ -38,8 +40,8 @@ pub fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     let mut config = Config { reload, ..args.run.config(headless, matches)? };
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     #[cfg(all(feature = "web", target_os = "linux"))]
-    if args.web.is_given(headless)? {
-        return show(args.web.run(&config, stop, None)?);
+    if let Some(web) = args.web.open(headless)? {
+        return show(run_remote(Box::new(web), &config, stop, None)?);
     }
     if !headless {
         match connect(&config, stop) {

@@ -8,8 +8,10 @@ use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_base::{Error, Result, note, output_file::check_outputs, say};
-use wavefield_engine::{Batching, FrameHookDesc, Stop};
+use wavefield_engine::{Batching, Stop};
 use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
+#[cfg(feature = "web")]
+use wavefield_window::run_remote;
 use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
@@ -81,9 +83,10 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     }
     check_outputs(config.output.iter().chain(&options.json))?;
     #[cfg(feature = "web")]
-    if args.web.is_given(headless)? {
-        let run = |hook: FrameHookDesc<'_>| args.web.run(&config, stop, Some(hook));
-        return show(serve_windowed(&config, &options, stop, run)?);
+    if let Some(web) = args.web.open(headless)? {
+        return show(serve_windowed(&config, &options, stop, |hook| {
+            run_remote(Box::new(web), &config, stop, Some(hook))
+        })?);
     }
     if !headless {
         match connect(&config, stop) {

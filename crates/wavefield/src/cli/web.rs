@@ -1,12 +1,10 @@
 //! `--web`: the window in a browser.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use wavefield_base::{Error, Result, note};
-use wavefield_engine::{Config, Ended, FrameHookDesc, Stop};
 use wavefield_web::Web;
-use wavefield_window::run_remote;
 
 use super::{help, parse};
 
@@ -24,38 +22,40 @@ pub struct WebArgs {
 }
 
 impl WebArgs {
-    /// Whether there is to be a page.
-    pub fn is_given(&self, headless: bool) -> Result<bool> {
-        match self.web {
-            Some(_) if headless => Err(Error::Usage(
+    /// Opens the page, if there is to be one, and prints where it is.
+    pub fn open(&self, headless: bool) -> Result<Option<Web>> {
+        let Some(address) = self.web else { return Ok(None) };
+        if headless {
+            return Err(Error::Usage(
                 "--web shows a window in a browser, and --headless asks for none: leave one of them out"
                     .into(),
-            )),
-            web => Ok(web.is_some()),
+            ));
         }
-    }
-
-    /// Runs the window on a page, and prints where that is.
-    pub fn run(&self, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
-        let web = Web::open(self.web.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))), self.web_exposed)?;
+        let web = Web::open(address, self.web_exposed)?;
         if web.address().ip().is_loopback() {
             note!("note: open {}", web.url());
-            note!("note: from another machine, first run there: {}", tunnel(web.address().port()));
+            note!("note: from another machine, first run there: {}", tunnel(web.address()));
         } else {
             note!("note: open {} (the connection is not encrypted)", web.url());
         }
-        run_remote(Box::new(web), config, stop, hook)
+        Ok(Some(web))
     }
 }
 
-const PORT: u16 = 8090;
+/// Where the page is if nothing else is said.
+const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// The command that brings a port of this machine to another one.
-fn tunnel(port: u16) -> String {
-    format!("ssh -L {port}:localhost:{port} {}", wavefield_web::host_name())
+/// The command that brings the page to another machine.
+fn tunnel(address: SocketAddr) -> String {
+    let port = address.port();
+    let here = match address.ip() == USUAL.ip() {
+        true => format!("localhost:{port}"),
+        false => address.to_string(),
+    };
+    format!("ssh -L {port}:{here} {}", wavefield_web::host_name())
 }
 
 /// Says how to see the window without a display.
 pub fn advise(command: &str) {
-    note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(PORT));
+    note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(USUAL));
 }

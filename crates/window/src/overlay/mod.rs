@@ -87,6 +87,8 @@ pub(super) struct Overlay {
     /// When the clocks of the lanes were last tied.
     tied: Instant,
     notice: Option<(String, Instant)>,
+    /// Where no panel is.
+    free: Rect,
     /// A problem that stays until it is fixed. It is shown even while the rest is hidden.
     problem: Option<String>,
     /// The overlay's CPU time per frame, in seconds, smoothed.
@@ -131,6 +133,7 @@ impl Overlay {
             tied: Instant::now(),
             notice: None,
             problem: None,
+            free: Rect::EVERYTHING,
             cost: 0.0,
             marks: Timestamps::new(queue.device(), FLIGHTS)?,
             marked: [false; FLIGHTS],
@@ -171,7 +174,7 @@ impl Overlay {
     fn covers(&self, at: Pos2) -> bool {
         self.egui.is_using_pointer()
             || self.egui.layer_id_at(at).is_some_and(|layer| {
-                layer.order != egui::Order::Background || !self.egui.available_rect().contains(at)
+                layer.order != egui::Order::Background || !self.free.contains(at)
             })
     }
 
@@ -278,7 +281,10 @@ impl Overlay {
         };
         let egui = self.egui.clone();
         let raw = self.take_input(view.extent, view.scale);
-        let output = egui.run(raw, |egui| self.show(egui, view, &mut draft));
+        let output = egui.run(raw, |egui| {
+            self.show(egui, view, &mut draft);
+            self.free = egui.available_rect();
+        });
         let textures = output.textures_delta;
         if !textures.set.is_empty() || !textures.free.is_empty() {
             // There is an unforeseen glyph, or the screen's scale has changed.
