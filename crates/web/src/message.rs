@@ -116,7 +116,8 @@ impl Message {
     }
 }
 
-pub(crate) const BUTTONS: [PointerButton; 3] = [PointerButton::Primary, PointerButton::Middle, PointerButton::Secondary];
+pub(crate) const BUTTONS: [PointerButton; 3] =
+    [PointerButton::Primary, PointerButton::Middle, PointerButton::Secondary];
 
 fn modifiers([alt, ctrl, shift]: Held) -> Modifiers {
     Modifiers { alt, ctrl, shift, mac_cmd: false, command: ctrl }

@@ -62,7 +62,8 @@ impl Desktop {
         let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
         if let WindowEvent::KeyboardInput { event, .. } = event {
             // egui-winit takes an unknown character for the key in that place: AltGr+Q would be a Q.
-            let is_unknown = matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
+            let is_unknown =
+                matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
             events.retain_mut(|one| match one {
                 Event::Key { repeat, .. } => {
                     *repeat = event.repeat;

@@ -173,9 +173,10 @@ impl Overlay {
     /// Whether the overlay is there. egui's own answer is for the pointer of the last layout, but a finger has just come.
     fn covers(&self, at: Pos2) -> bool {
         self.egui.is_using_pointer()
-            || self.egui.layer_id_at(at).is_some_and(|layer| {
-                layer.order != egui::Order::Background || !self.free.contains(at)
-            })
+            || self
+                .egui
+                .layer_id_at(at)
+                .is_some_and(|layer| layer.order != egui::Order::Background || !self.free.contains(at))
     }
 
     pub(super) fn lay_out_soon(&mut self) {
