@@ -5,7 +5,7 @@ use ash::vk;
 use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
     pub image: vk::Image,
     pub view: vk::ImageView,

@@ -155,7 +155,7 @@ impl Engine {
         }
         (self.drawer.renderer, self.times, self.pacer) = (renderer, times, pacer);
         self.times.looked = self.pacer.submitted();
-        self.recordings.restart(flights);
+        self.recordings.flights = vec![None; flights];
         // Both APIs are at rest, so the old producer is not in use.
         *self.filler.producer = producer;
         (self.filler.first, self.filler.filled) = (self.pacer.submitted(), 0);

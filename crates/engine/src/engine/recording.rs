@@ -17,28 +17,15 @@ use wavefield_render::{FieldRenderer, Picture, Slices};
 use wavefield_watch::observer::{At, Observer};
 
 pub(super) struct Recordings {
-    flights: Vec<Option<Recorded>>,
+    /// What each flight's commands were recorded for: the source, the picture, and how many slices. They can be submitted again
+    /// for the same.
+    pub(super) flights: Vec<Option<(Source, Picture, usize)>>,
     draws: u64,
-}
-
-/// What a flight's commands were recorded for. They can be submitted again for the same values.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Recorded {
-    source: Source,
-    image: vk::Image,
-    view: vk::ImageView,
-    extent: vk::Extent2D,
-    slices: usize,
 }
 
 impl Recordings {
     pub(super) fn new(flights: usize) -> Self {
         Self { flights: vec![None; flights], draws: 0 }
-    }
-
-    /// Forgets all commands, and goes on with this number of flights.
-    pub(super) fn restart(&mut self, flights: usize) {
-        self.flights = vec![None; flights];
     }
 
     /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
@@ -59,9 +46,8 @@ impl Recordings {
         source: Source,
         picture: &Picture,
     ) -> Result<()> {
-        let Picture { image, view, extent, .. } = *picture;
         let slices = what.observers.each().map(Observer::slices).max().unwrap_or(0);
-        let this = Recorded { source, image, view, extent, slices };
+        let this = (source, *picture, slices);
         let recorded = self.flights[flight.index].take() == Some(this);
         let in_queue = what.filler.profile().in_queue;
         if in_queue || !recorded {
