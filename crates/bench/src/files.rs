@@ -19,14 +19,16 @@ pub fn read_json(path: &Path) -> Result<Report> {
 }
 
 fn parse(bytes: &[u8]) -> Result<Report, String> {
-    if bytes.trim_ascii().is_empty() {
+    let text = bytes.trim_ascii();
+    if text.is_empty() {
         return Err("the file is empty; run the benchmark again with --json".into());
     }
-    let value: Value =
-        serde_json::from_slice(bytes).map_err(|error| match error.is_eof() || is_cut(bytes) {
-            true => format!("the file is cut short ({error}); copy it again, or run the benchmark again"),
-            false => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
-        })?;
+    // An object begins and does not end. The parser does not report a cut inside a number as the end of the file.
+    let is_cut = text.starts_with(b"{") && !text.ends_with(b"}");
+    let value: Value = serde_json::from_slice(bytes).map_err(|error| match error.is_eof() || is_cut {
+        true => format!("the file is cut short ({error}); copy it again, or run the benchmark again"),
+        false => format!("the file is not JSON ({error}); give a file that wavefield bench --json wrote"),
+    })?;
     match value["schema"].as_str() {
         Some(SCHEMA) => serde_json::from_value(value).map_err(|error| {
             format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
@@ -38,12 +40,6 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
         )),
         _ => Err("it is not a result of wavefield bench; give a file that its --json wrote".into()),
     }
-}
-
-/// Whether an object begins and does not end. The parser does not report a cut inside a number as the end of the file.
-fn is_cut(bytes: &[u8]) -> bool {
-    let text = bytes.trim_ascii();
-    text.starts_with(b"{") && !text.ends_with(b"}")
 }
 
 #[cfg(test)]

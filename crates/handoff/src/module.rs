@@ -40,7 +40,14 @@ impl Module {
         // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
         let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
         let kernel = Kernel::load(context, &linked)?;
-        check_local_memory(source, &kernel)?;
+        let bytes = kernel.local_bytes()?;
+        if bytes > MOST_LOCAL_BYTES {
+            return Err(source.problem(format!(
+                "each thread needs {bytes} bytes of local memory, and --handoff inline allows {MOST_LOCAL_BYTES}: inside \
+                 Vulkan's command buffer, kernels with 16384 stopped drawing on the GPU for every process \
+                 (docs/reliability.md). Use another --handoff, or give the kernel smaller arrays"
+            )));
+        }
         let (parameters, block) = (kernel.parameters().clone(), kernel.block());
 
         let ext = nvx::binary_import::Device::new(device.instance().raw(), device.raw());
@@ -109,19 +116,6 @@ impl Module {
         // copies the arguments while recording.
         unsafe { (self.ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
     }
-}
-
-fn check_local_memory(source: &KernelSource, kernel: &Kernel) -> Result<()> {
-    let bytes = kernel.local_bytes()?;
-    if bytes <= MOST_LOCAL_BYTES {
-        return Ok(());
-    }
-    let problem = format!(
-        "each thread needs {bytes} bytes of local memory, and --handoff inline allows {MOST_LOCAL_BYTES}: inside Vulkan's \
-         command buffer, kernels with 16384 stopped drawing on the GPU for every process (docs/reliability.md). \
-         Use another --handoff, or give the kernel smaller arrays"
-    );
-    Err(source.problem(problem))
 }
 
 impl Drop for Module {

@@ -36,13 +36,44 @@ pub(super) const DEVICE_COPY: Entry = Entry {
     ..TIMELINE
 };
 
+/// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
 fn make<W: Work, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
     source: &KernelSource,
     desc: &ProducerDesc,
 ) -> Result<Box<dyn Producer>> {
-    Ok(Box::new(TimelineHandoff::<W>::new(COPIES, queue, context, source, desc)?))
+    let pair = queue.device().pair(context)?;
+    let work = W::new(queue.device(), context, source, desc)?;
+    let slots = work.slots(queue.device(), context, desc.ring.depth())?;
+    let own = COPIES.then(|| work.own(context)).transpose()?;
+    let name = if COPIES { "cuda, device-copy" } else { "cuda" };
+    let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
+    let profile = Profile {
+        owner: Owner::External,
+        max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
+        // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
+        longest_batch: if COPIES { 1 } else { slots.len() },
+        breakable: !COPIES,
+        parameters: work.parameters().clone(),
+        uses_cuda: true,
+        ..usual
+    };
+    let fill = Fill::new(context, &source.name)?;
+    let reader = reader(desc.scene, queue.family());
+    let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
+    // A deeper ring is for batches. For single frames it would only add latency.
+    ring.set_ahead(profile.max_in_flight);
+    if desc.leaves_out_free {
+        // SAFETY: frames are then torn, which the user asked for; nothing worse.
+        unsafe { ring.leave_out_free() };
+    }
+    if desc.scene == Scene::Texture {
+        // SAFETY: recording, for a queue of the reader's family; `one_shot` waits, and nothing is written before.
+        one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
+    }
+    let filled = Batch { first: 0, frames: 0, waits_for: None };
+    Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
 }
 
 /// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's allocator (Taichi
@@ -62,47 +93,6 @@ struct TimelineHandoff<W: Work> {
 }
 
 impl<W: Work> TimelineHandoff<W> {
-    /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
-    fn new(
-        copies: bool,
-        queue: &mut Queue,
-        context: &Cuda,
-        source: &KernelSource,
-        desc: &ProducerDesc,
-    ) -> Result<Self> {
-        let pair = queue.device().pair(context)?;
-        let work = W::new(queue.device(), context, source, desc)?;
-        let slots = work.slots(queue.device(), context, desc.ring.depth())?;
-        let own = copies.then(|| work.own(context)).transpose()?;
-        let name = if copies { "cuda, device-copy" } else { "cuda" };
-        let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
-        let profile = Profile {
-            owner: Owner::External,
-            max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
-            // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
-            longest_batch: if copies { 1 } else { slots.len() },
-            breakable: !copies,
-            parameters: work.parameters().clone(),
-            uses_cuda: true,
-            ..usual
-        };
-        let fill = Fill::new(context, &source.name)?;
-        let reader = reader(desc.scene, queue.family());
-        let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
-        // A deeper ring is for batches. For single frames it would only add latency.
-        ring.set_ahead(profile.max_in_flight);
-        if desc.leaves_out_free {
-            // SAFETY: frames are then torn, which the user asked for; nothing worse.
-            unsafe { ring.leave_out_free() };
-        }
-        if desc.scene == Scene::Texture {
-            // SAFETY: recording, for a queue of the reader's family; `one_shot` waits, and nothing is written before.
-            one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
-        }
-        let filled = Batch { first: 0, frames: 0, waits_for: None };
-        Ok(Self { turn: None, ring, work, own, fill, next_batch: 1, filled, profile })
-    }
-
     /// Returns the next frame, which an earlier batch may have filled. Returns before any of CUDA's work has run.
     fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<W::Slot, Arc<Stream>>> {
         if let Some(turn) = self.ring.next_read() {

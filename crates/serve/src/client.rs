@@ -230,7 +230,8 @@ impl Client {
             if self.import.is_some() && self.connection.is_closed() {
                 return Err(Ended::Left(CLOSED));
             }
-            if self.can_count() {
+            // A new value of `ready` does not count if one of the messages may be a `show`, which must be read first.
+            if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
                 self.see(counters)?;
             }
             return Ok(None);
@@ -257,13 +258,9 @@ impl Client {
 
     /// Whether its messages wait.
     fn waits(&self) -> bool {
-        self.busy || self.renders.len() >= MAX_RENDERS && !self.renders_await_frame()
-    }
-
-    /// Whether no render is done before another frame is drawn. Its messages must then be read: they may be about that frame.
-    fn renders_await_frame(&self) -> bool {
-        let session = &self.shared.borrow().session;
-        self.renders.front().is_some_and(|wanted| wanted.awaits_frame(session))
+        // If no render is done before another frame is drawn, its messages must be read: they may be about that frame.
+        let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);
+        self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
     }
 
     /// Keeps a render until its turn. Drops the client if too many wait.
@@ -282,12 +279,6 @@ impl Client {
             let gone = self.connection.is_closed();
             self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
         }
-    }
-
-    /// Whether a new value of `ready` counts while messages wait. It does not if one of them may be a `show`, which must be
-    /// read first.
-    fn can_count(&self) -> bool {
-        !self.connection.has_news() || !self.shared.borrow().session.has_allocations()
     }
 
     /// Whether a picture without `after` is pending. What the client says next waits for it.

@@ -18,7 +18,7 @@ type Chunk = (ClientFd, u64);
 /// An import that is being tried. Dropping it ends the trial.
 pub(super) struct Import {
     request: Request,
-    job: Job<Vec<Chunk>>,
+    pub(super) job: Job<Vec<Chunk>>,
 }
 
 impl Import {
@@ -42,10 +42,6 @@ impl Import {
             Ok(chunks)
         };
         Ok(Self { request, job: Job::begin("import", job)? })
-    }
-
-    pub(super) fn is_tried(&self) -> bool {
-        self.job.is_done()
     }
 
     /// Imports the memory if it passed its trial. The queue must be drained: binding waits for it, without a limit.

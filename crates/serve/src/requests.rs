@@ -206,7 +206,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
 
 /// Once the trial of an import is over, imports the memory if it passed, and answers the client.
 pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<()> {
-    if !client.import.as_ref().is_some_and(Import::is_tried) {
+    if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
     }
     // The import waits for the queue without a time limit, so drain the queue first, with one. If that fails, the import stays.

@@ -60,17 +60,14 @@ fn leave_at_once(code: u8) -> ! {
     std::process::abort()
 }
 
-/// Ignores SIGXFSZ. A write beyond the limit on file sizes (`ulimit -f`) then fails with an error, like a write to a
-/// full disk. By default the signal would end the process without a message.
-#[cfg(unix)]
-fn survive_file_limits() {
-    // SAFETY: ignores the signal, so no code runs in a handler.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-}
-
 fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
+    // A write beyond the limit on file sizes (`ulimit -f`) then fails with an error, like a write to a full disk. By default
+    // SIGXFSZ would end the process without a message.
     #[cfg(unix)]
-    survive_file_limits();
+    // SAFETY: ignores the signal, so no code runs in a handler.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
+    };
     let stop = Stop::default();
     if cli.handles_signals() {
         signals::listen(&stop).map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;

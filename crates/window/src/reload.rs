@@ -20,7 +20,7 @@ pub(super) struct Reloader {
     argument: String,
     pub(super) file: PathBuf,
     /// Whether the watcher has seen a write, or may have missed one.
-    saved: Arc<AtomicBool>,
+    pub(super) saved: Arc<AtomicBool>,
     /// When to read the file, unless it is written again before.
     due: Option<Instant>,
     job: Option<Job<KernelSource>>,
@@ -44,10 +44,6 @@ impl Reloader {
                 None
             }
         }
-    }
-
-    pub(super) fn read_again(&mut self) {
-        self.saved.store(true, Ordering::Relaxed);
     }
 
     /// To be called regularly. After a save, returns the kernel once it is read and tried, or the error. Returns `None` while `config`

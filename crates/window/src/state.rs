@@ -324,11 +324,7 @@ impl<S: Screen> State<S> {
             self.ignore_gap();
         }
         self.reload()?;
-        self.serve_while_still(now)
-    }
-
-    /// Lets the hook work while nothing is drawn in the window.
-    fn serve_while_still(&mut self, now: Instant) -> Result<()> {
+        // The hook works even while nothing is drawn in the window.
         if self.screen.is_hidden() {
             self.consult()?;
             return self.hand_out_picture();

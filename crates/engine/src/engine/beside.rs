@@ -7,7 +7,7 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::Engine;
 use super::recording::{begin, end};
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Pacer, Queue, pipeline_barrier};
+use wavefield_gpu::vulkan::{Pacer, pipeline_barrier};
 use wavefield_handoff::producer::{Source, Transfer, reads};
 use wavefield_render::{Views, Wanted};
 
@@ -20,12 +20,6 @@ const COPY: Access =
 pub(super) struct Beside {
     pub(super) pacer: Pacer,
     pub(super) views: Views,
-}
-
-impl Beside {
-    fn new(queue: &Queue) -> Result<Self> {
-        Ok(Self { pacer: Pacer::new(queue, FLIGHTS)?, views: Views::new(FLIGHTS) })
-    }
 }
 
 /// A slot and a buffer, both with the owner that they have between Vulkan's uses.
@@ -52,7 +46,8 @@ impl Engine {
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
         if self.beside.is_none() {
-            self.beside = Some(Beside::new(&self.queue)?);
+            self.beside =
+                Some(Beside { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
         }
         if self.beside.as_ref().is_some_and(|beside| beside.views.needs(self.device(), wanted)) {
             self.drain()?;

@@ -58,7 +58,11 @@ impl Instance {
         let with_layer = match desc.validation {
             Validation::Off => false,
             wish => {
-                let installed = layer_installed(&entry)?;
+                // SAFETY: no preconditions.
+                let layers = unsafe { entry.enumerate_instance_layer_properties() }
+                    .map_err(failed("vkEnumerateInstanceLayerProperties", LOADER))?;
+                let installed =
+                    layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER));
                 if !installed && wish == Validation::Required {
                     return Err(Error::Missing {
                         what: "the validation layer",
@@ -157,13 +161,6 @@ impl Drop for Shared {
         // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
         unsafe { self.raw.destroy_instance(None) };
     }
-}
-
-fn layer_installed(entry: &ash::Entry) -> Result<bool> {
-    // SAFETY: no preconditions.
-    let layers = unsafe { entry.enumerate_instance_layer_properties() }
-        .map_err(failed("vkEnumerateInstanceLayerProperties", LOADER))?;
-    Ok(layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER)))
 }
 
 /// Names a missing extension. `vkCreateInstance` would only say that *some* extension is missing.

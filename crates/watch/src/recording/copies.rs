@@ -83,37 +83,30 @@ impl<T: Copy + Ord> Copies<T> {
                 },
             )?,
         };
+        let drawn =
+            (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+        let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+        let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
+        let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let aspect = vk::ImageAspectFlags::COLOR;
+        let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+        // The next commands may draw over the picture.
+        let after = (copied, (read.0, vk::AccessFlags2::NONE));
+        let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
+        let visible = buffer_barrier(buffer.raw(), written, by_host);
+        let region = [vk::BufferImageCopy::default()
+            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+            .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
+        let device = &self.device;
         // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until it
         // is taken, which is after the GPU's use, or until the copies are dropped.
-        unsafe { copy(&self.device, commands, picture, &buffer) };
+        unsafe {
+            pipeline_barrier(device, commands, &[], &[before]);
+            device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
+            pipeline_barrier(device, commands, &[visible], &[after]);
+        }
         self.flights[flight] = Some(Copied { tag, buffer: (buffer, extent) });
         Ok(())
-    }
-}
-
-/// Records the copy of a picture. Leaves the picture in its final layout.
-///
-/// # Safety
-/// See [`Copies::record`]. The buffer has room for the picture.
-unsafe fn copy(device: &Device, commands: vk::CommandBuffer, picture: &Picture, buffer: &Buffer) {
-    let drawn = (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
-    let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
-    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-    let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
-    let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-    let aspect = vk::ImageAspectFlags::COLOR;
-    let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
-    // The next commands may draw over the picture.
-    let after = (copied, (read.0, vk::AccessFlags2::NONE));
-    let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
-    let region = [vk::BufferImageCopy::default()
-        .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
-        .image_extent(vk::Extent3D { width: picture.extent.width, height: picture.extent.height, depth: 1 })];
-    // SAFETY: the caller's promise.
-    unsafe {
-        pipeline_barrier(device, commands, &[], &[before]);
-        device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
-        let visible = buffer_barrier(buffer.raw(), written, by_host);
-        pipeline_barrier(device, commands, &[visible], &[after]);
     }
 }

@@ -163,7 +163,11 @@ impl Checker {
                 unsafe {
                     match slot {
                         Source::Vertices(Vertices { buffer, .. }) => {
-                            self.blank_buffer(commands, buffer, owner, family);
+                            // The old contents are not needed, so there is no acquire.
+                            let released = [owner.release(buffer, family, FILL)];
+                            let vk = self.device.raw();
+                            vk.cmd_fill_buffer(commands, buffer, 0, vk::WHOLE_SIZE, frame_stamp::BLANK);
+                            pipeline_barrier(&self.device, commands, &released, &[]);
                         }
                         Source::Texture(slot) => self.blank_image(commands, slot, owner, family),
                     }
@@ -172,22 +176,10 @@ impl Checker {
         })
     }
 
-    /// # Safety
-    /// `commands` is recording, outside a render pass; nothing else uses the slot.
-    unsafe fn blank_buffer(&self, commands: vk::CommandBuffer, slot: vk::Buffer, owner: Owner, family: u32) {
-        // The old contents are not needed, so there is no acquire.
-        let released = [owner.release(slot, family, FILL)];
-        // SAFETY: recording, and nothing else uses the slot (the caller's promise).
-        unsafe {
-            self.device.raw().cmd_fill_buffer(commands, slot, 0, vk::WHOLE_SIZE, frame_stamp::BLANK);
-            pipeline_barrier(&self.device, commands, &released, &[]);
-        }
-    }
-
     /// Clears a slot's image to zeros, which no stamped texel has.
     ///
     /// # Safety
-    /// See [`Checker::blank_buffer`].
+    /// `commands` is recording, outside a render pass; nothing else uses the slot.
     unsafe fn blank_image(&self, commands: vk::CommandBuffer, slot: ImageSlot, owner: Owner, family: u32) {
         let device = &self.device;
         let barrier = |barrier| {

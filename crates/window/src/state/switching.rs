@@ -1,5 +1,7 @@
 //! Other settings while the window is open.
 
+use std::sync::atomic::Ordering;
+
 use tracing::trace_span;
 
 use super::State;
@@ -113,9 +115,9 @@ impl<S: Screen> State<S> {
                 if config.kernel != self.config.kernel {
                     // The problem was the old kernel's.
                     self.overlay.show_problem(None);
-                    if let Some(reload) = self.reload.as_mut().filter(|_| !self.config.has_own_kernel()) {
+                    if let Some(reload) = self.reload.as_ref().filter(|_| !self.config.has_own_kernel()) {
                         // The file may have been saved while another kernel ran.
-                        reload.read_again();
+                        reload.saved.store(true, Ordering::Relaxed);
                     }
                     self.own = own(&config).or(self.own.take());
                 }
