@@ -140,7 +140,7 @@ impl Headless {
         let desc = DeviceDesc { interop, inline, ..DeviceDesc::default() };
         let (device, queue) = choice.adapter.request_device(&desc)?;
         check_picture(config.size, &device)?;
-        let target = OffscreenTarget::new(&device, config.size)?;
+        let target = OffscreenTarget::new(&device, config.size, OffscreenTarget::FORMAT)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         let film = record::film(&device, config, OffscreenTarget::FORMAT, true)?;
         Ok(Self { engine, target, film, serves: false })

@@ -43,7 +43,7 @@ pub use startup::ContextThread;
 pub use startup::DriverThread;
 pub use summary::{Ended, FrameTimes, Summary};
 pub use trace_file::Traced;
-pub use verification::{VERIFY_SCHEMA, Verdict, Verification, write_verification};
+pub use verification::{VERIFY_SCHEMA, Verdict, Verification};
 pub use wavefield_field::scene::Scene;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

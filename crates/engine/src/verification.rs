@@ -4,7 +4,6 @@
 //! JSON find the fields described here.
 
 use std::fmt;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -125,10 +124,6 @@ impl Verification {
             Verdict::Clean | Verdict::Caught | Verdict::NotObservable => Ok(()),
         }
     }
-}
-
-pub fn write_verification(path: &Path, verification: &Verification) -> Result<()> {
-    wavefield_base::output_file::write_json(path, verification)
 }
 
 fn findings(

@@ -216,7 +216,7 @@ impl Bench {
         // SAFETY: the commands are recorded, and not pending because the pacer has waited for them.
         unsafe { self.queue.submit(&batch) }.unwrap();
         self.pacer.end();
-        self.pacer.wait_all(|_| Ok(())).unwrap();
+        self.pacer.wait_for(self.pacer.submitted(), |_| Ok(())).unwrap();
         self.checker.read(flight.index).unwrap()
     }
 

@@ -10,18 +10,13 @@ const TEXTURE: &str = include_str!("../kernels/texture.ptx");
 pub fn of(scene: Scene) -> KernelSource {
     match scene {
         Scene::Field => wave(),
-        Scene::Texture => texture(),
+        Scene::Texture => KernelSource::new("the built-in texture", TEXTURE, "paint"),
     }
 }
 
 /// The default field: the demo's kernel.
 pub fn wave() -> KernelSource {
     crate::gallery::gallery()[0].source()
-}
-
-/// The default texture.
-pub fn texture() -> KernelSource {
-    KernelSource::new("the built-in texture", TEXTURE, "paint")
 }
 
 /// Fills a texture's smaller levels from its first.
@@ -55,7 +50,8 @@ mod tests {
 
     #[test]
     fn every_kernel_has_its_entry() {
-        for kernel in [wave(), texture(), texture_reduce(), texture_stamp(), frame_stamp(), clock()] {
+        for kernel in [wave(), of(Scene::Texture), texture_reduce(), texture_stamp(), frame_stamp(), clock()]
+        {
             assert!(kernel.ptx.contains(&format!(".entry {}(", kernel.entry)), "{}", kernel.name);
         }
     }

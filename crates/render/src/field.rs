@@ -183,7 +183,7 @@ impl FieldRenderer {
 
     /// Changes the colours. Waits for the queue.
     pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
-        self.inputs.set_color_map(queue, map)?;
+        self.inputs.palette.set(queue, map)?;
         self.color_map = map;
         Ok(())
     }
@@ -197,11 +197,6 @@ impl FieldRenderer {
             queue,
             &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples },
         )
-    }
-
-    /// Whether [`FieldRenderer::resize`] must be called before a picture of this size.
-    pub fn needs_resize(&self, extent: vk::Extent2D) -> bool {
-        self.attachments.as_ref().is_none_or(|a| a.extent() != extent)
     }
 
     /// The size of the pictures; `None` before the first [`FieldRenderer::resize`].

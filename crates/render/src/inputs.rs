@@ -63,7 +63,7 @@ pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Buffer,
     views: usize,
-    palette: Palette,
+    pub(super) palette: Palette,
     texture_sampler: Owned<vk::Sampler>,
 }
 
@@ -114,11 +114,6 @@ impl Inputs {
 
     pub(super) fn layout(&self) -> vk::PipelineLayout {
         self.bindings.layout()
-    }
-
-    /// Changes the colours. Waits for the queue.
-    pub(super) fn set_color_map(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
-        self.palette.set(queue, map)
     }
 
     /// Sets view number `number` of a flight. The flight's previous frame must be done.

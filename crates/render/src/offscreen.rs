@@ -14,11 +14,7 @@ impl OffscreenTarget {
     /// The pixel format: 8 bits per channel, sRGB, as PNG files have it.
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
-    pub fn new(device: &Device, extent: vk::Extent2D) -> Result<Self> {
-        Self::with_format(device, extent, Self::FORMAT)
-    }
-
-    pub fn with_format(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
+    pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
         let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
         let image = Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?;
         Ok(Self { image })

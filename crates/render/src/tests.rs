@@ -91,7 +91,7 @@ impl Bench {
         };
         let mut renderer = FieldRenderer::new(&mut self.queue, &desc).unwrap();
         let extent = vk::Extent2D { width, height };
-        let target = OffscreenTarget::new(&device, extent).unwrap();
+        let target = OffscreenTarget::new(&device, extent, OffscreenTarget::FORMAT).unwrap();
         let mut view = View::of(&array);
         change(&mut view);
         renderer.resize(extent).unwrap();

@@ -108,7 +108,7 @@ impl Sheet {
     ) -> Result<Self> {
         let mut renderer = like.twin(queue, output, (flights, MAX_VIEWS))?;
         renderer.resize(plan.extent())?;
-        let target = |&format| OffscreenTarget::with_format(queue.device(), plan.extent(), format);
+        let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
         let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
         Ok(Self { output, plan, renderer, targets })
     }

@@ -107,7 +107,7 @@ impl Screen for Offscreen {
             // Drop the old one first, so that the two never exist at once.
             self.target = None;
             engine.resize(extent)?;
-            self.target = Some(OffscreenTarget::new(&self.device, extent)?);
+            self.target = Some(OffscreenTarget::new(&self.device, extent, OffscreenTarget::FORMAT)?);
             Ok(())
         };
         if let Err(error) = make(self.extent) {

@@ -99,7 +99,7 @@ impl Engine {
     pub(super) fn wait_beside(&mut self) -> Result<()> {
         let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
         let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());
-        let drawn = pacer.wait_all(look);
+        let drawn = pacer.wait_for(pacer.submitted(), look);
         self.noting(drawn)
     }
 }

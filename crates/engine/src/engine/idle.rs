@@ -93,8 +93,10 @@ impl Engine {
             }
         };
         let beside = self.beside.as_mut().map(|beside| &mut beside.pacer);
-        let drained =
-            [&mut self.pacer].into_iter().chain(beside).try_for_each(|pacer| pacer.wait_all(&mut look));
+        let drained = [&mut self.pacer]
+            .into_iter()
+            .chain(beside)
+            .try_for_each(|pacer| pacer.wait_for(pacer.submitted(), &mut look));
         let failed = let_go();
         if drained.is_ok()
             && let Err(error) = self.queue.wait_presented()

@@ -213,7 +213,7 @@ impl Engine {
         picture: &Picture,
         behind: Behind<'_>,
     ) -> Result<()> {
-        if self.drawer.renderer.needs_resize(picture.extent) {
+        if self.picture_size() != Some(picture.extent) {
             self.drain()?;
             self.resize(picture.extent)?;
         }

@@ -146,7 +146,7 @@ mod tests {
         // The large picture is still being drawn.
         let engine = run.engine();
         let extent = vk::Extent2D { width: 30, height: 30 };
-        let small = OffscreenTarget::new(engine.device(), extent).unwrap();
+        let small = OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT).unwrap();
         let flight = engine.begin().unwrap();
         let began = Instant::now();
         engine.draw(&flight, moment, &small.picture(), Behind::default()).unwrap();

@@ -7,7 +7,7 @@ use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
 
 use super::validation::{self, LOADER, Messenger, Validation, ValidationLog};
-use super::{Adapter, Surface, failed};
+use super::{Adapter, failed};
 use wavefield_base::{Error, Result};
 
 /// The Vulkan version that this crate needs. It is the first with timeline semaphores, synchronization2 and dynamic rendering
@@ -126,11 +126,6 @@ impl Instance {
 
     pub fn validates(&self) -> bool {
         self.0.messenger.is_some()
-    }
-
-    /// Makes a surface for `window`. The surface keeps the window alive.
-    pub fn create_surface(&self, window: Arc<winit::window::Window>) -> Result<Surface> {
-        Surface::new(self, window)
     }
 
     pub fn entry(&self) -> &ash::Entry {

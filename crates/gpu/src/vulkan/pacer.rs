@@ -134,11 +134,6 @@ impl Pacer {
         self.submitted += 1;
     }
 
-    /// Waits until every submitted frame is done. `alive` is as for [`Pacer::begin`].
-    pub fn wait_all(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
-        self.wait_for(self.submitted, alive)
-    }
-
     pub fn finished(&self) -> Result<u64> {
         // SAFETY: a live timeline semaphore of this device.
         unsafe { self.device.raw().get_semaphore_counter_value(self.done.raw()) }

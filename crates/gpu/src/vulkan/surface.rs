@@ -21,7 +21,7 @@ struct Shared {
 }
 
 impl Surface {
-    pub(super) fn new(instance: &Instance, window: Arc<Window>) -> Result<Self> {
+    pub fn new(instance: &Instance, window: Arc<Window>) -> Result<Self> {
         let no_handle = |error: winit::raw_window_handle::HandleError| Error::Window {
             what: "asking the window for its handle",
             reason: error.to_string(),

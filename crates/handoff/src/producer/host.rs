@@ -4,10 +4,10 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
-use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots, wave_parameters};
+use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
 use wavefield_base::Result;
-use wavefield_field::frame_stamp;
 use wavefield_field::wave::{self, Grid, Shape, Vertex};
+use wavefield_field::{frame_stamp, gallery::Twin};
 use wavefield_gpu::vulkan::{Buffer, Device};
 
 /// Fills slots on the CPU; each row is a task.
@@ -28,7 +28,7 @@ impl HostProducer {
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // No more frames in flight than slots, so that a slot's last frame is done before `produce` writes the slot
         // again.
-        let (max_in_flight, parameters) = (slots.len(), wave_parameters());
+        let (max_in_flight, parameters) = (slots.len(), Twin::wave().parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
     }

@@ -220,12 +220,6 @@ impl Profile {
     }
 }
 
-/// The wave's parameters, for every producer: those of the CUDA kernel.
-pub(crate) fn wave_parameters() -> KernelParameters {
-    // A test checks that they can be read.
-    wavefield_field::built_in::wave().parameters().unwrap_or_default()
-}
-
 /// Fills the slots of a ring. See the [module](self) for the order of calls.
 ///
 /// The producer and the Vulkan queue must be idle before it is dropped.
@@ -280,11 +274,11 @@ pub trait Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavefield_field::wave::Shape;
+    use wavefield_field::{gallery::Twin, wave::Shape};
 
     #[test]
     fn the_wave_has_a_shape() {
-        let parameters = wave_parameters();
+        let parameters = Twin::wave().parameters();
         let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["amplitude", "frequency"]);
         assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());

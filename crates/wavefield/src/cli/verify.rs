@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, Args};
 use wavefield_base::report::{Failures, command_line};
-use wavefield_base::{Error, Result, output_file::check_outputs, say};
-use wavefield_engine::{Ended, ProducerKind, Stop, Verification, run_headless, write_verification};
+use wavefield_base::{Error, Result, output_file, say};
+use wavefield_engine::{Ended, ProducerKind, Stop, Verification, run_headless};
 use wavefield_handoff::Handoff;
 use wavefield_watch::verify::Broken;
 use wavefield_window::run_windowed;
@@ -50,7 +50,9 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
         // Only CUDA has a hand-off to break, so this must not fall back to another producer.
         config.producer = ProducerKind::Cuda;
     }
-    check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
+    output_file::check_outputs(
+        config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json),
+    )?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Ended { summary, failure } = match args.window {
         true => run_windowed(&mut connect(&config, stop)?, &config, stop, None)?,
@@ -70,7 +72,7 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
     say!("{summary}\n{verification}");
     let mut failures = Failures::default();
     failure.into_iter().for_each(|error| failures.add(error));
-    write(&mut failures, &args.json, |path| write_verification(path, &verification));
+    write(&mut failures, &args.json, |path| output_file::write_json(path, &verification));
     failures.catch(verification.outcome());
     failures.outcome()
 }

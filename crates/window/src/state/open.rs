@@ -26,7 +26,7 @@ use wavefield_engine::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
     check_picture, record,
 };
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, PresentMode, Swapchain};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, PresentMode, Surface, Swapchain};
 
 /// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
@@ -61,7 +61,7 @@ impl State<Desktop> {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
-        let surface = instance.create_surface(window.clone())?;
+        let surface = Surface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         Self::open(choice, instance, config, hook, |device, egui| {

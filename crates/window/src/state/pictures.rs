@@ -32,7 +32,7 @@ impl Snapshot {
             Some(target) => target,
             None => {
                 engine.forget_recorded();
-                OffscreenTarget::with_format(engine.device(), extent, format)?
+                OffscreenTarget::new(engine.device(), extent, format)?
             }
         };
         let target = self.0.insert(target);
