@@ -235,7 +235,7 @@ impl Bench<'_> {
             .command_buffer_infos(buffers.as_slice())
             .signal_semaphore_infos(&signals);
         // SAFETY: recorded and not pending; everything named lives until the queue is idle.
-        unsafe { self.queue.submit(&batch) }
+        unsafe { self.queue.submit(&[batch]) }
     }
 
     /// Times a round trip of the CPU, in microseconds.

@@ -214,7 +214,7 @@ impl Bench {
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
         // SAFETY: the commands are recorded, and not pending because the pacer has waited for them.
-        unsafe { self.queue.submit(&batch) }.unwrap();
+        unsafe { self.queue.submit(&[batch]) }.unwrap();
         self.pacer.end();
         self.pacer.wait_for(self.pacer.submitted(), |_| Ok(())).unwrap();
         self.checker.read(flight.index).unwrap()

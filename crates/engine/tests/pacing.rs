@@ -47,7 +47,7 @@ fn lateness() -> Vec<Duration> {
             let batch =
                 vk::SubmitInfo2::default().wait_semaphore_infos(&waits).signal_semaphore_infos(&signals);
             // SAFETY: the batch has no commands; both semaphores live until the wait for it, which comes next.
-            unsafe { queue.submit(&batch) }.unwrap();
+            unsafe { queue.submit(&[batch]) }.unwrap();
             pacer.end();
             pacer.begin(|_| Ok(())).unwrap();
             let noticed = Instant::now();

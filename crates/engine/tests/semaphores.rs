@@ -234,7 +234,7 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
                 .command_buffer_infos(&buffers)
                 .signal_semaphore_infos(&signals);
             // SAFETY: the commands are recorded and not pending; everything lives until the queue is idle, below.
-            unsafe { gpu.queue.submit(&batch) }?;
+            unsafe { gpu.queue.submit(&[batch]) }?;
             link.submitted();
         }
         gpu.queue.wait_idle()?;
@@ -326,7 +326,7 @@ fn a_wait_may_come_before_its_signal() {
     let submit = |queue: &mut Queue, waits: &[_], signals: &[_]| {
         let batch = vk::SubmitInfo2::default().wait_semaphore_infos(waits).signal_semaphore_infos(signals);
         // SAFETY: the batch has only semaphores, which live until the queue is idle, below.
-        unsafe { queue.submit(&batch) }.unwrap();
+        unsafe { queue.submit(&[batch]) }.unwrap();
     };
     // CUDA's wait is enqueued first, then Vulkan's signal.
     unsafe { back.cuda_wait(&gpu.stream, 7) }.unwrap();

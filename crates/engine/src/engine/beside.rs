@@ -90,7 +90,7 @@ impl Engine {
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
         // SAFETY: recorded and not pending; what it names lives until a wait of the engine (the caller's promise).
-        unsafe { queue.submit(&batch) }?;
+        unsafe { queue.submit(&[batch]) }?;
         pacer.end();
         Ok(())
     }

@@ -60,7 +60,7 @@ pub(super) fn submit(
         let batches = if before.is_some() { &both[..] } else { &both[1..] };
         // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes
         // away.
-        unsafe { queue.submit_all(batches) }
+        unsafe { queue.submit(batches) }
     };
     // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
     unsafe { filler.producer.submit(&mut submit) }

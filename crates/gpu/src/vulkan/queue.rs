@@ -46,21 +46,12 @@ impl Queue {
         self.raw
     }
 
-    /// Submits one batch.
+    /// Submits batches, in order.
     ///
     /// # Safety
     /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
     /// or the semaphores name lives until the GPU is done with it.
-    pub unsafe fn submit(&mut self, batch: &vk::SubmitInfo2<'_>) -> Result<()> {
-        // SAFETY: recorded, not pending, and everything named lives (the caller's promise).
-        unsafe { self.submit_all(std::slice::from_ref(batch)) }
-    }
-
-    /// Submits several batches in one call, in order.
-    ///
-    /// # Safety
-    /// As [`Queue::submit`], for each.
-    pub unsafe fn submit_all(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
+    pub unsafe fn submit(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
         // SAFETY: recorded, not pending, and everything named lives (the caller's promise); `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
             .map_err(self.device.failed("vkQueueSubmit2"))
@@ -90,7 +81,7 @@ impl Queue {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
         // SAFETY: the commands are recorded, and what they name lives (the caller's promise); the semaphore lives until the submission is done, or is leaked.
-        let outcome = unsafe { self.submit(&batch) }.and_then(|()| self.wait_for(&done));
+        let outcome = unsafe { self.submit(&[batch]) }.and_then(|()| self.wait_for(&done));
         match outcome {
             Ok(()) => {}
             Err(Error::Stuck { .. }) => device.mark_stuck(),

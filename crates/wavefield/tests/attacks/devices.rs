@@ -180,7 +180,7 @@ fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
         .value(1)
         .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
     // SAFETY: the batch has no commands; the semaphore lives until the queue is idle, below.
-    unsafe { queue.submit(&vk::SubmitInfo2::default().wait_semaphore_infos(&waits)) }.unwrap();
+    unsafe { queue.submit(&[vk::SubmitInfo2::default().wait_semaphore_infos(&waits)]) }.unwrap();
     let stuck = queue.wait_idle().unwrap_err();
     assert!(matches!(stuck, Error::Stuck { .. }), "{stuck}");
 
