@@ -13,7 +13,6 @@ use crate::keys::Action;
 use crate::screen::{Canvas, Input, Screen};
 use crate::visibility::Visibility;
 use wavefield_base::Result;
-use wavefield_engine::PresentSync;
 use wavefield_gpu::vulkan::{Acquired, Flight, PresentMode, Queue, Swapchain};
 use wavefield_render::Picture;
 
@@ -152,13 +151,12 @@ impl Screen for Desktop {
             extent: image.extent,
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
-        let sync = PresentSync { acquired: flight.acquired, rendered: image.rendered };
-        Ok(Some(Canvas { picture, present: Some((sync, image)) }))
+        Ok(Some(Canvas { picture, present: Some(image) }))
     }
 
     fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()> {
         self.window.pre_present_notify();
-        canvas.present.map_or(Ok(()), |(_, image)| self.swapchain.present(queue, &image))
+        canvas.present.map_or(Ok(()), |image| self.swapchain.present(queue, &image))
     }
 
     fn make_readable(&mut self) -> Result<()> {

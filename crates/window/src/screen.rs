@@ -6,7 +6,7 @@ use ash::vk;
 
 use crate::keys::Action;
 use wavefield_base::Result;
-use wavefield_engine::{Engine, PresentSync};
+use wavefield_engine::Engine;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_render::Picture;
 
@@ -24,7 +24,7 @@ pub enum Input {
 pub(crate) struct Canvas {
     pub(crate) picture: Picture,
     /// If it will be presented.
-    pub(crate) present: Option<(PresentSync, SwapchainImage)>,
+    pub(crate) present: Option<SwapchainImage>,
 }
 
 pub(crate) trait Screen {

@@ -152,7 +152,7 @@ impl<S: Screen> State<S> {
             flight,
             moment,
             picture,
-            Behind { commands, present: canvas.present.map(|(sync, _)| sync) },
+            Behind { commands, present: canvas.present.map(|image| image.rendered) },
         )
     }
 

@@ -38,7 +38,7 @@ use observers::Observers;
 pub use probe::Found;
 use recording::{Recordings, What, record_behind};
 use setup::Setup;
-pub use submission::{Behind, PresentSync};
+pub use submission::Behind;
 pub use timing::FrameTiming;
 use timing::{Begun, Times};
 

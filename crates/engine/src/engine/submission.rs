@@ -7,21 +7,14 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Flight, Pacer, Queue};
 use wavefield_handoff::producer::FrameSync;
 
-#[derive(Clone, Copy, Debug)]
-pub struct PresentSync {
-    /// Signalled when the picture may be drawn on.
-    pub acquired: vk::Semaphore,
-    /// The submission signals it when the picture is drawn.
-    pub rendered: vk::Semaphore,
-}
-
 #[derive(Default)]
 pub struct Behind<'a> {
     /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
     /// it in that layout. They need their own barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
-    /// The window system's semaphores, if the picture is presented.
-    pub present: Option<PresentSync>,
+    /// For a picture that is presented: it may be drawn on once [`Flight::acquired`] is signalled, and the submission signals this
+    /// when it is drawn.
+    pub present: Option<vk::Semaphore>,
 }
 
 /// Submits a flight's recorded commands, followed by `more`.
@@ -30,17 +23,17 @@ pub(super) fn submit(
     pacer: &Pacer,
     filler: &mut Filler,
     flight: &Flight,
-    present: Option<PresentSync>,
+    present: Option<vk::Semaphore>,
     more: Option<vk::CommandBuffer>,
 ) -> Result<()> {
     let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
     let mut submit = |sync: FrameSync| {
         let mut waits = Batch::new();
         let mut signals = Batch::new();
-        if let Some(present) = present {
+        if let Some(rendered) = present {
             // Only writes to the picture wait for the window system; earlier work need not wait.
-            waits.push(semaphore(present.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
-            signals.push(semaphore(present.rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
+            waits.push(semaphore(flight.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
+            signals.push(semaphore(rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
         }
         sync.wait.into_iter().for_each(|wait| waits.push(wait));
         sync.signal.into_iter().for_each(|signal| signals.push(signal));
