@@ -48,13 +48,8 @@ impl Engine {
         if let Some(incoming) = incoming {
             self.drawer.renderer.renew(&mut incoming.drawing)?;
         }
-        match incoming.take() {
-            Some(incoming) => Ok(self.put(incoming)),
-            None => Err(Error::Unsupported("there is no producer to exchange".into())),
-        }
-    }
-
-    fn put(&mut self, incoming: Installed) -> Installed {
+        let absent = || Error::Unsupported("there is no producer to exchange".into());
+        let incoming = incoming.take().ok_or_else(absent)?;
         let submitted = self.pacer.submitted();
         let next = self.next();
         if let Some(check) = &mut self.observers.check {
@@ -73,7 +68,7 @@ impl Engine {
         self.filler.begin(&mut self.pacer);
         // A wait that was given up has ended after all.
         self.health = Health::Sound;
-        Installed { producer, next, parameters, drawing, view }
+        Ok(Installed { producer, next, parameters, drawing, view })
     }
 
     /// In a checked run, blanks slots that are not in use yet. Waits for the GPU.
@@ -94,14 +89,12 @@ impl Engine {
 
     /// How much of what was submitted the GPU has finished, and how much was submitted: frames, and pictures beside them.
     pub fn progress(&self) -> Result<(u64, u64)> {
-        let pacers = [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer));
-        pacers.map(|pacer| Ok((pacer.finished()?, pacer.submitted()))).try_fold(
-            (0, 0),
-            |sum, one: Result<_>| {
-                let (finished, submitted) = one?;
-                Ok((sum.0 + finished, sum.1 + submitted))
-            },
-        )
+        let (mut finished, mut submitted) = (0, 0);
+        for pacer in [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer)) {
+            finished += pacer.finished()?;
+            submitted += pacer.submitted();
+        }
+        Ok((finished, submitted))
     }
 }
 
