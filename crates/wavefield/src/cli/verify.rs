@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, Args};
+use wavefield_base::output_file::{check_outputs, write_json};
 use wavefield_base::report::{Failures, command_line};
-use wavefield_base::{Error, Result, output_file, say};
+use wavefield_base::{Error, Result, say};
 use wavefield_engine::{Ended, ProducerKind, Stop, Verification, run_headless};
 use wavefield_handoff::Handoff;
 use wavefield_watch::verify::Broken;
@@ -50,9 +51,7 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
         // Only CUDA has a hand-off to break, so this must not fall back to another producer.
         config.producer = ProducerKind::Cuda;
     }
-    output_file::check_outputs(
-        config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json),
-    )?;
+    check_outputs(config.output.iter().chain(&config.record).chain(&config.trace).chain(&args.json))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let Ended { summary, failure } = match args.window {
         true => run_windowed(&mut connect(&config, stop)?, &config, stop, None)?,
@@ -72,7 +71,7 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
     say!("{summary}\n{verification}");
     let mut failures = Failures::default();
     failure.into_iter().for_each(|error| failures.add(error));
-    write(&mut failures, &args.json, |path| output_file::write_json(path, &verification));
+    write(&mut failures, &args.json, |path| write_json(path, &verification));
     failures.catch(verification.outcome());
     failures.outcome()
 }
