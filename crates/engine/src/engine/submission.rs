@@ -1,6 +1,7 @@
 //! Submitting a frame: one `vkQueueSubmit2`, with the semaphores of the producer, the window system and the pacer.
 
 use ash::vk;
+use smallvec::SmallVec;
 
 use super::filler::Filler;
 use wavefield_base::Result;
@@ -17,6 +18,8 @@ pub struct Behind<'a> {
     pub present: Option<vk::Semaphore>,
 }
 
+type Semaphores = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
+
 /// Submits a flight's recorded commands, followed by `more`.
 pub(super) fn submit(
     queue: &mut Queue,
@@ -28,24 +31,24 @@ pub(super) fn submit(
 ) -> Result<()> {
     let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
     let mut submit = |sync: FrameSync| {
-        let mut waits = Batch::new();
-        let mut signals = Batch::new();
+        // Without a heap allocation: a frame waits for at most two, and signals at most three.
+        let (mut waits, mut signals) = (Semaphores::new(), Semaphores::new());
         if let Some(rendered) = present {
             // Only writes to the picture wait for the window system; earlier work need not wait.
             waits.push(semaphore(flight.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
             signals.push(semaphore(rendered, vk::PipelineStageFlags2::ALL_COMMANDS));
         }
-        sync.wait.into_iter().for_each(|wait| waits.push(wait));
-        sync.signal.into_iter().for_each(|signal| signals.push(signal));
+        waits.extend(sync.wait);
+        signals.extend(sync.signal);
         signals.push(pacer.signal());
         let commands = [flight.before, flight.draw, more.unwrap_or_default()];
         let commands =
             commands.map(|commands| vk::CommandBufferSubmitInfo::default().command_buffer(commands));
         let commands = if more.is_some() { &commands[..] } else { &commands[..2] };
         let batch = vk::SubmitInfo2::default()
-            .wait_semaphore_infos(waits.as_slice())
+            .wait_semaphore_infos(&waits)
             .command_buffer_infos(commands)
-            .signal_semaphore_infos(signals.as_slice());
+            .signal_semaphore_infos(&signals);
         // A batch without commands: it signals once all earlier submissions are done.
         let before = sync.signal_before.map(|signal| [signal]);
         let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
@@ -57,25 +60,4 @@ pub(super) fn submit(
     };
     // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
     unsafe { filler.producer.submit(&mut submit) }
-}
-
-/// Up to three semaphores without a heap allocation. A frame waits for at most two, and signals at most three.
-struct Batch {
-    infos: [vk::SemaphoreSubmitInfo<'static>; 3],
-    count: usize,
-}
-
-impl Batch {
-    fn new() -> Self {
-        Self { infos: [vk::SemaphoreSubmitInfo::default(); 3], count: 0 }
-    }
-
-    fn push(&mut self, info: vk::SemaphoreSubmitInfo<'static>) {
-        self.infos[self.count] = info;
-        self.count += 1;
-    }
-
-    fn as_slice(&self) -> &[vk::SemaphoreSubmitInfo<'static>] {
-        &self.infos[..self.count]
-    }
 }
