@@ -7,7 +7,7 @@ use vulkan_cuda::ownership::{Access, Owner};
 use super::Engine;
 use super::recording::{begin, end};
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Pacer, pipeline_barrier};
+use wavefield_gpu::vulkan::{Pacer, pipeline_barrier, to_host};
 use wavefield_handoff::producer::{Source, Transfer, reads};
 use wavefield_render::{Views, Wanted};
 
@@ -102,13 +102,4 @@ impl Engine {
         let drawn = pacer.wait_for(pacer.submitted(), look);
         self.noting(drawn)
     }
-}
-
-/// The barrier that lets the CPU read the buffer, once the submission is done.
-fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
-    wavefield_gpu::vulkan::buffer_barrier(
-        buffer,
-        (COPY.stage, COPY.access),
-        (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
-    )
 }

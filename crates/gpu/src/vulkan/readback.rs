@@ -90,15 +90,15 @@ fn read_back(
     one_shot(queue, |commands| {
         record(commands, staging.raw());
         // SAFETY: recording; the buffer lives until `one_shot` has waited for the queue.
-        unsafe { pipeline_barrier(&device, commands, &[to_host(&staging)], &[]) };
+        unsafe { pipeline_barrier(&device, commands, &[to_host(staging.raw())], &[]) };
     })?;
     Ok(staging.bytes()?.to_vec())
 }
 
-/// The barrier that makes the copy visible to the host. Waiting for the queue does not.
-fn to_host(staging: &Buffer) -> vk::BufferMemoryBarrier2<'static> {
+/// The barrier that makes a copy into the buffer visible to the host. Waiting for the queue does not.
+pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
     buffer_barrier(
-        staging.raw(),
+        buffer,
         (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE),
         (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ),
     )

@@ -4,7 +4,7 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, buffer_barrier, image_barrier, pipeline_barrier};
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
 use wavefield_render::Picture;
 
 /// A picture as the GPU drew it: four bytes a pixel.
@@ -86,15 +86,12 @@ impl<T: Copy + Ord> Copies<T> {
         let drawn =
             (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
         let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
-        let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
-        let by_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
         let aspect = vk::ImageAspectFlags::COLOR;
         let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
         // The next commands may draw over the picture.
         let after = (copied, (read.0, vk::AccessFlags2::NONE));
         let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
-        let visible = buffer_barrier(buffer.raw(), written, by_host);
         let region = [vk::BufferImageCopy::default()
             .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
             .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
@@ -104,7 +101,7 @@ impl<T: Copy + Ord> Copies<T> {
         unsafe {
             pipeline_barrier(device, commands, &[], &[before]);
             device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
-            pipeline_barrier(device, commands, &[visible], &[after]);
+            pipeline_barrier(device, commands, &[to_host(buffer.raw())], &[after]);
         }
         self.flights[flight] = Some(Copied { tag, buffer: (buffer, extent) });
         Ok(())

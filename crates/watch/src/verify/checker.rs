@@ -15,7 +15,7 @@ use wavefield_base::Result;
 use wavefield_field::{array::Array, frame_stamp, scene::Scene};
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
-    color_barrier, groups, pipeline_barrier,
+    color_barrier, groups, pipeline_barrier, to_host,
 };
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 
@@ -227,7 +227,6 @@ impl Checker {
         let read_back = self.read_back[flight].raw();
         let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
-        let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let count = self.stamps();
         let constants = [count as u32, pass as u32, self.array.stamp_words() as u32];
         let look = || {
@@ -275,7 +274,7 @@ impl Checker {
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, SHADER_COUNTS, copied)], &[]);
                     let region = [vk::BufferCopy::default().size(COUNTS)];
                     vk.cmd_copy_buffer(commands, counts, read_back, &region);
-                    pipeline_barrier(device, commands, &[buffer_barrier(read_back, filled, on_host)], &[]);
+                    pipeline_barrier(device, commands, &[to_host(read_back)], &[]);
                 }
             }
         }
