@@ -18,7 +18,7 @@ use wavefield_gpu::vulkan::{
 };
 use wavefield_handoff::producer::{ImageSlot, Source};
 use wavefield_watch::verify::tally::{Look, Looks};
-use wavefield_watch::verify::{Checker, Pass};
+use wavefield_watch::{observer::At, verify::Checker};
 
 /// What a slot holds.
 trait Element: Pod {
@@ -196,11 +196,11 @@ impl Bench {
             if before {
                 self.upload(commands, &self.staging[0], vk::ImageLayout::UNDEFINED);
             }
-            self.checker.record(commands, flight.index, self.source(), Pass::BeforeDraw);
+            self.checker.record(commands, flight.index, self.source(), At::BeforeDraw);
             if after {
                 self.upload(commands, &self.staging[1], SHARED_LAYOUT);
             }
-            self.checker.record(commands, flight.index, self.source(), Pass::AfterDraw);
+            self.checker.record(commands, flight.index, self.source(), At::AfterDraw);
             device.raw().end_command_buffer(commands).unwrap();
         }
     }

@@ -4,7 +4,7 @@ use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
 use super::slots::{Moment, Slot, SlotsFound};
-use super::{Broken, Checker, Footprint, Pass, tally::Tally};
+use super::{Broken, Checker, Footprint, tally::Tally};
 use crate::observer::{At, Finished, Observer};
 use wavefield_base::Result;
 use wavefield_field::array::Array;
@@ -156,13 +156,8 @@ impl Observer for Check {
     }
 
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
-        let pass = match at {
-            At::BeforeDraw => Pass::BeforeDraw,
-            At::AfterDraw => Pass::AfterDraw,
-            At::Slice(_) => return,
-        };
         // SAFETY: recording, the flight is free, and the source may be read (the caller's promise).
-        unsafe { self.checker.record(commands, flight, source, pass) };
+        unsafe { self.checker.record(commands, flight, source, at) };
     }
 
     fn submitted(&mut self, flight: usize, frame: &Frame, produced: &Produced, picture: vk::Extent2D) {

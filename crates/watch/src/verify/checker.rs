@@ -11,6 +11,7 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner, whole_image};
 
 use super::tally::{Counts, Look, Looks};
+use crate::observer::At;
 use wavefield_base::Result;
 use wavefield_field::{array::Array, frame_stamp, scene::Scene};
 use wavefield_gpu::vulkan::{
@@ -18,12 +19,6 @@ use wavefield_gpu::vulkan::{
     color_barrier, groups, pipeline_barrier, to_host,
 };
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
-    BeforeDraw = 0,
-    AfterDraw = 1,
-}
 
 /// The counts of one look, laid out as in `check.wgsl`.
 #[repr(C)]
@@ -221,14 +216,14 @@ impl Checker {
     /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
     /// submitted again; `source` has the size of the checker's array, and the check may read it ([`wavefield_handoff::producer::reads`]); both
     /// looks are recorded in order, for the same source.
-    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, pass: Pass) {
+    pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
         let read_back = self.read_back[flight].raw();
         let filled = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
         let copied = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
         let count = self.stamps();
-        let constants = [count as u32, pass as u32, self.array.stamp_words() as u32];
+        let constants = [count as u32, u32::from(at == At::AfterDraw), self.array.stamp_words() as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
             // An array may be too small to hold a stamp.
@@ -241,8 +236,8 @@ impl Checker {
         };
         // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame has finished with them.
         unsafe {
-            match pass {
-                Pass::BeforeDraw => {
+            match at {
+                At::BeforeDraw => {
                     let bound = match source {
                         Source::Vertices(vertices) => Bound::Buffer(vertices.whole(&self.array)),
                         Source::Texture(slot) => Bound::Sampled(slot.view, slot.layout),
@@ -252,7 +247,8 @@ impl Checker {
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, filled, SHADER_COUNTS)], &[]);
                     look();
                 }
-                Pass::AfterDraw => {
+                At::Slice(_) => {}
+                At::AfterDraw => {
                     // The draw's shaders must be done before this look begins. Vulkan does not know of CUDA's writes, so no
                     // barrier can name them; this one at least makes the caches read the memory again.
                     let drawn = (

@@ -12,5 +12,5 @@ pub mod tally;
 pub use broken::Broken;
 pub use broken::BrokenProducer;
 pub use check::{Check, CheckDesc, Checked};
-pub use checker::{Checker, Pass};
+pub use checker::Checker;
 pub use footprint::Footprint;
