@@ -13,19 +13,17 @@ pub struct Pixels {
     pub extent: vk::Extent2D,
 }
 
+/// A buffer, and the size of the picture in it.
+type Copied = (Buffer, vk::Extent2D);
+
 /// The copies of the frames in flight, each with a tag, such as its time. The GPU must be done with them before they are
 /// dropped.
 pub struct Copies<T> {
     device: Device,
-    flights: Vec<Option<Copied<T>>>,
+    /// Each flight's tag and picture, until it is taken.
+    flights: Vec<Option<(T, Copied)>>,
     /// The buffer of the last copy that was taken.
-    spare: Option<(Buffer, vk::Extent2D)>,
-}
-
-/// A picture in its buffer, until it is taken.
-struct Copied<T> {
-    tag: T,
-    buffer: (Buffer, vk::Extent2D),
+    spare: Option<Copied>,
 }
 
 impl<T: Copy + Ord> Copies<T> {
@@ -35,7 +33,7 @@ impl<T: Copy + Ord> Copies<T> {
 
     /// Takes a flight's picture, if one was recorded and not taken yet. The GPU must have finished the flight's commands.
     pub fn take(&mut self, flight: usize) -> Option<(T, Result<Pixels>)> {
-        let Copied { tag, buffer } = self.flights.get_mut(flight)?.take()?;
+        let (tag, buffer) = self.flights.get_mut(flight)?.take()?;
         let (buffer, extent) = self.spare.insert(buffer);
         Some((tag, buffer.bytes().map(|bytes| Pixels { bytes: bytes.to_vec(), extent: *extent })))
     }
@@ -43,7 +41,7 @@ impl<T: Copy + Ord> Copies<T> {
     /// The flights whose pictures are not taken yet, in the order of their tags.
     pub fn pending(&self) -> Vec<(T, usize)> {
         let all = self.flights.iter().enumerate();
-        let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.tag, flight))).collect();
+        let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.0, flight))).collect();
         pending.sort_unstable();
         pending
     }
@@ -68,7 +66,7 @@ impl<T: Copy + Ord> Copies<T> {
             self.flights.resize_with(flight + 1, || None);
         }
         // A picture that nobody took makes room.
-        self.spare = self.flights[flight].take().map(|copied| copied.buffer).or(self.spare.take());
+        self.spare = self.flights[flight].take().map(|(_, buffer)| buffer).or(self.spare.take());
         let extent = picture.extent;
         // Drop a buffer of another size first, so that the two never exist at once.
         let buffer = match self.spare.take().filter(|(_, size)| *size == extent) {
@@ -103,7 +101,7 @@ impl<T: Copy + Ord> Copies<T> {
             device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
             pipeline_barrier(device, commands, &[to_host(buffer.raw())], &[after]);
         }
-        self.flights[flight] = Some(Copied { tag, buffer: (buffer, extent) });
+        self.flights[flight] = Some((tag, (buffer, extent)));
         Ok(())
     }
 }

@@ -7,22 +7,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ash::vk;
-
-use super::FilmDesc;
 use super::gif::Gif;
 use super::raw::Raw;
 use super::scale::{Order, fit, fitting};
+use super::{FilmDesc, Pixels};
 use wavefield_base::{Error, Result, output_file::Growing, threads::Job};
 
-/// A picture as the GPU drew it.
-pub(super) struct Shot {
-    pub(super) pixels: Vec<u8>,
-    pub(super) extent: vk::Extent2D,
-    pub(super) order: Order,
-    /// Its time in the film.
-    pub(super) at: Duration,
-}
+/// A picture, and its time in the film.
+type Shot = (Pixels, Duration);
 
 /// The number of frames in the film, and its size.
 type Written = (u64, Option<(u32, u32)>);
@@ -44,7 +36,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn start(desc: &FilmDesc) -> Result<Self> {
+    pub(super) fn start(desc: &FilmDesc, order: Order) -> Result<Self> {
         let (shots, take_shots) = sync_channel(WAITING);
         let encoded = Arc::new(AtomicU64::new(0));
         // A GIF has a limit for its longer side.
@@ -53,6 +45,7 @@ impl Encoder {
             output: Some(Growing::begin(&desc.path)?),
             sink: None,
             limit,
+            order,
             size: None,
             film: Vec::new(),
         };
@@ -125,6 +118,7 @@ struct Reel {
     sink: Option<Sink>,
     /// The limit for the longer side of a GIF; `None` for raw frames.
     limit: Option<u32>,
+    order: Order,
     size: Option<(u32, u32)>,
     film: Vec<u8>,
 }
@@ -157,18 +151,18 @@ impl Reel {
         outcome.and(ended).map(|()| (frames, self.size))
     }
 
-    fn frame(&mut self, shot: &Shot) -> Result<()> {
-        let size = *self.size.get_or_insert_with(|| fitting(shot.extent, self.limit.unwrap_or(u32::MAX)));
+    fn frame(&mut self, (pixels, at): &Shot) -> Result<()> {
+        let size = *self.size.get_or_insert_with(|| fitting(pixels.extent, self.limit.unwrap_or(u32::MAX)));
         if let Some(output) = self.output.take() {
             self.sink = Some(match self.limit {
                 Some(_) => Sink::Gif(Gif::new(output, size)?),
                 None => Sink::Raw(Raw::new(output, size)),
             });
         }
-        fit(&shot.pixels, shot.extent, shot.order, size, &mut self.film);
+        fit(&pixels.bytes, pixels.extent, self.order, size, &mut self.film);
         match &mut self.sink {
-            Some(Sink::Gif(gif)) => gif.frame(&mut self.film, shot.at),
-            Some(Sink::Raw(raw)) => raw.frame(&self.film, shot.at),
+            Some(Sink::Gif(gif)) => gif.frame(&mut self.film, *at),
+            Some(Sink::Raw(raw)) => raw.frame(&self.film, *at),
             None => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use ash::vk;
 
 pub use self::copies::{Copies, Pixels};
-use self::encoder::{Encoder, Shot};
+use self::encoder::Encoder;
 use self::scale::Order;
 use wavefield_base::{Error, Result};
 use wavefield_gpu::vulkan::Device;
@@ -78,7 +78,6 @@ impl fmt::Display for Recorded {
 /// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
 pub struct Film {
     desc: FilmDesc,
-    order: Order,
     copies: Copies<Duration>,
     encoder: Encoder,
     clock: Clock,
@@ -97,10 +96,9 @@ impl Film {
             )));
         };
         Ok(Self {
-            encoder: Encoder::start(&desc)?,
+            encoder: Encoder::start(&desc, order)?,
             clock: Clock::new(desc.period()),
             desc,
-            order,
             copies: Copies::new(device),
             next: None,
             dropped: 0,
@@ -111,8 +109,7 @@ impl Film {
     /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
     pub fn done(&mut self, flight: usize) {
         let Some((at, pixels)) = self.copies.take(flight) else { return };
-        let shot = |Pixels { bytes, extent }| Shot { pixels: bytes, extent, order: self.order, at };
-        match pixels.map(shot).and_then(|shot| self.encoder.send(shot, self.desc.complete)) {
+        match pixels.and_then(|pixels| self.encoder.send((pixels, at), self.desc.complete)) {
             Ok(true) => {}
             Ok(false) => self.dropped += 1,
             Err(error) => self.fail(error),

@@ -213,8 +213,8 @@ impl Checker {
     /// the CPU. The commands may be submitted again after another [`Checker::expect`].
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass; the flight's previous frame is done, and its commands are not
-    /// submitted again; `source` has the size of the checker's array, and the check may read it ([`wavefield_handoff::producer::reads`]); both
+    /// `commands` is recording, outside a render pass (for a slice, nothing is recorded); the flight's previous frame is done,
+    /// and its commands are not submitted again; `source` has the size of the checker's array, and the check may read it ([`wavefield_handoff::producer::reads`]); both
     /// looks are recorded in order, for the same source.
     pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
         let (vk, device) = (self.device.raw(), &self.device);
