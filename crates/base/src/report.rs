@@ -58,6 +58,30 @@ pub fn command_line() -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
+/// Breaks a line at its blanks if it is longer than `width`, and indents the rest. A word is never broken.
+pub fn wrap(line: &str, width: usize, indent: usize) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    // Each step takes a word with the blanks before it. A new line drops those blanks.
+    let mut from = 0;
+    while from < line.len() {
+        let blanks = line[from..].find(|c| c != ' ').unwrap_or(line.len() - from);
+        let word = line[from + blanks..].split(' ').next().unwrap_or_default();
+        let length = blanks + word.chars().count();
+        if column > indent && column + length > width {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+            text.push_str(word);
+            column += length - blanks;
+        } else {
+            text.push_str(&line[from..from + blanks + word.len()]);
+            column += length;
+        }
+        from += blanks + word.len();
+    }
+    text
+}
+
 /// Collects failures while the work goes on. The first is the outcome; every later one is printed at once.
 #[derive(Default)]
 pub struct Failures(Option<Error>);
@@ -103,6 +127,16 @@ pub fn failed() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        assert_eq!(wrap("one two three", 7, 0), "one two\nthree");
+        assert_eq!(wrap("one two three", 8, 0), "one two\nthree");
+        assert_eq!(wrap("very-long-word a b", 3, 0), "very-long-word\na b");
+        assert_eq!((wrap("µµ µµ", 5, 0), wrap("", 5, 0)), ("µµ µµ".into(), String::new()));
+        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
+        assert_eq!(wrap("incomprehensibilities, say", 8, 2), "incomprehensibilities,\n  say");
+    }
 
     #[test]
     fn the_first_failure_is_the_outcome() {

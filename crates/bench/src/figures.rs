@@ -60,20 +60,6 @@ pub fn short(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Lines of at most `most` characters, broken between words.
-pub fn wrapped(text: &str, most: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        match lines.last_mut() {
-            Some(last) if line == 0 => last.push_str(word),
-            Some(last) if line + 1 + word.chars().count() <= most => last.extend([" ", word]),
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
-}
-
 /// A report's machine, as labels and values, one for each line.
 pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
@@ -205,14 +191,6 @@ mod tests {
         assert_eq!(plain("a\x1b[2Jb\n"), "a?[2Jb?");
         assert_eq!(short("staging", 7), "staging");
         assert_eq!(short("stagings", 7), "stagin…");
-    }
-
-    #[test]
-    fn lines_break_between_words() {
-        assert_eq!(wrapped("one two three", 7), "one two\nthree");
-        assert_eq!(wrapped("one two three", 8), "one two\nthree");
-        assert_eq!(wrapped("very-long-word a b", 3), "very-long-word\na b");
-        assert_eq!((wrapped("µµ µµ", 5), wrapped("", 5)), ("µµ µµ".into(), String::new()));
     }
 
     #[test]

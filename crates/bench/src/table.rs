@@ -3,10 +3,9 @@
 use std::fmt;
 
 use super::advice::advice;
-use super::figures::{
-    align, by_grid, elements, figure, grid, limits, machine, maybe, plain, short, skipped, wrapped,
-};
+use super::figures::{align, by_grid, elements, figure, grid, limits, machine, maybe, plain, short, skipped};
 use super::record::{Cell, Report};
+use wavefield_base::report::wrap;
 
 const WIDTH: usize = 160;
 
@@ -48,14 +47,14 @@ impl fmt::Display for Table<'_> {
         }
         let limits = limits(report);
         if !limits.is_empty() {
-            writeln!(f, "\n{}", wrapped(&plain(&limits), WIDTH))?;
+            writeln!(f, "\n{}", wrap(&plain(&limits), WIDTH, 0))?;
         }
         rows(f, report)?;
         for (names, reason) in skipped(report) {
-            write!(f, "\n\n{}", wrapped(&format!("skipped: {}: {}", plain(&names), plain(reason)), WIDTH))?;
+            write!(f, "\n\n{}", wrap(&format!("skipped: {}: {}", plain(&names), plain(reason)), WIDTH, 0))?;
         }
         if let Some(advice) = advice(report) {
-            write!(f, "\n\n{}", wrapped(&advice, WIDTH))?;
+            write!(f, "\n\n{}", wrap(&advice, WIDTH, 0))?;
         }
         Ok(())
     }
@@ -77,7 +76,7 @@ fn rows(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
         writeln!(f, "\ngrid {} {}", grid(size), elements(report))?;
         lines.by_ref().take(cells.len()).try_for_each(|line| writeln!(f, "{line}"))?;
     }
-    write!(f, "\n{}", wrapped(MEANING, WIDTH))
+    write!(f, "\n{}", wrap(MEANING, WIDTH, 0))
 }
 
 #[cfg(test)]

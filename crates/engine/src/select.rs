@@ -4,7 +4,7 @@ use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
 use super::{DriverThread, ProducerKind};
-use wavefield_base::{Error, Result};
+use wavefield_base::{Error, Result, report::wrap};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Adapter, Instance, InstanceDesc, Surface, Validation};
@@ -221,30 +221,6 @@ fn blocks(table: &[[String; 8]], width: usize) -> String {
     table.iter().skip(1).map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a line at its blanks if it is longer than `width`, and indents the rest. A word is never broken.
-fn wrap(line: &str, width: usize, indent: usize) -> String {
-    let (mut text, mut column) = (String::new(), 0);
-    // Each step takes a word with the blanks before it. A new line drops those blanks.
-    let mut from = 0;
-    while from < line.len() {
-        let blanks = line[from..].find(|c| c != ' ').unwrap_or(line.len() - from);
-        let word = line[from + blanks..].split(' ').next().unwrap_or_default();
-        let length = blanks + word.chars().count();
-        if column > indent && column + length > width {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-            text.push_str(word);
-            column += length - blanks;
-        } else {
-            text.push_str(&line[from..from + blanks + word.len()]);
-            column += length;
-        }
-        from += blanks + word.len();
-    }
-    text
-}
-
 /// Left-aligned columns, two spaces apart. The last column has no fixed width.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -381,8 +357,6 @@ mod tests {
       verdict  shares with CUDA in
                every respect";
         assert_eq!(text, wanted);
-        assert_eq!(wrap("one two three", 8, 2), "one two\n  three");
-        assert_eq!(wrap("incomprehensibilities, say", 8, 2), "incomprehensibilities,\n  say");
     }
 
     #[test]
