@@ -166,9 +166,18 @@ impl Device {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// The functions that read the device's clock, if it can be read.
-    pub fn calibrated_timestamps(&self) -> Option<&ext::calibrated_timestamps::Device> {
-        self.shared.calibrated_timestamps.as_ref()
+    /// The device's clock in nanoseconds; `None` without `VK_EXT_calibrated_timestamps`.
+    pub fn calibrated_time(&self) -> Result<Option<f64>> {
+        let (Some(functions), Some(period)) =
+            (&self.shared.calibrated_timestamps, self.info().timestamp_period)
+        else {
+            return Ok(None);
+        };
+        let domain = [vk::CalibratedTimestampInfoEXT::default().time_domain(vk::TimeDomainEXT::DEVICE)];
+        // SAFETY: the extension is enabled, and every device with it has its own time domain.
+        let (times, _deviation) = unsafe { functions.get_calibrated_timestamps(&domain) }
+            .map_err(self.failed("vkGetCalibratedTimestampsEXT"))?;
+        Ok(times.first().map(|&ticks| ticks as f64 * period))
     }
 
     pub fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
