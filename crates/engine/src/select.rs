@@ -7,7 +7,7 @@ use super::{DriverThread, ProducerKind};
 use wavefield_base::{Error, Result, report::wrap};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Adapter, Instance, InstanceDesc, Surface, Validation};
+use wavefield_gpu::vulkan::{Adapter, Instance, Surface, Validation};
 
 /// Every device of both APIs: first Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
@@ -65,7 +65,7 @@ impl DeviceTable {
     /// Vulkan fails. A missing CUDA driver is not an error: every row names it as the reason why it cannot share.
     pub fn headless(validation: Validation) -> Result<Self> {
         let cuda = DriverThread::begin();
-        let instance = Instance::new(&InstanceDesc { validation, display: None })?;
+        let instance = Instance::new(validation, None)?;
         Self::query(&instance, None, cuda)
     }
 

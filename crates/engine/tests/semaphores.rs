@@ -18,7 +18,7 @@ use wavefield_base::{Error, Result};
 use wavefield_engine::{DeviceTable, DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use wavefield_gpu::vulkan::{
-    Buffer, BufferDesc, Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, buffer_barrier,
+    Buffer, BufferDesc, Device, DeviceDesc, Instance, Queue, Validation, buffer_barrier,
 };
 
 /// The number of words that each side writes in a frame.
@@ -60,8 +60,7 @@ impl Gpu {
             return None;
         }
         let open = || -> Result<Self> {
-            let desc = InstanceDesc { validation: Validation::IfInstalled, display: None };
-            let instance = Instance::new(&desc)?;
+            let instance = Instance::new(Validation::IfInstalled, None)?;
             let choice = DeviceTable::query(&instance, None, DriverThread::begin())?
                 .choose(None, ProducerKind::Cuda)?;
             let Some((driver, info)) = &choice.cuda else {

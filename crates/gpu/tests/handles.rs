@@ -13,7 +13,7 @@ use vulkan_cuda::handle::{ExportType, Fd, MemoryHandle};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaBuffer, ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, Vk};
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Validation};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, Validation};
 
 /// A device that exports buffers. Returns `None` and reports a skip if there is none.
 fn exporting_device(instance: &Instance) -> Option<Device> {
@@ -32,8 +32,7 @@ fn exporting_device(instance: &Instance) -> Option<Device> {
 
 #[test]
 fn each_export_is_a_descriptor_of_its_own() {
-    let instance =
-        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     assert_eq!(device.info().sharing.buffer_export, Some(ExportType::OpaqueFd));
     let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::TRANSFER_SRC;
@@ -58,7 +57,7 @@ fn each_export_is_a_descriptor_of_its_own() {
 /// A device without `interop` returns a clear error before it allocates.
 #[test]
 fn a_device_without_interop_exports_nothing() {
-    let instance = Instance::new(&InstanceDesc::default()).unwrap();
+    let instance = Instance::new(Validation::default(), None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     let (plain, _queue) = device.adapter().request_device(&DeviceDesc::default()).unwrap();
     let text = plain.sharing().err().expect("not exportable").to_string();
@@ -96,8 +95,7 @@ fn on_the_stand_in_it_exports_nothing_either() {
 /// A buffer of 0 bytes or without a usage is invalid in Vulkan. A driver that is asked for one may do anything.
 #[test]
 fn a_buffer_that_is_none_never_reaches_the_driver() {
-    let instance =
-        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     let storage = vk::BufferUsageFlags::STORAGE_BUFFER;
     let none = vk::BufferUsageFlags::empty();

@@ -10,7 +10,7 @@ use super::*;
 use wavefield_field::array::{Array, Kind, Number};
 use wavefield_field::scene::Scene;
 use wavefield_gpu::vulkan::{
-    Buffer, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog, one_shot, read_image,
+    Buffer, DeviceDesc, Instance, Queue, Validation, ValidationLog, one_shot, read_image,
 };
 use wavefield_handoff::producer::Source;
 
@@ -54,8 +54,7 @@ fn assert_close(got: Pixel, want: Pixel) {
 
 impl Bench {
     fn new() -> Self {
-        let instance =
-            Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+        let instance = Instance::new(Validation::IfInstalled, None).unwrap();
         let adapters = instance.adapters().unwrap();
         let adapter =
             adapters.iter().find(|adapter| adapter.can_draw(None).is_ok()).expect("a device that draws");

@@ -13,11 +13,10 @@ use vulkan_cuda::{ExportedAllocation, ExportedImage, ImageRequest, Shape, Shared
 use wavefield_base::report::Failures;
 use wavefield_engine::{Choice, DeviceTable, DriverThread, ProducerKind, Stop};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Stream};
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, Queue, Validation, ValidationLog};
 
 fn instance() -> (Instance, Arc<ValidationLog>) {
-    let instance =
-        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let log = instance.validation_log().clone();
     (instance, log)
 }

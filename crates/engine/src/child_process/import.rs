@@ -13,7 +13,7 @@ use vulkan_cuda::{CudaAllocation, CudaBuffer, DeviceUuid};
 use super::THIS_PROGRAM;
 use super::child::{Attempt, context};
 use wavefield_base::{Error, Result, say, unix_packets};
-use wavefield_gpu::vulkan::{DeviceDesc, Instance, InstanceDesc, Validation};
+use wavefield_gpu::vulkan::{DeviceDesc, Instance, Validation};
 
 const BEGINS: &str = "wavefield try-import: both devices are open";
 
@@ -75,7 +75,7 @@ pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u
         let copies: std::io::Result<_> = received.iter().zip(sizes).map(copy).collect();
         copies.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))
     };
-    let instance = Instance::new(&InstanceDesc { validation: Validation::Off, display: None })?;
+    let instance = Instance::new(Validation::Off, None)?;
     let adapter = instance.adapters()?.into_iter().find(|adapter| {
         let sharing = &adapter.info().sharing;
         sharing.uuid == device && sharing.driver_uuid == driver.0

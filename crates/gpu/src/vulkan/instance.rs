@@ -6,20 +6,13 @@ use std::sync::{Arc, OnceLock};
 use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
 
-use super::validation::{self, LOADER, Messenger, Validation, ValidationLog};
+use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, messenger_info};
 use super::{Adapter, failed};
 use wavefield_base::{Error, Result};
 
 /// The Vulkan version that this crate needs. It is the first with timeline semaphores, synchronization2 and dynamic rendering
 /// in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
-
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InstanceDesc {
-    pub validation: Validation,
-    /// The display of the windows to draw to; `None` for headless.
-    pub display: Option<RawDisplayHandle>,
-}
 
 /// A Vulkan instance. Cheap to clone; it is destroyed with its last clone.
 #[derive(Clone)]
@@ -33,8 +26,8 @@ struct Shared {
 }
 
 impl Instance {
-    /// Opens the Vulkan loader and makes an instance.
-    pub fn new(desc: &InstanceDesc) -> Result<Self> {
+    /// Opens the Vulkan loader and makes an instance. `display`: of the windows to draw to; `None` for headless.
+    pub fn new(validation: Validation, display: Option<RawDisplayHandle>) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.map_err(|error| Error::Missing {
@@ -55,18 +48,17 @@ impl Instance {
             });
         }
 
-        let with_layer = match desc.validation {
+        let with_layer = match validation {
             Validation::Off => false,
             wish => {
                 // SAFETY: no preconditions.
                 let layers = unsafe { entry.enumerate_instance_layer_properties() }
                     .map_err(failed("vkEnumerateInstanceLayerProperties", LOADER))?;
-                let installed =
-                    layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(validation::LAYER));
+                let installed = layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(LAYER));
                 if !installed && wish == Validation::Required {
                     return Err(Error::Missing {
                         what: "the validation layer",
-                        reason: format!("{} is not installed", validation::LAYER.to_string_lossy()),
+                        reason: format!("{} is not installed", LAYER.to_string_lossy()),
                         hint: "install it (Debian and Ubuntu: vulkan-validationlayers), or run without --validation",
                     });
                 }
@@ -79,7 +71,7 @@ impl Instance {
             }
         };
 
-        let mut extensions: Vec<*const c_char> = match desc.display {
+        let mut extensions: Vec<*const c_char> = match display {
             Some(display) => ash_window::enumerate_required_extensions(display)
                 .map_err(failed("choosing the surface extension", LOADER))?
                 .to_vec(),
@@ -87,7 +79,7 @@ impl Instance {
         };
         let mut layers = Vec::new();
         if with_layer {
-            layers.push(validation::LAYER.as_ptr());
+            layers.push(LAYER.as_ptr());
             extensions.push(ash::ext::debug_utils::NAME.as_ptr());
         }
         require_extensions(&entry, &extensions)?;
@@ -101,7 +93,7 @@ impl Instance {
         let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
         let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
         // The messenger in pNext gets the messages of vkCreateInstance and vkDestroyInstance.
-        let mut early = validation::messenger_info(&log);
+        let mut early = messenger_info(&log);
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
         }

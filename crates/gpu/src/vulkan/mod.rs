@@ -34,7 +34,7 @@ pub use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};
 pub use image::{View, copy_of_level, levels_of, record_upload, view, view_of_shared};
-pub use instance::{API_VERSION, Instance, InstanceDesc};
+pub use instance::{API_VERSION, Instance};
 pub use owned::Owned;
 pub use pacer::{Flight, Pacer};
 pub use queue::Queue;

@@ -3,15 +3,14 @@ use std::sync::Arc;
 
 use super::*;
 use wavefield_gpu::vulkan::{
-    DeviceDesc, Image, ImageDesc, Instance, InstanceDesc, Queue, Validation, ValidationLog, image_barrier,
-    one_shot, pipeline_barrier,
+    DeviceDesc, Image, ImageDesc, Instance, Queue, Validation, ValidationLog, image_barrier, one_shot,
+    pipeline_barrier,
 };
 use wavefield_render::OffscreenTarget;
 
 /// A queue of any device, and the log of the validation layer, if that is installed.
 fn queue() -> (Queue, Arc<ValidationLog>) {
-    let instance =
-        Instance::new(&InstanceDesc { validation: Validation::IfInstalled, display: None }).unwrap();
+    let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let adapters = instance.adapters().unwrap();
     let adapter =
         adapters.iter().find(|adapter| adapter.can_draw(None).is_ok()).expect("a device that draws");

@@ -26,7 +26,7 @@ use wavefield_engine::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
     check_picture, record,
 };
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, InstanceDesc, PresentMode, Surface, Swapchain};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
 
 /// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
@@ -52,8 +52,7 @@ impl State<Desktop> {
             what: "asking the display for its handle",
             reason: error.to_string(),
         })?;
-        let instance =
-            Instance::new(&InstanceDesc { validation: config.validation, display: Some(display.as_raw()) })?;
+        let instance = Instance::new(config.validation, Some(display.as_raw()))?;
         let attributes = Window::default_attributes()
             .with_title("wavefield")
             .with_inner_size(PhysicalSize::new(config.size.width, config.size.height));
