@@ -13,7 +13,7 @@ use crate::keys::Action;
 use crate::screen::{Canvas, Input, Screen};
 use crate::visibility::Visibility;
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Acquired, Flight, PresentMode, Queue, Swapchain};
+use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
 use wavefield_render::Picture;
 
 pub(crate) struct Desktop {
@@ -142,7 +142,7 @@ impl Screen for Desktop {
 
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>> {
         // SAFETY: the caller's promise.
-        let Acquired::Image(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
+        let Some(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
             return Ok(None);
         };
         let picture = Picture {

@@ -43,7 +43,7 @@ pub use readback::{read_buffer, read_image, to_host};
 pub use sampler::sampler;
 pub use shader::shader_module;
 pub use surface::Surface;
-pub use swapchain::{Acquired, PresentMode, Swapchain, SwapchainImage};
+pub use swapchain::{PresentMode, Swapchain, SwapchainImage};
 pub use sync::color_barrier;
 pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;

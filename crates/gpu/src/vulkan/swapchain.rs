@@ -46,13 +46,6 @@ pub struct SwapchainImage {
     pub rendered: vk::Semaphore,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub enum Acquired {
-    Image(SwapchainImage),
-    /// There is no image now (minimised, mid-resize, occluded): skip the frame and leave every semaphore as it is.
-    NotReady,
-}
-
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
     images: Vec<Target>,
@@ -79,7 +72,7 @@ struct Target {
 /// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
 const MOST_LOSSES: u32 = 4;
 
-/// How long [`Swapchain::acquire`] waits before it returns `NotReady`. A hidden window may never get an image, and the event
+/// How long [`Swapchain::acquire`] waits before it returns `None`. A hidden window may never get an image, and the event
 /// loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
@@ -167,7 +160,8 @@ impl Swapchain {
         self.stale = true;
     }
 
-    /// Acquires the next image. It may be drawn to once `acquired` is signalled.
+    /// Acquires the next image. It may be drawn to once `acquired` is signalled. `None`: there is no image now (minimised,
+    /// mid-resize, occluded), so skip the frame and leave every semaphore as it is.
     ///
     /// Call this before everything else in a frame, so that a skipped frame leaves no semaphore half used.
     ///
@@ -175,9 +169,13 @@ impl Swapchain {
     /// `acquired` must be a binary semaphore of the swapchain's device, unsignalled, which nothing waits for or signals. It
     /// must live until a submission has waited for it.
     // ANCHOR: acquire
-    pub unsafe fn acquire(&mut self, queue: &mut Queue, acquired: vk::Semaphore) -> Result<Acquired> {
+    pub unsafe fn acquire(
+        &mut self,
+        queue: &mut Queue,
+        acquired: vk::Semaphore,
+    ) -> Result<Option<SwapchainImage>> {
         if self.stale && !self.rebuild(queue)? {
-            return Ok(Acquired::NotReady);
+            return Ok(None);
         }
         // SAFETY: a live swapchain, and for `acquired` the caller's promise.
         let result = unsafe {
@@ -193,7 +191,7 @@ impl Swapchain {
                 // A suboptimal image must still be drawn to: its semaphore will be signalled.
                 self.stale = suboptimal;
                 let target = &self.images[index as usize];
-                Ok(Acquired::Image(SwapchainImage {
+                Ok(Some(SwapchainImage {
                     index,
                     image: target.image,
                     view: target.view.raw(),
@@ -203,10 +201,10 @@ impl Swapchain {
             }
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {
                 self.stale = true;
-                Ok(Acquired::NotReady)
+                Ok(None)
             }
-            Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(Acquired::NotReady),
-            Err(result) => self.unless_lost("vkAcquireNextImageKHR", result).map(|()| Acquired::NotReady),
+            Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(None),
+            Err(result) => self.unless_lost("vkAcquireNextImageKHR", result).map(|()| None),
         }
     }
     // ANCHOR_END: acquire
