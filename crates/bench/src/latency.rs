@@ -16,7 +16,7 @@ use super::record::{Distribution, Machine};
 use wavefield_base::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_engine::{Config, ProducerKind, Stop};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, Stream};
-use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps};
+use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps, begin, end};
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
@@ -133,13 +133,10 @@ impl Trip {
 fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Result<Vec<vk::CommandBuffer>> {
     let commands = pool.allocate(CHUNK as u32)?;
     for (index, &commands) in commands.iter().enumerate() {
-        // SAFETY: a fresh command buffer.
-        unsafe { device.raw().begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default()) }
-            .map_err(device.failed("vkBeginCommandBuffer"))?;
+        begin(device, commands, vk::CommandBufferUsageFlags::empty())?;
         timestamps.reset(commands, index);
         timestamps.mark(commands, index, 0);
-        // SAFETY: recording.
-        unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))?;
+        end(device, commands)?;
     }
     Ok(commands)
 }

@@ -5,9 +5,8 @@ use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::Engine;
-use super::recording::{begin, end};
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Pacer, pipeline_barrier, to_host};
+use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
 use wavefield_handoff::producer::{Source, Transfer, reads};
 use wavefield_render::{Views, Wanted};
 

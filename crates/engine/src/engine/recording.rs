@@ -11,7 +11,7 @@ use super::filler::Filler;
 use super::observers::Observers;
 use super::timing::{BEGIN, DRAW, END, Times};
 use wavefield_base::Result;
-use wavefield_gpu::vulkan::{Device, Flight};
+use wavefield_gpu::vulkan::{Device, Flight, begin, end};
 use wavefield_handoff::producer::{Frame, Source};
 use wavefield_render::{FieldRenderer, Picture, Slices};
 use wavefield_watch::observer::{At, Observer};
@@ -129,20 +129,4 @@ pub(super) fn record_behind(
     record(commands)?;
     end(device, commands)?;
     Ok(commands)
-}
-
-pub(super) fn begin(
-    device: &Device,
-    commands: vk::CommandBuffer,
-    usage: vk::CommandBufferUsageFlags,
-) -> Result<()> {
-    let info = vk::CommandBufferBeginInfo::default().flags(usage);
-    // SAFETY: the pacer says that the GPU has finished with the flight's command buffers; their pool allows each to be reset alone.
-    unsafe { device.raw().begin_command_buffer(commands, &info) }
-        .map_err(device.failed("vkBeginCommandBuffer"))
-}
-
-pub(super) fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
-    // SAFETY: recording, outside a render pass.
-    unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
 }

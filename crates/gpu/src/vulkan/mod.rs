@@ -38,7 +38,7 @@ pub use instance::{API_VERSION, Instance};
 pub use owned::Owned;
 pub use pacer::{Flight, Pacer};
 pub use queue::Queue;
-pub use readback::{CommandPool, one_shot, read_image_levels};
+pub use readback::{CommandPool, begin, end, one_shot, read_image_levels};
 pub use readback::{read_buffer, read_image, to_host};
 pub use sampler::sampler;
 pub use shader::shader_module;

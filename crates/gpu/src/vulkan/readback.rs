@@ -109,16 +109,26 @@ pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Re
     let device = queue.device().clone();
     let pool = CommandPool::transient(&device, queue.family())?;
     let cmd = pool.allocate(1)?[0];
-    let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-    // SAFETY: a fresh command buffer.
-    unsafe { device.raw().begin_command_buffer(cmd, &begin) }
-        .map_err(device.failed("vkBeginCommandBuffer"))?;
+    begin(&device, cmd, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
     record(cmd);
-    // SAFETY: recording.
-    unsafe { device.raw().end_command_buffer(cmd) }.map_err(device.failed("vkEndCommandBuffer"))?;
+    end(&device, cmd)?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
     // SAFETY: recorded and not pending; everything that the commands name outlives the wait in `submit_and_wait`.
     unsafe { queue.submit_and_wait(&commands) }
+}
+
+/// Begins a command buffer that is fresh, or that the GPU is done with and whose pool allows it to be reset alone.
+pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
+    let info = vk::CommandBufferBeginInfo::default().flags(usage);
+    // SAFETY: not pending, and fresh or free to be reset (see above).
+    unsafe { device.raw().begin_command_buffer(commands, &info) }
+        .map_err(device.failed("vkBeginCommandBuffer"))
+}
+
+/// Ends a command buffer that is recording, outside a render pass.
+pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
+    // SAFETY: recording, outside a render pass.
+    unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
 }
 
 /// A pool of command buffers, which are freed with it.
