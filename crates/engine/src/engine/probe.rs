@@ -9,8 +9,7 @@ use wavefield_base::Result;
 use wavefield_field::array::{Array, Kind, Number};
 use wavefield_field::wave::Vertex;
 use wavefield_gpu::vulkan::{
-    Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
-    pipeline_barrier,
+    Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
 };
 use wavefield_handoff::producer::{Produced, Source};
 use wavefield_render::{Camera, Placement, Trail};
@@ -120,16 +119,13 @@ impl Probe {
             |buffers: &[Buffer]| buffers.iter().map(|buffer| Bound::from(buffer.raw())).collect::<Vec<_>>();
         let pipeline = ComputePipeline::new(
             device,
-            &ComputePipelineDesc {
-                spirv: const { wavefield_shaders::spirv("probe.probe") },
-                entry: c"probe",
-                constants: 0,
-                sets: &[
-                    Choices::Later(vk::DescriptorType::STORAGE_BUFFER, flights),
-                    Choices::These(&bound(&indices)),
-                    Choices::These(&bound(&values)),
-                ],
-            },
+            (const { wavefield_shaders::spirv("probe.probe") }, c"probe"),
+            0,
+            &[
+                Choices::Later(vk::DescriptorType::STORAGE_BUFFER, flights),
+                Choices::These(&bound(&indices)),
+                Choices::These(&bound(&values)),
+            ],
         )?;
         let asked = vec![None; flights];
         Ok(Self { pipeline, indices, values, asked, aim: None, found: None, array, device: device.clone() })
@@ -168,7 +164,7 @@ impl Observer for Probe {
         // SAFETY: the caller promises that it is recording outside a render pass, that the GPU has finished with the flight, and that
         // compute shaders may read the source (`Observers::read_by_compute`). Each of the three lists has a place for every flight.
         unsafe {
-            self.pipeline.point(0, flight, bound);
+            self.pipeline.bindings.point(0, flight, [bound]);
             self.pipeline.dispatch(commands, [flight; 3], &[], groups(Trail::MOST as u64));
             pipeline_barrier(&self.device, commands, &[values], &[]);
         }

@@ -18,15 +18,6 @@ pub fn groups(threads: u64) -> [u32; 2] {
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
 }
 
-pub struct ComputePipelineDesc<'a> {
-    pub spirv: &'a [u8],
-    pub entry: &'a CStr,
-    /// The size of the push constants in bytes; a multiple of 4.
-    pub constants: u32,
-    /// What can be bound to each descriptor set of the shader. A set has one descriptor, at binding 0. No list is empty.
-    pub sets: &'a [Choices<'a>],
-}
-
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
     These(&'a [Bound]),
@@ -52,49 +43,47 @@ impl Choices<'_> {
 
 pub struct ComputePipeline {
     raw: Owned<vk::Pipeline>,
-    bindings: Bindings,
+    /// Set n is the n-th of the lists that the pipeline was made with.
+    pub bindings: Bindings,
 }
 
 impl ComputePipeline {
-    /// Makes the pipeline. What is bound must live as long as the pipeline uses it.
-    pub fn new(device: &Device, desc: &ComputePipelineDesc<'_>) -> Result<Self> {
+    /// Makes the pipeline of a shader's entry. Its push constants have `constants` bytes, a multiple of 4. `sets`: what can be bound
+    /// to each descriptor set, which has one descriptor, at binding 0. No list is empty. What is bound must live as long as the
+    /// pipeline uses it.
+    pub fn new(
+        device: &Device,
+        (spirv, entry): (&[u8], &CStr),
+        constants: u32,
+        sets: &[Choices<'_>],
+    ) -> Result<Self> {
         let compute = vk::ShaderStageFlags::COMPUTE;
-        let kinds: Vec<_> = desc.sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
-        let sets = kinds.iter().zip(desc.sets);
-        let sets: Vec<_> =
-            sets.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
-        let constants = [vk::PushConstantRange::default().stage_flags(compute).size(desc.constants)];
+        let kinds: Vec<_> = sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
+        let descs = kinds.iter().zip(sets);
+        let descs: Vec<_> =
+            descs.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
+        let range = [vk::PushConstantRange::default().stage_flags(compute).size(constants)];
         // Vulkan forbids an empty range.
-        let constants = &constants[..usize::from(desc.constants > 0)];
-        let bindings = Bindings::new(device, &sets, constants)?;
-        for (set, choices) in desc.sets.iter().enumerate() {
+        let ranges = &range[..usize::from(constants > 0)];
+        let bindings = Bindings::new(device, &descs, ranges)?;
+        for (set, choices) in sets.iter().enumerate() {
             let Choices::These(bound) = choices else { continue };
             for (chosen, &bound) in bound.iter().enumerate() {
                 // SAFETY: the sets have never been used.
                 unsafe { bindings.point(set, chosen, [bound]) };
             }
         }
-        let module = shader_module(device, desc.spirv)?;
+        let module = shader_module(device, spirv)?;
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module.raw())
-            .name(desc.entry);
+            .name(entry);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
         // SAFETY: a live device, and a description that points to locals. On failure ash returns the pipelines that were
         // made; of a single one there are none.
         let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
         Ok(Self { raw: Owned::new(device, made[0]), bindings })
-    }
-
-    /// Replaces entry `chosen` of list `list` by `bound`, of the same kind, for commands recorded after this call.
-    ///
-    /// # Safety
-    /// No submitted commands use that entry, and no commands recorded with it are submitted again. What is bound lives as
-    /// long as commands use it.
-    pub unsafe fn point(&self, list: usize, chosen: usize, bound: Bound) {
-        // SAFETY: no commands use the entry, and what is bound lives (the caller's promise).
-        unsafe { self.bindings.point(list, chosen, [bound]) };
     }
 
     /// Records a dispatch of `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.

@@ -29,7 +29,7 @@ pub use adapter::{Adapter, AdapterInfo};
 pub use bindings::Bound;
 pub use bindings::{Bindings, SetDesc};
 pub use buffer::{Buffer, BufferDesc};
-pub use compute::{Choices, ComputePipeline, ComputePipelineDesc, groups};
+pub use compute::{Choices, ComputePipeline, groups};
 pub use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};

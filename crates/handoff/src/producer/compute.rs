@@ -10,8 +10,7 @@ use super::{
 use wavefield_base::Result;
 use wavefield_field::{frame_stamp, gallery::Twin, wave::Grid};
 use wavefield_gpu::vulkan::{
-    Bound, Buffer, Choices, ComputePipeline, ComputePipelineDesc, Device, buffer_barrier, groups,
-    pipeline_barrier,
+    Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
 };
 
 pub struct ComputeProducer {
@@ -48,12 +47,9 @@ impl ComputeProducer {
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
-            &ComputePipelineDesc {
-                spirv: twin.spirv,
-                entry: twin.entry,
-                constants: size_of::<Constants>() as u32,
-                sets: &[Choices::These(&bound)],
-            },
+            (twin.spirv, twin.entry),
+            size_of::<Constants>() as u32,
+            &[Choices::These(&bound)],
         )?;
         let slots = slots.into_iter().map(Source::from).collect();
         let parameters = twin.parameters();

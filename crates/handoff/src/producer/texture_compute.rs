@@ -16,8 +16,8 @@ use wavefield_field::frame_stamp::{self, texel};
 use wavefield_field::texture;
 use wavefield_field::wave::{self, Grid};
 use wavefield_gpu::vulkan::{
-    Bound, Choices, ComputePipeline, ComputePipelineDesc, Device, Image, View, color_barrier, levels_of,
-    pipeline_barrier, view, view_of_shared,
+    Bound, Choices, ComputePipeline, Device, Image, View, color_barrier, levels_of, pipeline_barrier, view,
+    view_of_shared,
 };
 
 /// The side of a workgroup in texels, as in `paint.wgsl`.
@@ -128,17 +128,14 @@ impl Pipelines {
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
             levels.iter().flat_map(|slot| &slot[..slot.len().saturating_sub(1)]).map(read).collect();
-        let pipeline = |spirv, entry, sets: &[Choices<'_>]| {
-            ComputePipeline::new(
-                device,
-                &ComputePipelineDesc { spirv, entry, constants: size_of::<Parameters>() as u32, sets },
-            )
+        let pipeline = |shader, sets: &[Choices<'_>]| {
+            ComputePipeline::new(device, shader, size_of::<Parameters>() as u32, sets)
         };
         let paint = const { wavefield_shaders::spirv("paint.paint") };
         let reduce = const { wavefield_shaders::spirv("paint.reduce") };
         Ok(Self {
-            paint: pipeline(paint, c"paint", &[Choices::These(&first)])?,
-            reduce: pipeline(reduce, c"reduce", &[Choices::These(&below), Choices::These(&above)])?,
+            paint: pipeline((paint, c"paint"), &[Choices::These(&first)])?,
+            reduce: pipeline((reduce, c"reduce"), &[Choices::These(&below), Choices::These(&above)])?,
             below: below.len() / levels.len().max(1),
         })
     }

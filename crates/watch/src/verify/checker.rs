@@ -15,8 +15,8 @@ use crate::observer::At;
 use wavefield_base::Result;
 use wavefield_field::{array::Array, frame_stamp, scene::Scene};
 use wavefield_gpu::vulkan::{
-    Bound, Buffer, BufferDesc, Choices, ComputePipeline, ComputePipelineDesc, Device, Queue, buffer_barrier,
-    color_barrier, groups, pipeline_barrier, to_host,
+    Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, color_barrier,
+    groups, pipeline_barrier, to_host,
 };
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 
@@ -113,23 +113,20 @@ impl Checker {
             Scene::Field => vk::DescriptorType::STORAGE_BUFFER,
             Scene::Texture => vk::DescriptorType::SAMPLED_IMAGE,
         };
-        let (spirv, entry) = match scene {
+        let shader = match scene {
             Scene::Field => (const { wavefield_shaders::spirv("check.check") }, c"check"),
             Scene::Texture => (const { wavefield_shaders::spirv("check.check_texels") }, c"check_texels"),
         };
         let pipeline = ComputePipeline::new(
             device,
-            &ComputePipelineDesc {
-                spirv,
-                entry,
-                constants: 12,
-                sets: &[
-                    // Each flight's vertices or texels. The descriptor is written when the flight is recorded.
-                    Choices::Later(slot, flights),
-                    Choices::These(&bound(&counts)),
-                    Choices::These(&bound(&expected)),
-                ],
-            },
+            shader,
+            12,
+            &[
+                // Each flight's vertices or texels. The descriptor is written when the flight is recorded.
+                Choices::Later(slot, flights),
+                Choices::These(&bound(&counts)),
+                Choices::These(&bound(&expected)),
+            ],
         )?;
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
@@ -242,7 +239,7 @@ impl Checker {
                         Source::Vertices(vertices) => Bound::Buffer(vertices.whole(&self.array)),
                         Source::Texture(slot) => Bound::Sampled(slot.view, slot.layout),
                     };
-                    self.pipeline.point(0, flight, bound);
+                    self.pipeline.bindings.point(0, flight, [bound]);
                     vk.cmd_fill_buffer(commands, counts, 0, vk::WHOLE_SIZE, 0);
                     pipeline_barrier(device, commands, &[buffer_barrier(counts, filled, SHADER_COUNTS)], &[]);
                     look();
