@@ -127,7 +127,6 @@ fn find<'a>(run: &'a Report, cell: &Cell) -> Option<&'a Cell> {
     run.cells.iter().find(|other| key(other) == key(cell) && other.strategy == cell.strategy)
 }
 
-/// The name of a run among the runs of its side.
 fn called(which: &str, at: usize, runs: &[Report]) -> String {
     if runs.len() == 1 { format!("the {which} run") } else { format!("{which} run {}", at + 1) }
 }

@@ -20,7 +20,6 @@ pub fn figure(value: f64) -> String {
     if text == "-0.000" { "0.000".into() } else { text }
 }
 
-/// A figure, or [`NOTHING`].
 pub fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.into(), figure)
 }

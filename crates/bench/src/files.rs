@@ -11,7 +11,6 @@ use wavefield_base::{Error, Result, input_file};
 /// The largest record in bytes, many times what the longest benchmark writes.
 const MAX_RECORD: u64 = 64 << 20;
 
-/// Reads a report that `--json` wrote.
 pub fn read_json(path: &Path) -> Result<Report> {
     let failed = |source| Error::Io { action: "read", path: path.to_owned(), source };
     let bytes = input_file::read(path, MAX_RECORD)?;

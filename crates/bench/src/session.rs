@@ -14,7 +14,6 @@ pub(super) struct Session<'a> {
     pub(super) context: Option<Cuda>,
 }
 
-/// A cell's measurements over all rounds so far.
 #[derive(Default)]
 pub(super) struct Samples {
     pub(super) frame_us: Vec<f64>,

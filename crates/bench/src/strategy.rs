@@ -127,9 +127,7 @@ impl Strategy {
 pub struct Plan {
     pub cells: Vec<CellPlan>,
     pub rounds: u32,
-    /// Frames before the measured ones, in every round.
     pub warmup_frames: u64,
-    /// How long each cell is measured in every round.
     pub round: Duration,
     pub size: vk::Extent2D,
     pub command: String,

@@ -23,7 +23,6 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Starts to record CPU spans if `config` asks for a trace.
     pub fn begin(config: &Config) -> Result<Option<Self>> {
         let Some(path) = &config.trace else { return Ok(None) };
         output_file::check_writable(path)?;

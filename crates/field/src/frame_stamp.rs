@@ -14,12 +14,10 @@ pub const MASK: u32 = 0xfff;
 /// The value of every word of a slot before the first frame. [`apply`] makes sure that no stamped `w` has it.
 pub const BLANK: u32 = u32::MAX;
 
-/// The stamp of a frame.
 pub fn of(frame: u64) -> u32 {
     frame.wrapping_add(1) as u32 & MASK
 }
 
-/// Writes the frame's stamp into `w`.
 pub fn apply(w: f32, frame: u64) -> f32 {
     let colour = w.to_bits() & !MASK;
     // A colour that is NaN may have any bits, also those of BLANK. Without the sign bit it is still NaN.

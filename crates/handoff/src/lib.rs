@@ -105,7 +105,6 @@ impl Handoff {
         self.entry().name
     }
 
-    /// What it is, in a few words.
     pub fn in_brief(self) -> &'static str {
         self.entry().brief
     }
@@ -139,7 +138,6 @@ impl Handoff {
         })
     }
 
-    /// Fails with the reason if a device cannot hand over frames this way.
     pub fn supports(self, info: &AdapterInfo) -> Result<(), &'static str> {
         (self.entry().supports)(info)
     }

@@ -26,7 +26,6 @@ pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, hel
     }
 }
 
-/// `binary` and `cpu-sync`.
 pub(super) struct OneSlot<W: Work, O: Order> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,

@@ -115,8 +115,6 @@ impl Pipeline {
         Ok(Self(Owned::new(device, made[0])))
     }
 
-    /// Binds it.
-    ///
     /// # Safety
     /// `commands` is recording.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer) {

@@ -41,7 +41,6 @@ enum Newcomer {
     Waiting(Visitor, Instant),
 }
 
-/// The socket and its newcomers.
 pub(super) struct Acceptor {
     /// `None` after [`Acceptor::shut`].
     listener: Option<Listener>,
@@ -196,7 +195,6 @@ impl Newcomer {
     }
 }
 
-/// Sends `refused`, and closes the connection.
 pub(super) fn refuse(connection: Connection, code: RefusedCode, reason: impl Into<String>) {
     let _ = connection.send(&FromServer::Refused { code, reason: reason.into() }, &[]);
 }

@@ -256,7 +256,6 @@ impl Client {
         Ok(Some((request, judged, descriptors)))
     }
 
-    /// Whether its messages wait.
     fn waits(&self) -> bool {
         // If no render is done before another frame is drawn, its messages must be read: they may be about that frame.
         let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);

@@ -85,7 +85,6 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-/// How the renderer was started.
 struct Setup {
     choice: Choice,
     config: Config,

@@ -13,7 +13,6 @@ use super::folder::{default_path, make_shared_folder, shared_folder};
 use super::socket::Connection;
 use wavefield_base::{Error, Result, unix_packets::seqpacket};
 
-/// The files of a listening renderer.
 struct Files {
     socket: PathBuf,
     /// Device and inode of the socket. A file with other numbers belongs to another program.

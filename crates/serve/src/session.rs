@@ -83,7 +83,6 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>)
     array.map(|array| (hello, array)).map_err(|reason| (RefusedCode::Array, reason))
 }
 
-/// An allocation or an import.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
@@ -127,7 +126,6 @@ impl Session {
         &self.ledger
     }
 
-    /// Reads a packet: which request it is, and what to do.
     pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Judged), Fault> {
         let read = FromClient::parse(packet).and_then(|message| Ok((message, request_id(packet)?)));
         let (message, id) = read.map_err(|reason| Fault::new(ErrorCode::Message, reason))?;
@@ -225,7 +223,6 @@ impl Session {
         free.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Whether a new frame is ready to be drawn.
     pub fn has_next(&self) -> bool {
         self.ledger.has_next()
     }

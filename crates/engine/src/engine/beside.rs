@@ -94,7 +94,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for the pictures beside the frames.
     pub(super) fn wait_beside(&mut self) -> Result<()> {
         let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
         let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());

@@ -11,10 +11,8 @@ use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 pub(super) struct Filler {
     // The engine's `Drop` drops it, and only if it is no longer in use.
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
-    /// The values of [`Profile::parameters`].
     pub(super) parameters: KernelValues,
     pub(super) batching: Batching,
-    /// Chooses the batch, if there is a choice.
     auto: Option<AutoBatch>,
     /// The difference between a frame's number and the producer's own number for it.
     pub(super) first: u64,

@@ -20,7 +20,6 @@ pub struct Behind<'a> {
 
 type Semaphores = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
 
-/// Submits a flight's recorded commands, followed by `more`.
 pub(super) fn submit(
     queue: &mut Queue,
     pacer: &Pacer,

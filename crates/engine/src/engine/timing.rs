@@ -43,7 +43,6 @@ pub(super) struct Times {
 pub(super) struct Begun {
     pub(super) frame: u64,
     pub(super) at: Instant,
-    /// See [`FrameTiming::cpu`].
     pub(super) cpu: Duration,
 }
 
@@ -100,7 +99,6 @@ impl Times {
     }
 }
 
-/// The times of a frame that `producer` filled.
 fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))

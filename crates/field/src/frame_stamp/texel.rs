@@ -48,7 +48,6 @@ pub fn apply(texel: Texel, frame: u64) -> Texel {
     }
 }
 
-/// Judges one texel.
 pub fn judge(texel: Texel, frame: u64) -> Seen {
     let halves = halves(texel);
     if !halves.iter().all(|half| half.is_normal()) {

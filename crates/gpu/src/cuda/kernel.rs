@@ -104,7 +104,6 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// The error that names this kernel.
     pub fn problem(&self, problem: impl Into<String>) -> Error {
         Error::Kernel { kernel: self.name.clone(), problem: problem.into() }
     }
@@ -141,7 +140,6 @@ pub fn blocks(count: u64, block: u32) -> u32 {
 }
 
 impl Kernel {
-    /// Compiles the PTX for this device.
     pub fn load(context: &Cuda, source: &KernelSource) -> Result<Self> {
         let _span = tracing::trace_span!("PTX").entered();
         context.bind()?;

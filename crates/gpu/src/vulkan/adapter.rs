@@ -192,7 +192,6 @@ impl AdapterInfo {
         })
     }
 
-    /// A word for the kind of device.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
             vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",

@@ -152,7 +152,6 @@ impl Device {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
 
-    /// Fails on a device made without `inline`.
     pub fn require_inline(&self) -> Result<()> {
         self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
     }

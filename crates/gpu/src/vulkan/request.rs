@@ -9,7 +9,6 @@ use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue, failed};
 use wavefield_base::{Error, Result};
 
 impl Adapter {
-    /// Makes the logical device and its only queue.
     pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
         let _span = tracing::trace_span!("Vulkan device").entered();
         let info = self.info();

@@ -10,7 +10,6 @@ use wavefield_field::wave::{self, Grid, Shape, Vertex};
 use wavefield_field::{frame_stamp, gallery::Twin};
 use wavefield_gpu::vulkan::{Buffer, Device};
 
-/// Fills slots on the CPU; each row is a task.
 pub struct HostProducer {
     buffers: Vec<Buffer>,
     profile: Profile,

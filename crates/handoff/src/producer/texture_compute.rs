@@ -23,7 +23,6 @@ use wavefield_gpu::vulkan::{
 /// The side of a workgroup in texels, as in `paint.wgsl`.
 const WORKGROUP: u32 = 8;
 
-/// Paints slots with `paint.wgsl`.
 pub struct TextureComputeProducer {
     pipelines: Pipelines,
     // The views of a level go before its image.

@@ -14,7 +14,6 @@ use wavefield_field::texture::{self, Texel};
 use wavefield_field::wave::{Grid, phase};
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, copy_of_level, record_upload};
 
-/// Paints slots on the CPU; each row is a task.
 pub struct TextureHostProducer {
     staging: Vec<Buffer>,
     _images: Vec<Image>,

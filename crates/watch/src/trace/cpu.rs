@@ -13,7 +13,6 @@ use tracing::{Event, Metadata, Subscriber};
 
 use wavefield_base::{Error, Result};
 
-/// A span of the CPU's work.
 #[derive(Clone, Debug)]
 pub struct CpuSpan {
     pub name: &'static str,
@@ -45,7 +44,6 @@ impl CpuSpans {
         installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
     }
 
-    /// Takes the spans so far.
     pub fn take(&self) -> Vec<CpuSpan> {
         self.lock().drain(..).collect()
     }

@@ -105,7 +105,6 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
 /// A part that is longer than usual by more than this had to wait. In nanoseconds.
 const SWITCH: f64 = 60_000.0;
 
-/// Explains the colours.
 fn legend(track: &Track) -> String {
     let kernel = track.kernel().map(|kernel| format!("Orange: the {kernel}. ")).unwrap_or_default();
     let gap = "; a gap within it is where the GPU was switching to CUDA and back";

@@ -34,7 +34,6 @@ impl std::ops::Add for Counts {
     }
 }
 
-/// One look over a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub counts: Counts,
