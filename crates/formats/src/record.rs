@@ -16,32 +16,22 @@ pub struct Report {
     pub command: String,
     pub started: u64,
     pub machine: Machine,
-    /// Whether everything exportable was also taken through CUDA and back.
     pub checked: bool,
     pub semaphores: Vec<Object>,
     pub buffers: Vec<Object>,
     pub images: Vec<Object>,
-    /// Formats that CUDA has no array of, and what is shared instead.
     pub instead: Vec<Object>,
-    /// Every try after which bytes differ from those that the other side wrote.
     pub failed: Vec<String>,
-    /// Every try that a driver refused, although Vulkan reports the object as exportable.
     pub refused: Vec<String>,
 }
 
-/// A semaphore, a buffer, a format with a view type, or one that is shared in another way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// An image's format: Vulkan's name, without `VK_FORMAT_`. Otherwise `semaphore`, `buffers`, `depth` or `NV12`.
     pub name: String,
-    /// An image's view type. Otherwise what tells it from others of its name.
     pub kind: String,
-    /// The handle type of the export; absent if Vulkan does not export it.
     pub handle: Option<String>,
     pub reason: Option<String>,
-    /// The levels of the image that is tried.
     pub levels: u32,
-    /// The number of levels at which everything passed, if tried.
     pub passed: Option<u32>,
 }
 

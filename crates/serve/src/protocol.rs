@@ -25,7 +25,6 @@ const MAX_WORDS: usize = 300;
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
     Hello(Hello),
-    /// Memory `host`: a frame is written.
     Ready {
         frame: u64,
     },
@@ -39,17 +38,14 @@ pub enum FromClient {
     Release {
         id: u64,
     },
-    /// A frame lies in an allocation and not in its slot.
     Show {
         frame: u64,
         allocation: u64,
         offset: u64,
     },
-    /// Asks for the timeline `drawn`.
     Timeline,
     Render(Box<Render>),
     Snapshot {
-        /// Wait until this frame of the client, or a later one, is drawn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<u64>,
     },
@@ -63,7 +59,6 @@ pub enum FromClient {
     Bye,
 }
 
-/// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hello {
     pub protocol: u32,
@@ -77,18 +72,15 @@ pub struct Hello {
     pub array: Option<Value>,
 }
 
-/// Pictures for a program, written into an allocation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Render {
     pub allocation: u64,
-    /// Which pictures, and where each kind begins in the allocation.
     pub offsets: BTreeMap<PictureKind, u64>,
     pub width: u32,
     pub height: u32,
     /// Azimuth, elevation, distance, and the target's x, y and z. Absent, one view from the camera on screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cameras: Option<Vec<[f64; 6]>>,
-    /// Wait until this frame of the client, or a later one, is drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
 }
@@ -114,13 +106,10 @@ impl Render {
     }
 }
 
-/// What the slots are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryKind {
-    /// Exported GPU memory and timeline semaphores, for CUDA to import.
     Cuda,
-    /// A memfd, and messages in place of semaphores.
     Host,
 }
 
@@ -142,7 +131,6 @@ pub enum FromServer {
         code: RefusedCode,
         reason: String,
     },
-    /// Memory `host`: the slot of this frame may be written again.
     Free {
         frame: u64,
     },
@@ -156,22 +144,17 @@ pub enum FromServer {
         bytes: u64,
     },
     Failed {
-        /// The request's `type`.
         request: String,
         reason: String,
     },
-    /// The timeline `drawn`; one descriptor.
     Timeline {
         fd: u32,
     },
-    /// The pictures of `render` are on their way; with memory `host`, they are there.
     Rendered {
         frame: u64,
-        /// The value that `drawn` has when they are there; memory `cuda`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         drawn: Option<u64>,
     },
-    /// The answer to `snapshot`; one descriptor.
     Picture {
         width: u32,
         height: u32,
@@ -189,7 +172,6 @@ pub enum FromServer {
     },
 }
 
-/// The answer to `hello`: everything that a client needs to draw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     pub protocol: u32,
@@ -202,10 +184,8 @@ pub struct Welcome {
     pub largest_allocation: u64,
     pub ring: u32,
     pub slots: Vec<Place>,
-    /// Which descriptor is the timeline that the client signals; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
-    /// Which descriptor is the timeline that the client waits for; memory `cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -214,7 +194,6 @@ pub struct Welcome {
     pub parameters: Parameters,
 }
 
-/// The GPU. CUDA and other Vulkan programs report the same UUIDs for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceName {
     pub name: String,
@@ -222,7 +201,6 @@ pub struct DeviceName {
     pub driver_uuid: String,
 }
 
-/// How the slots' memory and buffers were made. An importer must make its own in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VulkanMemory {
     pub handle_type: String,
@@ -232,18 +210,14 @@ pub struct VulkanMemory {
     pub memory_type: u32,
 }
 
-/// A range of a descriptor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// The index of the descriptor in the message.
     pub fd: u32,
     pub offset: u64,
     pub bytes: u64,
-    /// The size of the descriptor's whole memory, which an importer must name.
     pub allocation_bytes: u64,
 }
 
-/// The state of the renderer and of the client's ring.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
     pub frames_drawn: u64,
@@ -253,16 +227,12 @@ pub struct State {
     pub producer: String,
     pub seconds: f64,
     pub gaps_us: Spread,
-    /// How much the longest of them exceeds the frame time, in microseconds.
     pub late_us: u64,
     pub camera: CameraPlace,
-    /// Width and height of the picture on screen, in pixels.
     pub picture: [u32; 2],
-    /// When the first draw of `frame_shown` was submitted, in nanoseconds of `CLOCK_MONOTONIC`.
     pub shown_at: Option<u64>,
 }
 
-/// The distribution of some times, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
     pub frames: u64,
@@ -271,7 +241,6 @@ pub struct Spread {
     pub max: u64,
 }
 
-/// Why a client is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusedCode {
@@ -284,7 +253,6 @@ pub enum RefusedCode {
     Hello,
 }
 
-/// Why a client is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
