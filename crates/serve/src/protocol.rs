@@ -46,7 +46,6 @@ pub enum FromClient {
     Timeline,
     Render(Box<Render>),
     Snapshot {
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<u64>,
     },
     Set {
@@ -64,11 +63,9 @@ pub struct Hello {
     pub protocol: u32,
     pub client: String,
     pub memory: MemoryKind,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring: Option<u32>,
     /// What it wants to draw, an [`ArrayDescription`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
     /// client learns what is wrong with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<Value>,
 }
 
@@ -79,9 +76,7 @@ pub struct Render {
     pub width: u32,
     pub height: u32,
     /// Azimuth, elevation, distance, and the target's x, y and z. Absent, one view from the camera on screen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cameras: Option<Vec<[f64; 6]>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
 }
 

@@ -24,15 +24,10 @@ impl Default for Parameters {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsChange {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub colormap: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<[f64; 2]>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<f64>,
 }
 
