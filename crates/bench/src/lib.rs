@@ -3,7 +3,7 @@
 //! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a [`record::Report`]. Every output
 //! (table, JSON, page, comparison) is made from that report alone.
 //!
-//! - `strategy`: what is compared; `runner`: measures it in rounds, each in a `session`; `produce_only`, `latency`: other measurements
+//! - `strategy`: what is compared; `runner`: measures it in rounds; `produce_only`, `latency`: other measurements
 //! - [`record`]: the results as data; `stats`: means and intervals; `figures`: how they are written
 //! - `table`, `files`, `html`, `chart`, `advice`: the report as text, JSON and a page
 //! - `compare`: two reports beside each other
@@ -18,7 +18,6 @@ mod latency;
 mod produce_only;
 pub mod record;
 mod runner;
-mod session;
 mod stats;
 mod strategy;
 mod table;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::session::{Samples, Session};
+use super::runner::{Samples, Session};
 use wavefield_base::{Error, Result, stuck_gpu};
 use wavefield_engine::Config;
 use wavefield_gpu::cuda::{Cuda, memset};

@@ -1,8 +1,8 @@
 //! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
 //!
 //! - `field`: [`FieldRenderer`] records the draw, from `inputs` (what shaders read), a `pipeline` for each pair of shaders, and
-//!   `pass` (the render pass around the draws)
-//! - `camera`, `view`, `style`, `color_map`, `palette`: how it looks; `mesh`: its triangles
+//!   `pass` (the render pass around the draws; the ways to draw)
+//! - `camera`, `view`, `color_map`, `palette`: how it looks; `mesh`: its triangles
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for programs
@@ -18,7 +18,6 @@ mod palette;
 mod pass;
 mod pick;
 mod pipeline;
-mod style;
 mod view;
 mod views;
 
@@ -28,9 +27,8 @@ pub use field::{Drawing, FieldRenderer, FieldRendererDesc, Output, Slices};
 pub use mesh::{TILE, tile_count, tile_indices};
 pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
-pub use pass::{Picture, Samples};
+pub use pass::{Picture, Samples, Style};
 pub use pick::Trail;
-pub use style::Style;
 pub use view::{Placement, View, has_color_map};
 pub use views::{MAX_VIEWS, PictureKind, Place, Views, Wanted};
 

@@ -1,4 +1,4 @@
-//! `serve` without a window.
+//! `serve` without a window, and in one.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,12 @@ use super::host::Host;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use wavefield_base::{Error, Result, output_file, report::Failures, stuck_gpu};
 use wavefield_engine::{
-    Choice, Config, DeviceTable, Ended, FrameHook, FrameTimes, Headless, Moment, Parameters, Stop, Summary,
+    Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
+    Stop, Summary,
 };
 
 /// There are resources for at least this many frames in flight.
-pub(super) const FLIGHTS: usize = 3;
+const FLIGHTS: usize = 3;
 /// The field's clock advances at most this far from one frame to the next, also after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
@@ -33,6 +34,24 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     let mut failures = Failures::default();
     let summary = serve(choice, acceptor, config, options, stop, &mut failures)?;
     Ok(Ended::new(summary, failures, &log))
+}
+
+/// A window in which a client may draw. `run` opens it, and calls the hook between two frames.
+pub fn serve_windowed(
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+    run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
+) -> Result<Ended> {
+    check_scene(config)?;
+    if let Some(path) = &options.json {
+        output_file::check_writable(path)?;
+    }
+    let acceptor = listen(options, stop)?;
+    run(FrameHookDesc {
+        make: Box::new(|choice| Ok(Box::new(Host::new(acceptor, choice, config, options)))),
+        flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
+    })
 }
 
 /// What must not be dropped while a stuck GPU uses it.

@@ -55,7 +55,6 @@ pub mod socket;
 mod stamps;
 mod statistics;
 mod until_closed;
-mod windowed;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,9 +66,8 @@ use acceptor::Acceptor;
 use listener::Listener;
 
 pub use folder::default_path;
-pub use headless::serve_headless;
+pub use headless::{serve_headless, serve_windowed};
 pub use until_closed::end_when_closed;
-pub use windowed::serve_windowed;
 
 /// The options of `serve`, besides the [`Config`] of every run.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 //! the desktop, or is drawn offscreen for somebody elsewhere.
 //!
 //! - `state`: draws a frame; `state/open`: the start; `state/switching`: settings that change; `state/pictures`: what is saved
-//! - `screen`: what a window needs from where it is, and [`Input`]; `desktop`: winit's window; `offscreen`, `remote`: a window that
-//!   somebody elsewhere sees
+//! - `screen`: what a window needs from where it is, [`Input`] and [`Remote`]; `desktop`: winit's window; `offscreen`: a window
+//!   that somebody elsewhere sees
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
 //! - `reload`: a kernel's file was saved
@@ -17,7 +17,6 @@ mod keys;
 mod offscreen;
 mod overlay;
 mod reload;
-mod remote;
 mod screen;
 mod state;
 mod title;
@@ -39,8 +38,7 @@ use wavefield_base::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_engine::{Config, Ended, FrameHookDesc, Stop, Summary, Traced};
 
 pub use self::event_loop::EventLoop;
-pub use self::remote::{News, Remote};
-pub use self::screen::Input;
+pub use self::screen::{Input, News, Remote};
 
 /// Opens a window and draws in it until the user closes or leaves it, `stop` is requested, or `config.frames` are drawn.
 /// `hook` works between two frames. Once there is a window, a failure comes with a summary.

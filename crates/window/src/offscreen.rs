@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use crate::keys::Action;
-use crate::remote::{News, Remote};
-use crate::screen::{Canvas, Input, Screen};
+use crate::screen::{Canvas, Input, News, Remote, Screen};
 use wavefield_base::Result;
 use wavefield_engine::Engine;
 use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};

@@ -9,6 +9,7 @@ use wavefield_base::Result;
 use wavefield_engine::Engine;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_render::Picture;
+use wavefield_watch::recording::Pixels;
 
 /// What the user does.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,31 @@ pub enum Input {
     /// The picture's size in pixels, and the pixels of a point.
     Size(vk::Extent2D, f32),
     Close,
+}
+
+/// Those who look from elsewhere, and steer.
+pub trait Remote {
+    /// What they did since the last call.
+    fn inputs(&mut self) -> Vec<Input>;
+
+    /// Whether anybody looks.
+    fn is_watched(&self) -> bool;
+
+    /// Takes a picture: sRGB RGBA. Does not wait.
+    fn send(&mut self, picture: Pixels);
+
+    fn tell(&mut self, news: News);
+
+    /// Returns at this time, or earlier if there is input.
+    fn wait(&mut self, until: Instant);
+}
+
+/// What changes for everybody who looks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum News {
+    Title(String),
+    /// Text for the clipboard.
+    Copy(String),
 }
 
 /// A picture to draw on.

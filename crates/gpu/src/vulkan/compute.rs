@@ -4,8 +4,8 @@ use std::ffi::CStr;
 
 use ash::vk;
 
-use super::{Bindings, Bound, Device, Owned, SetDesc, shader_module};
-use wavefield_base::Result;
+use super::{Bindings, Bound, Device, Owned, SetDesc};
+use wavefield_base::{Error, Result};
 
 /// Threads in a workgroup of every one-dimensional compute shader.
 const WORKGROUP: u64 = 256;
@@ -110,4 +110,15 @@ impl ComputePipeline {
             vk.cmd_dispatch(commands, groups[0], groups[1], 1);
         }
     }
+}
+
+/// `spirv` is a whole SPIR-V binary in this machine's byte order, which the crate `shaders` made from WGSL. The module may be
+/// dropped once the pipelines are made.
+pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
+    let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
+        .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
+    let info = vk::ShaderModuleCreateInfo::default().code(&words);
+    // SAFETY: naga validated the module that this SPIR-V was made from.
+    let raw = unsafe { device.raw().create_shader_module(&info, None) };
+    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
 }

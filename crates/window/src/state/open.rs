@@ -18,8 +18,7 @@ use crate::desktop::Desktop;
 use crate::offscreen::Offscreen;
 use crate::overlay::Overlay;
 use crate::reload::Reloader;
-use crate::remote::Remote;
-use crate::screen::Screen;
+use crate::screen::{Remote, Screen};
 use crate::title::Title;
 use wavefield_base::{Error, Result};
 use wavefield_engine::{
