@@ -121,11 +121,6 @@ impl Headless {
         Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
-    /// [`Headless::quietly`] on a device that every producer and hand-off can use: see [`Headless::switch`].
-    pub fn switchable(choice: &Choice, config: &Config) -> Result<Self> {
-        Self::make(choice, config, choice.twin.is_some(), true, 1)
-    }
-
     /// For clients in other processes. Shares memory if the device can, whatever fills the field here. Has resources for at least
     /// `flights` frames in flight.
     #[cfg(target_os = "linux")]
@@ -135,7 +130,15 @@ impl Headless {
         Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
     }
 
-    fn make(choice: &Choice, config: &Config, interop: bool, inline: bool, flights: usize) -> Result<Self> {
+    /// [`Headless::quietly`] on a device of one's choice: `interop` and `inline` are those of [`DeviceDesc`], and have to suit what
+    /// is switched to later. Has resources for at least `flights` frames in flight.
+    pub fn make(
+        choice: &Choice,
+        config: &Config,
+        interop: bool,
+        inline: bool,
+        flights: usize,
+    ) -> Result<Self> {
         let context = ContextThread::begin(choice, config, inline);
         let desc = DeviceDesc { interop, inline, ..DeviceDesc::default() };
         let (device, queue) = choice.adapter.request_device(&desc)?;

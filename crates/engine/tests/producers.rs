@@ -164,9 +164,15 @@ fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Resu
     Ok(match config.scene {
         Scene::Field => {
             let shape = Shape::of(run.engine().parameters());
-            wave::worst_error(config.grid, &run.engine().read_slot::<Vertex>(slot)?, time, shape)
+            let vertices = run.engine().read_slot::<Vertex>(slot)?;
+            let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
+            wave::worst_distance(config.grid, &vertices, (time, shape), apart)
         }
-        Scene::Texture => texture::worst_error(config.grid, &run.engine().read_slot::<Texel>(slot)?, time),
+        Scene::Texture => {
+            let chain = run.engine().read_slot::<Texel>(slot)?;
+            let ranges = |texel: Texel| texel.channels().map(|value| [f64::from(value); 2]);
+            texture::worst_distance(config.grid, &chain, time, ranges)
+        }
     })
 }
 

@@ -137,13 +137,6 @@ pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     }
 }
 
-/// A whole chain, as [`paint_chain`] paints it.
-pub fn chain(size: Grid, phase: f32) -> Vec<Texel> {
-    let mut chain = vec![Texel::default(); chain_texels(size) as usize];
-    paint_chain(size, phase, &mut chain);
-    chain
-}
-
 impl Texel {
     pub fn channels(self) -> [f32; 4] {
         [self.height, self.across, self.along, self.line].map(f16::to_f32)
@@ -204,11 +197,6 @@ pub fn worst_distance(
 /// 0.0005, and next to a contour line the error of the sine is divided by the slope.
 pub const TOLERANCE: f64 = 0.005;
 
-/// [`worst_distance`] of texels without a stamp.
-pub fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
-    worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +204,14 @@ mod tests {
     const SIZE: Grid = Grid { cols: 53, rows: 30 };
 
     fn chain(size: Grid, time: f64) -> Vec<Texel> {
-        super::chain(size, phase(time) as f32)
+        let mut chain = vec![Texel::default(); chain_texels(size) as usize];
+        paint_chain(size, phase(time) as f32, &mut chain);
+        chain
+    }
+
+    /// [`worst_distance`] of texels without a stamp.
+    fn worst_error(size: Grid, chain: &[Texel], time: f64) -> f64 {
+        worst_distance(size, chain, time, |texel| texel.channels().map(|value| [f64::from(value); 2]))
     }
 
     #[test]

@@ -144,11 +144,6 @@ pub fn worst_distance(
     vertices.par_iter().enumerate().map(error).reduce(|| 0.0, f64::max) / shape.unit()
 }
 
-/// [`worst_distance`] of vertices without a stamp.
-pub fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
-    worst_distance(grid, vertices, (time, shape), |got, want| (f64::from(got) - want).abs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +152,11 @@ mod tests {
         let phase = phase(time) as f32;
         let row = |row| (0..grid.cols).map(move |col| vertex(grid, col, row, phase, shape));
         (0..grid.rows).flat_map(row).collect()
+    }
+
+    /// [`worst_distance`] of vertices without a stamp.
+    fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
+        worst_distance(grid, vertices, (time, shape), |got, want| (f64::from(got) - want).abs())
     }
 
     const AS_IT_IS: Shape = Shape { amplitude: 1.0, frequency: 1.0 };

@@ -104,7 +104,9 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
         run.frame(0.37).unwrap();
         let shape = Shape { amplitude: now[0], frequency: now[1] };
         let vertices: Vec<Vertex> = run.engine().read_slot(frame % depth).unwrap();
-        worst = worst.max(wave::worst_error(config.grid, &vertices, frame as f64 * 0.37, shape));
+        let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
+        let moment = (frame as f64 * 0.37, shape);
+        worst = worst.max(wave::worst_distance(config.grid, &vertices, moment, apart));
     }
     drop((run, choice));
     log.verdict().unwrap();

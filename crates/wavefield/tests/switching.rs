@@ -103,7 +103,7 @@ fn tour(switches: usize, tour: &Tour<'_>) {
     let table = DeviceTable::headless(tour.validation).unwrap();
     let choice = table.choose(None, ProducerKind::Auto).unwrap();
     assert_eq!(choice.twin.is_some(), tour.cuda);
-    let mut run = Headless::switchable(&choice, &config).unwrap();
+    let mut run = Headless::make(&choice, &config, choice.twin.is_some(), true, 1).unwrap();
     let (mut dice, mut drawn, mut settled) = (Dice(7), 0, 0);
     for switch in 0..switches {
         // Mostly not a whole number of rounds of the ring.
@@ -154,7 +154,8 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
         let kernel = gallery::named(name).unwrap().map(gallery::Entry::source);
         Config { kernel, producer, grid, ..Config::default() }
     };
-    let mut run = Headless::switchable(&choice, &shown("wave", ProducerKind::Host)).unwrap();
+    let mut run =
+        Headless::make(&choice, &shown("wave", ProducerKind::Host), choice.twin.is_some(), true, 1).unwrap();
     for (name, kind, word) in
         [("pond", ProducerKind::Compute, "compute"), ("ocean", ProducerKind::Host, "host")]
     {
