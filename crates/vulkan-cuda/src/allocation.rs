@@ -94,7 +94,7 @@ impl ExportedAllocation {
             return Err(layout::empty(index));
         }
         let export = MemoryExport::for_buffers(vk, usage)?;
-        if export.dedicated_only() {
+        if export.dedicated_only {
             return Err(Error::Unsupported(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
                 vk.info().name
@@ -106,7 +106,7 @@ impl ExportedAllocation {
             ranges: Vec::new(),
             memory: vk::DeviceMemory::null(),
             size: 0,
-            kind: export.kind(),
+            kind: export.kind,
             vk: vk.clone(),
         };
         let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);

@@ -66,7 +66,7 @@ impl ExportedBuffer {
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
-        let kind = export.kind();
+        let kind = export.kind;
         let buffer = export.create_buffer(vk, size, usage)?;
         // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
         let mut exported = Self {

@@ -55,7 +55,7 @@ pub(super) struct AutoBatch {
     /// The longest allowed batch, which is the ring's depth.
     longest: usize,
     latency: Duration,
-    batch: usize,
+    pub(super) batch: usize,
     /// S in seconds, once a batch of several frames has shown it.
     switches: Option<f64>,
     /// The time in seconds of a frame that had to wait for something else, measured before S was known.
@@ -65,7 +65,7 @@ pub(super) struct AutoBatch {
     /// The frame time of the last measurement, in seconds.
     last: Option<f64>,
     seen: Seen,
-    changes: u64,
+    pub(super) changes: u64,
 }
 
 /// The times of the frames since the last choice.
@@ -114,14 +114,6 @@ impl AutoBatch {
         })
     }
 
-    pub(super) fn batch(&self) -> usize {
-        self.batch
-    }
-
-    pub(super) fn changes(&self) -> u64 {
-        self.changes
-    }
-
     /// Adds the times of a drawn frame. `next` is the number of the next frame to produce. Returns the batch if it has changed.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, next: u64) -> Option<usize> {
         let (Some(kernel), Some(draw), Some(end)) = (timing.kernel, timing.draw, timing.end_ns) else {
@@ -149,7 +141,7 @@ impl AutoBatch {
         // In the worst case the producer has just begun a batch of the old size.
         self.from = next + self.batch as u64;
         (self.batch, self.last, self.changes) = (batch, None, self.changes + 1);
-        Some(self.batch())
+        Some(self.batch)
     }
 
     fn choose(&mut self, seen: &mut Seen) -> usize {
@@ -230,7 +222,7 @@ mod tests {
         /// Draws frames in the batches that `auto` chooses. Returns the last batch.
         fn draw(&mut self, auto: &mut AutoBatch, frames: u64) -> usize {
             for _ in 0..frames {
-                let batch = auto.batch();
+                let batch = auto.batch;
                 let first = self.drawn == 0;
                 self.drawn = (self.drawn + 1) % batch;
                 let switches = if first { self.switches + self.kernel * batch as f64 } else { 0.0 };
@@ -249,7 +241,7 @@ mod tests {
                 // Three are in flight.
                 auto.drawn(&timing, self.frame + 2);
             }
-            auto.batch()
+            auto.batch
         }
     }
 
@@ -283,13 +275,13 @@ mod tests {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         let mut gpu = Gpu::new(2_150.0);
         gpu.draw(&mut auto, 200);
-        let settled = auto.changes();
+        let settled = auto.changes;
         for frame in 0..2000 {
             // 2 % up and down: sometimes 3 would be enough, sometimes 4.
             gpu.draw = 2_150.0 * (1.0 + 0.02 * (f64::from(frame) / 100.0).sin());
             gpu.draw(&mut auto, 1);
         }
-        assert!(auto.changes() <= settled + 1, "{} changes", auto.changes());
+        assert!(auto.changes <= settled + 1, "{} changes", auto.changes);
     }
 
     #[test]
@@ -312,7 +304,7 @@ mod tests {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         let mut gpu = Gpu { pace: 16_667.0, ..Gpu::new(1_000.0) };
         assert_eq!(gpu.draw(&mut auto, 300), 1);
-        assert_eq!(auto.changes(), 1, "it does not try again and again");
+        assert_eq!(auto.changes, 1, "it does not try again and again");
         gpu.pace = 0.0;
         let more = gpu.draw(&mut auto, 300);
         assert!(more == 7 || more == 8, "{more}");
@@ -322,7 +314,7 @@ mod tests {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
         assert_eq!(gpu.draw(&mut auto, 300), 1);
         gpu.pace = 6_944.0;
-        assert_eq!((gpu.draw(&mut auto, 300), gpu.draw(&mut auto, 300), auto.changes()), (1, 1, 3));
+        assert_eq!((gpu.draw(&mut auto, 300), gpu.draw(&mut auto, 300), auto.changes), (1, 1, 3));
     }
 
     /// The overlay's time looks like switches that no batch makes fewer.
@@ -351,7 +343,7 @@ mod tests {
             gpu.draw = if frame / 16 % 2 == 0 { 20_000.0 } else { 30_000.0 };
             gpu.draw(&mut auto, 1);
         }
-        assert!(auto.batch() <= 2, "{}", auto.batch());
+        assert!(auto.batch <= 2, "{}", auto.batch);
     }
 
     #[test]
@@ -366,6 +358,6 @@ mod tests {
             latency: Duration::ZERO,
         };
         assert!((0..1000).all(|_| auto.drawn(&timing, 3).is_none()));
-        assert_eq!(auto.batch(), 2);
+        assert_eq!(auto.batch, 2);
     }
 }

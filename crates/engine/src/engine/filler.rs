@@ -62,7 +62,7 @@ impl Filler {
 
     pub(super) fn batch(&self) -> usize {
         match (self.batching, &self.auto) {
-            (_, Some(auto)) => auto.batch(),
+            (_, Some(auto)) => auto.batch,
             (Batching::Fixed(frames), None) => (frames as usize).clamp(1, self.profile().longest_batch),
             (Batching::Auto { .. }, None) => 1,
         }
@@ -70,7 +70,7 @@ impl Filler {
 
     /// How often the batch has changed, if it is chosen automatically.
     pub(super) fn batch_changes(&self) -> Option<u64> {
-        self.auto.as_ref().map(AutoBatch::changes)
+        self.auto.as_ref().map(|auto| auto.changes)
     }
 
     /// Chooses the next batch. `next` is the number of the next frame to produce.

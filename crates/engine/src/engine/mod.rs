@@ -328,7 +328,7 @@ impl Engine {
 
     /// How often a draw was recorded: once per flight, and again for another slot or picture.
     pub fn draws_recorded(&self) -> u64 {
-        self.recordings.draws()
+        self.recordings.draws
     }
 
     pub fn queue(&mut self) -> &mut Queue {

@@ -20,7 +20,8 @@ pub(super) struct Recordings {
     /// What each flight's commands were recorded for: the source, the picture, and how many slices. They can be submitted again
     /// for the same.
     pub(super) flights: Vec<Option<(Source, Picture, usize)>>,
-    draws: u64,
+    /// How often a draw was recorded: once per flight, and again for another slot or picture.
+    pub(super) draws: u64,
 }
 
 impl Recordings {
@@ -31,11 +32,6 @@ impl Recordings {
     /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
     pub(super) fn forget(&mut self) {
         self.flights.fill(None);
-    }
-
-    /// How often a draw was recorded: once per flight, and again for another slot or picture.
-    pub(super) fn draws(&self) -> u64 {
-        self.draws
     }
 
     pub(super) fn record(

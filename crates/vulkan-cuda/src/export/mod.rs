@@ -20,9 +20,10 @@ pub(crate) use system::{export_memory, export_semaphore};
 
 /// The handle type of an exportable memory, and what its buffers and its allocation need in their chains.
 pub(crate) struct MemoryExport {
-    kind: ExportType,
+    pub(crate) kind: ExportType,
     flags: vk::MemoryAllocateFlags,
-    dedicated_only: bool,
+    /// Whether each buffer needs an allocation of its own.
+    pub(crate) dedicated_only: bool,
     info: vk::ExportMemoryAllocateInfo<'static>,
     #[cfg(windows)]
     win32: system::Attributes,
@@ -49,15 +50,6 @@ impl MemoryExport {
             #[cfg(windows)]
             win32: system::Attributes::new()?,
         })
-    }
-
-    pub(crate) fn kind(&self) -> ExportType {
-        self.kind
-    }
-
-    /// Whether each buffer needs an allocation of its own.
-    pub(crate) fn dedicated_only(&self) -> bool {
-        self.dedicated_only
     }
 
     /// Creates a buffer whose memory can be exported, after [`check_buffer`]. The caller binds and destroys it.

@@ -57,8 +57,8 @@ fn clock_words(track: &Track) -> Value {
     json!({
         "run": track.name,
         "device": track.device,
-        "cpu_to_gpu": if track.vulkan_clock.calibrated() { "VK_EXT_calibrated_timestamps" } else { "an empty submission" },
-        "cpu_to_gpu_error_us": track.vulkan_clock.error().as_secs_f64() * 1e6,
+        "cpu_to_gpu": if track.vulkan_clock.calibrated { "VK_EXT_calibrated_timestamps" } else { "an empty submission" },
+        "cpu_to_gpu_error_us": track.vulkan_clock.error.as_secs_f64() * 1e6,
         "cuda_to_gpu_error_us": track.cuda_clock_error_ns.map(|error| error * 1e-3),
         "cuda_against_vulkan_violation_us": track.clock_violation_ns() * 1e-3,
     })

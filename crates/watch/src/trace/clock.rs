@@ -13,10 +13,11 @@ const TRIES: usize = 12;
 /// Ties the GPU's clock to the CPU's: one moment that was read on both.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuClock {
-    host: Instant,
-    gpu_ns: f64,
-    error: Duration,
-    calibrated: bool,
+    pub host: Instant,
+    pub gpu_ns: f64,
+    pub error: Duration,
+    /// Whether `VK_EXT_calibrated_timestamps` was used.
+    pub calibrated: bool,
 }
 
 impl GpuClock {
@@ -55,24 +56,10 @@ impl GpuClock {
         tied + (gpu_ns - self.gpu_ns) * 1e-3
     }
 
-    /// For tests: a tie that says that the GPU's clock was at `gpu_ns` at `host`.
-    pub fn made_up(host: Instant, gpu_ns: f64) -> Self {
-        Self { host, gpu_ns, error: Duration::ZERO, calibrated: false }
-    }
-
     /// Converts a moment of the CPU's clock to nanoseconds of the GPU's.
     pub fn at(&self, host: Instant) -> f64 {
         let since = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64() * 1e9;
         self.gpu_ns + since(self.host, host) - since(host, self.host)
-    }
-
-    pub fn error(&self) -> Duration {
-        self.error
-    }
-
-    /// Whether `VK_EXT_calibrated_timestamps` was used.
-    pub fn calibrated(&self) -> bool {
-        self.calibrated
     }
 }
 
@@ -80,7 +67,8 @@ impl GpuClock {
 pub struct CudaClock {
     base: Event,
     base_ns: f64,
-    error_ns: f64,
+    /// The largest possible error of the tie. In addition, CUDA's event times have a resolution of about half a microsecond.
+    pub error_ns: f64,
     /// The next base, once the stream has reached it.
     next: Option<Event>,
 }
@@ -131,11 +119,5 @@ impl CudaClock {
             self.next = Some(next);
         }
         Ok(())
-    }
-
-    /// The largest possible error of the tie, in nanoseconds. In addition, CUDA's event times have a resolution of about half a
-    /// microsecond.
-    pub fn error_ns(&self) -> f64 {
-        self.error_ns
     }
 }

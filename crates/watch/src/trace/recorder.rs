@@ -82,7 +82,7 @@ impl Recorder {
 
     /// Ties the clocks again, as far as possible without a wait.
     pub fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
-        if self.vulkan.calibrated() {
+        if self.vulkan.calibrated {
             // After a failure the old tie stays.
             self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
         }
@@ -106,7 +106,7 @@ impl Recorder {
             in_queue: producer.in_queue,
             frames: self.frames.into(),
             vulkan_clock: self.vulkan,
-            cuda_clock_error_ns: self.cuda.as_ref().map(CudaClock::error_ns),
+            cuda_clock_error_ns: self.cuda.as_ref().map(|clock| clock.error_ns),
         }
     }
 }

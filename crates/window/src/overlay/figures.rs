@@ -21,7 +21,7 @@ pub(super) struct Figures {
     batch: usize,
     /// Whether CUDA fills the frames, so that they are handed off.
     uses_cuda: bool,
-    before: Option<Cost>,
+    pub(super) before: Option<Cost>,
 }
 
 #[derive(Clone, Copy)]
@@ -150,10 +150,6 @@ impl Figures {
         self.count >= FRAMES as u64
     }
 
-    pub(super) fn before(&self) -> Option<&Cost> {
-        self.before.as_ref()
-    }
-
     /// The average frame with the current settings; `None` without frames.
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
@@ -233,6 +229,11 @@ mod tests {
     use super::*;
     use wavefield_handoff::producer::Batch;
 
+    /// A clock that was at 5 s at `host`.
+    fn tied(host: Instant) -> GpuClock {
+        GpuClock { host, gpu_ns: 5e9, error: Duration::ZERO, calibrated: false }
+    }
+
     fn add_all(figures: &mut Figures, frames: &[FrameSpans], clock: &GpuClock) {
         for frame in frames {
             figures.add(frame, false, clock, 0.0);
@@ -262,7 +263,7 @@ mod tests {
 
     fn after(count: u64, every: f64, ahead: f64) -> Figures {
         let base = Instant::now();
-        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let (clock, mut figures) = (tied(base), Figures::default());
         figures.filled(true, 1);
         let frames = frames(count, every, ahead, &clock, base);
         // Add some frames twice.
@@ -305,12 +306,12 @@ mod tests {
             settings: settings("timeline ring 8 batch 8"),
             mean: after(100, 1170.0, 500.0).mean().unwrap(),
         };
-        let line = |settled| change(figures.before().unwrap(), &now, settled);
+        let line = |settled| change(figures.before.as_ref().unwrap(), &now, settled);
         assert_eq!(line(false), "binary → timeline ring 8 batch 8: settling…");
         assert_eq!(line(true), "binary → timeline ring 8 batch 8: hand-off about 338 µs → about 70.0 µs");
         // Another switch at once: settings that have not settled are not kept for comparison.
         figures.switched(settings("timeline ring 8 batch 8"));
-        assert_eq!(figures.before().unwrap().settings[0], "binary");
+        assert_eq!(figures.before.as_ref().unwrap().settings[0], "binary");
     }
 
     #[test]
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn a_rest_is_no_frame_time() {
         let base = Instant::now();
-        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let (clock, mut figures) = (tied(base), Figures::default());
         let frames = frames(10, 1350.0, 500.0, &clock, base);
         let rest = frames[5].cpu.0 - Duration::from_micros(10);
         add_all(&mut figures, &frames[..5], &clock);
@@ -364,7 +365,7 @@ mod tests {
     #[test]
     fn a_kernel_that_ran_ahead_does_not_turn_a_wait_into_handoff() {
         let base = Instant::now();
-        let (clock, mut figures) = (GpuClock::made_up(base, 5e9), Figures::default());
+        let (clock, mut figures) = (tied(base), Figures::default());
         let mut frames = frames(101, 16_350.0, -15_000.0, &clock, base);
         for pair in frames.chunks_exact_mut(2) {
             // The second of each pair is filled right after the first.

@@ -426,7 +426,7 @@ impl Overlay {
             return;
         }
         let settings = settings(view.config, view.engine);
-        if let (Some(before), Some(mean)) = (self.figures.before(), self.figures.mean()) {
+        if let (Some(before), Some(mean)) = (&self.figures.before, self.figures.mean()) {
             let now = Cost { settings: settings.clone(), mean };
             ui.label(RichText::new(change(before, &now, self.figures.is_settled())).color(ACCENT));
         }
