@@ -6,9 +6,7 @@ use super::Config;
 use super::engine::Engine;
 use wavefield_base::report::{Failures, command_line};
 use wavefield_base::{Result, output_file};
-use wavefield_field::wave::Grid;
-use wavefield_handoff::producer::Profile;
-use wavefield_watch::trace::{CpuSpans, Lane, write_trace};
+use wavefield_watch::trace::{CpuSpans, write_trace};
 
 /// The most frames of a trace: enough to see the pattern, few enough for a viewer.
 const FRAMES: usize = 600;
@@ -18,7 +16,6 @@ const CPU_SPANS: usize = 10 * FRAMES;
 /// A trace in progress: from before the first call to either API until the file is written.
 pub struct Traced {
     path: PathBuf,
-    grid: Grid,
     cpu: CpuSpans,
 }
 
@@ -28,7 +25,7 @@ impl Traced {
         output_file::check_writable(path)?;
         let cpu = CpuSpans::new(CPU_SPANS);
         cpu.install()?;
-        Ok(Some(Self { path: path.clone(), grid: config.grid, cpu }))
+        Ok(Some(Self { path: path.clone(), cpu }))
     }
 
     pub fn follow(&self, engine: &mut Engine) -> Result<()> {
@@ -37,16 +34,10 @@ impl Traced {
 
     /// Writes the file, even if the run failed.
     pub fn end(self, engine: &mut Engine, failures: &mut Failures) {
-        let name = track_name(self.grid, engine.producer().profile());
-        let Some(track) = engine.end_trace(name, failures) else { return };
-        let lane = Lane { cpu: self.cpu.take(), track };
-        if failures.catch(write_trace(&self.path, &command_line(), &lane)).is_some() {
+        let Some(track) = engine.end_trace(failures) else { return };
+        let cpu = self.cpu.take();
+        if failures.catch(write_trace(&self.path, &command_line(), &cpu, &track)).is_some() {
             wavefield_base::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
         }
     }
-}
-
-/// A name for what ran. The producer or hand-off may differ from the one that was asked for.
-pub(crate) fn track_name(grid: Grid, producer: &Profile) -> String {
-    format!("{grid}, {}, ring {}", producer.name, producer.slots.len())
 }

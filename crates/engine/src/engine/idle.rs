@@ -8,15 +8,14 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use super::probe::{Aim, Found, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
-use crate::trace_file::track_name;
 use crate::watchdog::Patience;
 use crate::{Choice, Config, FrameTimes, RISK, Summary};
 use wavefield_base::report::{self, Failures};
 use wavefield_base::{Error, Result};
-use wavefield_field::{scene::Scene, wave::Grid};
+use wavefield_field::scene::Scene;
 use wavefield_gpu::cuda::Cuda;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::producer::{Profile, read_slot};
+use wavefield_handoff::producer::read_slot;
 use wavefield_render::View;
 use wavefield_watch::trace::{Recorder, Track};
 
@@ -152,7 +151,7 @@ impl Engine {
         self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
-        if self.cut_trace(track_name) {
+        if self.cut_trace() {
             wavefield_base::note!("note: the trace ends here, because the settings have changed");
         }
         (self.drawer.renderer, self.times, self.pacer) = (renderer, times, pacer);
@@ -179,18 +178,19 @@ impl Engine {
         Ok(())
     }
 
-    pub fn end_trace(&mut self, name: String, failures: &mut Failures) -> Option<Track> {
+    pub fn end_trace(&mut self, failures: &mut Failures) -> Option<Track> {
         self.collect_rest(failures);
-        self.cut_trace(|_, _| name);
+        self.cut_trace();
         self.observers.traced.take()
     }
 
     /// Ends the trace, and keeps it with the settings of its frames. False if no trace is on.
-    pub(super) fn cut_trace(&mut self, name: impl FnOnce(Grid, &Profile) -> String) -> bool {
+    pub(super) fn cut_trace(&mut self) -> bool {
         let Some(recorder) = self.observers.recorder.take() else { return false };
         let (device, profile) = (self.queue.device(), self.filler.profile());
-        let name = name(self.array().grid(), profile);
-        self.observers.traced = Some(recorder.into_track(name, device, self.array().grid(), profile));
+        // The producer or hand-off may differ from the one that was asked for.
+        let name = format!("{}, {}, ring {}", self.array().grid(), profile.name, profile.slots.len());
+        self.observers.traced = Some(recorder.into_track(name, device, profile));
         true
     }
 

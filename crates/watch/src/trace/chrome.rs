@@ -9,15 +9,16 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::recorder::{FrameSpans, Lane, Track};
+use super::cpu::CpuSpan;
+use super::recorder::{FrameSpans, Track};
 use wavefield_base::{Result, output_file};
 
 /// Writes a file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
 /// `command` recorded.
-pub fn write_trace(path: &Path, command: &str, lane: &Lane) -> Result<()> {
+pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -> Result<()> {
     let text = match wavefield_base::svg::is_name_of(path) {
-        true => super::picture::drawing(&lane.track),
-        false => document(command, lane).to_string(),
+        true => super::picture::drawing(track),
+        false => document(command, cpu, track).to_string(),
     };
     output_file::write(path, |file| writeln!(file, "{text}"))
 }
@@ -40,14 +41,14 @@ const THREADS: [(u32, &str); 6] = [
     (NEITHER, "GPU: neither (switching or waiting)"),
 ];
 
-fn document(command: &str, lane: &Lane) -> Value {
+fn document(command: &str, cpu: &[CpuSpan], track: &Track) -> Value {
     // All times are microseconds since the first span.
-    let epoch = lane.cpu.iter().map(|span| span.begin).min();
+    let epoch = cpu.iter().map(|span| span.begin).min();
     let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
-    events.lane(lane);
+    events.run(cpu, track);
     json!({
         "displayTimeUnit": "ns",
-        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock_words(&lane.track)] },
+        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock_words(track)] },
         "traceEvents": events.list,
     })
 }
@@ -71,18 +72,18 @@ struct Events {
 }
 
 impl Events {
-    fn lane(&mut self, lane: &Lane) {
+    fn run(&mut self, cpu: &[CpuSpan], track: &Track) {
         let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
             let event =
                 json!({ "ph": "M", "name": what, "pid": PROCESS, "tid": thread, "args": { key: value } });
             self.list.push(event);
         };
-        tell("process_name", 0, "name", json!(lane.track.name));
+        tell("process_name", 0, "name", json!(track.name));
         for (thread, words) in THREADS {
             tell("thread_name", thread, "name", json!(words));
             tell("thread_sort_index", thread, "sort_index", json!(thread));
         }
-        for span in &lane.cpu {
+        for span in cpu {
             let Some(end) = span.end else { continue };
             let thread = match span.name {
                 _ if span.other_thread => OTHER_THREADS,
@@ -92,9 +93,8 @@ impl Events {
             let (begin, end) = (self.since_epoch(span.begin), self.since_epoch(end));
             self.slice(thread, span.name, span.frame, begin, end);
         }
-        let track = &lane.track;
         for spans in &track.frames {
-            self.frame(spans, lane);
+            self.frame(spans, cpu, track);
         }
         for (begin, end) in neither(&track.frames) {
             let (begin, end) = (self.gpu(track, begin), self.gpu(track, end));
@@ -102,8 +102,8 @@ impl Events {
         }
     }
 
-    fn frame(&mut self, spans: &FrameSpans, lane: &Lane) {
-        let (track, frame) = (&lane.track, Some(spans.frame));
+    fn frame(&mut self, spans: &FrameSpans, cpu: &[CpuSpan], track: &Track) {
+        let frame = Some(spans.frame);
         let [begin, draw, end] = spans.vulkan.map(|time| self.gpu(track, time));
         if track.in_queue {
             self.slice(VULKAN, track.producer, frame, begin, draw);
@@ -115,15 +115,15 @@ impl Events {
             self.slice(VULKAN, "part of the draw", frame, from, to);
             from = to;
         }
-        let cpu = |name| lane.cpu.iter().find(|span| span.name == name && span.frame == frame);
-        if let Some(submit) = cpu("submit") {
+        let named = |name| cpu.iter().find(|span| span.name == name && span.frame == frame);
+        if let Some(submit) = named("submit") {
             let (at, to) = (self.since_epoch(submit.begin), if track.in_queue { begin } else { draw });
             self.arrow("submit", (CPU, at), (VULKAN, to));
         }
         let Some(cuda) = spans.cuda else { return };
         let (kernel, done) = (self.gpu(track, cuda.0), self.gpu(track, cuda.1));
         self.slice(CUDA, "kernel", frame, kernel, done);
-        if let Some(produce) = cpu("produce") {
+        if let Some(produce) = named("produce") {
             let at = self.since_epoch(produce.begin);
             self.arrow("launch", (CPU, at), (CUDA, kernel));
         }

@@ -14,4 +14,4 @@ mod recorder;
 pub use chrome::{neither, write_trace};
 pub use clock::{CudaClock, GpuClock};
 pub use cpu::{CpuSpan, CpuSpans};
-pub use recorder::{FrameSpans, Lane, Recorder, SLICES, Track};
+pub use recorder::{FrameSpans, Recorder, SLICES, Track};

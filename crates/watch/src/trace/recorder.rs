@@ -6,10 +6,8 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use super::clock::{CudaClock, GpuClock};
-use super::cpu::CpuSpan;
 use crate::observer::{At, Finished, Observer};
 use wavefield_base::Result;
-use wavefield_field::wave::Grid;
 use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
 use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
 
@@ -30,13 +28,6 @@ pub struct FrameSpans {
     pub cuda: Option<(f64, f64)>,
     /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
     pub cpu: (Instant, Duration),
-}
-
-/// One traced run.
-#[derive(Clone, Debug)]
-pub struct Lane {
-    pub cpu: Vec<CpuSpan>,
-    pub track: Track,
 }
 
 /// Collects [`FrameSpans`] of the first frames, or always of the last ones.
@@ -96,11 +87,10 @@ impl Recorder {
         self.live || self.frames.len() < self.most
     }
 
-    pub fn into_track(self, name: String, device: &Device, grid: Grid, producer: &Profile) -> Track {
+    pub fn into_track(self, name: String, device: &Device, producer: &Profile) -> Track {
         Track {
             name,
             device: format!("{} ({})", device.info().name, device.info().driver),
-            grid,
             producer: producer.name,
             uses_cuda: producer.uses_cuda,
             in_queue: producer.in_queue,
@@ -156,7 +146,6 @@ impl Observer for Recorder {
 pub struct Track {
     pub name: String,
     pub device: String,
-    pub grid: Grid,
     pub producer: &'static str,
     /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
     pub uses_cuda: bool,
