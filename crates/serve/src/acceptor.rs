@@ -10,7 +10,7 @@ use super::closer::{self, ClientFd};
 use super::listener::Listener;
 use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
-use super::socket::{Connection, Peer, Received};
+use super::socket::{Connection, Received};
 use wavefield_base::{Result, note};
 use wavefield_engine::Stop;
 use wavefield_field::array::Array;
@@ -134,13 +134,13 @@ impl Acceptor {
 
     fn admit(&mut self, connection: Connection) {
         match connection.peer() {
-            Ok(Peer { uid, .. }) if uid == self.owner && self.newcomers.len() >= MAX_NEWCOMERS => {
+            Ok((_, uid)) if uid == self.owner && self.newcomers.len() >= MAX_NEWCOMERS => {
                 refuse(connection, RefusedCode::Limit, "too many connections at once: try again");
             }
-            Ok(Peer { pid, uid }) if uid == self.owner => {
+            Ok((pid, uid)) if uid == self.owner => {
                 self.newcomers.push(Newcomer::Silent(connection, pid, Instant::now() + PATIENCE));
             }
-            Ok(Peer { pid, uid }) => {
+            Ok((pid, uid)) => {
                 let owner = self.owner;
                 self.print(|| format!("refused process {pid} of user {uid}: not this renderer's user"));
                 let reason = format!(

@@ -89,7 +89,7 @@ impl Listener {
         let (lock, lock_path) = lock(&path).map_err(failed)?;
         let listen = || -> std::io::Result<_> {
             // Look again: the last holder of the lock may have bound it meanwhile.
-            if look_at(&path, &address)? == Found::LeftOver {
+            if look_at(&path, &address)? {
                 rustix::fs::unlink(&path)?;
             }
             let fd = seqpacket()?;
@@ -145,21 +145,13 @@ impl Drop for Listener {
     }
 }
 
-/// What lies at the path of a socket.
-#[derive(PartialEq, Eq)]
-enum Found {
-    Nothing,
-    /// A socket that nobody listens on any more.
-    LeftOver,
-}
-
-/// Checks that a socket can be made at `path`, perhaps in place of a left-over one.
+/// Checks that a socket can be made at `path`. True if one is left there that nobody listens on any more.
 ///
 /// # Errors
 /// Something other than a socket is there, or a program listens. (A program that is no renderer holds no lock.)
-fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
+fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
     match rustix::fs::lstat(path) {
-        Err(Errno::NOENT) => return Ok(Found::Nothing),
+        Err(Errno::NOENT) => return Ok(false),
         Err(error) => return Err(error.into()),
         Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
             return Err(std::io::Error::other("it exists already, and is not a socket"));
@@ -167,8 +159,8 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<Found> {
         Ok(_) => {}
     }
     match net::connect(seqpacket()?, address) {
-        Err(Errno::CONNREFUSED) => Ok(Found::LeftOver),
-        Err(Errno::NOENT) => Ok(Found::Nothing),
+        Err(Errno::CONNREFUSED) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
         Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
         // A socket with a full queue, or of another type, is in use too.
         _ => Err(std::io::Error::other(IN_USE)),

@@ -148,10 +148,12 @@ impl Session {
             &FromClient::Ready { frame } => Ok(self.host_ready(frame)?),
             &FromClient::Show { frame, allocation, offset } => Ok(self.show(frame, allocation, offset)?),
             &FromClient::Allocate { bytes } => self.may_allocate(bytes),
-            FromClient::Import { chunks } => {
-                self.can_import()?;
-                self.import(chunks)
+            FromClient::Import { .. } if self.terms.memory == MemoryKind::Host => {
+                let reason =
+                    "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`";
+                return Err(Fault::new(ErrorCode::Order, reason));
             }
+            FromClient::Import { chunks } => self.import(chunks),
             FromClient::Release { id } => match self.allocations.remove(id) {
                 Some(held) => {
                     self.released.push((*id, held));
@@ -324,18 +326,6 @@ impl Session {
         match there < MAX_ALLOCATIONS {
             true => Ok(()),
             false => Err(format!("{MAX_ALLOCATIONS} allocations are there already: release some")),
-        }
-    }
-
-    /// Fails if this session allows no `import` at all.
-    fn can_import(&self) -> Result<(), Fault> {
-        match self.terms.memory {
-            MemoryKind::Cuda => Ok(()),
-            MemoryKind::Host => {
-                let reason =
-                    "with memory `host` the renderer allocates all memory: `import` is for memory `cuda`";
-                Err(Fault::new(ErrorCode::Order, reason))
-            }
         }
     }
 

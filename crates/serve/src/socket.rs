@@ -20,14 +20,6 @@ pub struct Connection {
     fd: ClientFd,
 }
 
-/// Who is at the other end, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The process; 0 if it lives in another PID namespace.
-    pub pid: i32,
-    pub uid: u32,
-}
-
 #[derive(Debug)]
 pub enum Received {
     Nothing,
@@ -52,11 +44,10 @@ impl Connection {
         let fd = seqpacket()?;
         net::connect(&fd, &SocketAddrUnix::new(path)?)?;
         let connection = Self { fd: ClientFd::new(fd) };
-        let (peer, own) = (connection.peer()?, rustix::process::getuid().as_raw());
-        if peer.uid != own {
+        let ((_, user), own) = (connection.peer()?, rustix::process::getuid().as_raw());
+        if user != own {
             let reason = format!(
-                "user {} listens there, and this program runs as user {own}: run both as the same user",
-                peer.uid
+                "user {user} listens there, and this program runs as user {own}: run both as the same user"
             );
             return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
         }
@@ -75,7 +66,8 @@ impl Connection {
         }
     }
 
-    pub fn peer(&self) -> std::io::Result<Peer> {
+    /// The process at the other end and its user, as the kernel says. The process is 0 if it lives in another PID namespace.
+    pub fn peer(&self) -> std::io::Result<(i32, u32)> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: an open socket; the option writes one `ucred`, whose size is given. (Not by rustix, whose process id
@@ -90,7 +82,7 @@ impl Connection {
             )
         };
         match code {
-            0 => Ok(Peer { pid: found.pid, uid: found.uid }),
+            0 => Ok((found.pid, found.uid)),
             _ => Err(std::io::Error::last_os_error()),
         }
     }
@@ -195,7 +187,7 @@ mod tests {
     #[test]
     fn each_end_knows_the_others_process() {
         let (_folder, _listener, client, server) = pair();
-        let me = Peer { pid: std::process::id() as i32, uid: rustix::process::getuid().as_raw() };
+        let me = (std::process::id() as i32, rustix::process::getuid().as_raw());
         assert_eq!(server.peer().unwrap(), me);
         assert_eq!(client.peer().unwrap(), me);
     }
