@@ -3,10 +3,12 @@
 //! The program holds one end of a pipe (or of a socket pair), and the renderer inherits the other. Linux closes the program's
 //! end when its process is gone. (`PR_SET_PDEATHSIG` would already come when the *thread* that started the renderer ends.)
 
-use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::thread::Builder;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::listener::remove_files;
 use wavefield_base::{Result, note, threads::not_started};
@@ -17,7 +19,8 @@ use wavefield_engine::Stop;
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {
-        wait_for_end(parent);
+        // `poll` tells of the end (of a pipe HUP, of a socket RDHUP) whether or not there is something to read.
+        while poll(&mut [PollFd::new(&parent, PollFlags::RDHUP)], None) == Err(Errno::INTR) {}
         note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();
         std::thread::sleep(patience);
@@ -30,20 +33,4 @@ pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Resu
         .spawn(watch)
         .map(drop)
         .map_err(|error| not_started("until closed", error))
-}
-
-fn wait_for_end(parent: OwnedFd) {
-    let mut parent = std::fs::File::from(parent);
-    let mut nothing = [0; 64];
-    loop {
-        match parent.read(&mut nothing) {
-            Ok(1..) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // The descriptor is non-blocking.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            Ok(0) | Err(_) => return,
-        }
-    }
 }
