@@ -9,7 +9,6 @@ use winit::event::{ElementState, MouseButton, TouchPhase, WindowEvent};
 use winit::keyboard::Key;
 use winit::window::{Fullscreen, Window};
 
-use crate::keys::Action;
 use crate::screen::{Canvas, Input, Screen};
 use crate::visibility::Visibility;
 use wavefield_base::Result;
@@ -173,10 +172,6 @@ impl Screen for Desktop {
 
     fn set_title(&mut self, title: &str) {
         self.window.set_title(title);
-    }
-
-    fn takes(&self, _action: Action) -> bool {
-        true
     }
 
     fn is_full(&self) -> bool {

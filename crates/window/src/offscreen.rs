@@ -165,12 +165,6 @@ impl Screen for Offscreen {
         Ok(())
     }
 
-    fn make_readable(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn look(&mut self, _now: Instant) {}
-
     fn is_hidden(&self) -> bool {
         !self.serves && !self.remote.is_watched()
     }

@@ -117,10 +117,12 @@ pub(crate) trait Screen {
     }
 
     /// Allows recordings of what is shown.
-    fn make_readable(&mut self) -> Result<()>;
+    fn make_readable(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Looks whether anything is visible.
-    fn look(&mut self, now: Instant);
+    fn look(&mut self, _now: Instant) {}
 
     /// Whether nobody sees the pictures.
     fn is_hidden(&self) -> bool;
@@ -133,7 +135,9 @@ pub(crate) trait Screen {
     fn set_title(&mut self, title: &str);
 
     /// Whether an action is the program's. Others are left to whoever looks.
-    fn takes(&self, action: Action) -> bool;
+    fn takes(&self, _action: Action) -> bool {
+        true
+    }
 
     fn is_full(&self) -> bool {
         false
