@@ -237,13 +237,6 @@ fn plan(device: &Device, wanted: &Wanted<'_>) -> Plan {
     Plan::new(wanted.size, wanted.views.len(), device.info().largest_picture)
 }
 
-impl View {
-    /// This view from another place.
-    pub fn from(&self, camera: Camera) -> Self {
-        Self { camera, ..*self }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,7 +71,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
         ));
     }
     let now = *engine.view();
-    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| now.from(camera)).collect();
+    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| View { camera, ..now }).collect();
     if render.cameras.is_none() {
         views.push(now);
     }

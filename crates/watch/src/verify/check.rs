@@ -9,7 +9,7 @@ use crate::observer::{At, Finished, Observer};
 use wavefield_base::Result;
 use wavefield_field::array::Array;
 use wavefield_field::scene::Scene;
-use wavefield_field::wave::{Grid, Shape};
+use wavefield_field::wave::Shape;
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
@@ -31,11 +31,8 @@ pub struct Check {
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    grid: Grid,
-    /// See [`CheckDesc::has_reference`].
-    has_reference: bool,
-    broken: Option<Broken>,
-    machine: Machine,
+    /// Its array is that of the first producer.
+    desc: CheckDesc,
     device: Device,
 }
 
@@ -76,10 +73,7 @@ impl Check {
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            grid: desc.array.grid(),
-            has_reference: desc.has_reference,
-            broken: desc.broken,
-            machine: desc.machine,
+            desc,
             device,
         };
         made.blank(queue, &producer.slots, producer.owner)?;
@@ -112,19 +106,20 @@ impl Check {
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
+        let grid = self.desc.array.grid();
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
             let source = producer.slots[slot as usize];
             // SAFETY: a live slot of the run's producer, of this size.
-            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(self.grid)) }?;
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(grid)) }?;
             let found = match source {
                 Source::Vertices(_) => Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes)),
                 Source::Texture(_) => Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
             };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let moment = self.moment_of(frame).filter(|_| self.has_reference);
-                    slots.add_filled(self.grid, &found, frame, moment);
+                    let moment = self.moment_of(frame).filter(|_| self.desc.has_reference);
+                    slots.add_filled(grid, &found, frame, moment);
                 }
                 None => slots.add_blank(&found),
             }
@@ -134,8 +129,8 @@ impl Check {
 
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
-            machine: self.machine.clone(),
-            broken: self.broken,
+            machine: self.desc.machine.clone(),
+            broken: self.desc.broken,
             tally: self.tally,
             slots: SlotsFound::default(),
             settled: self.settled,
