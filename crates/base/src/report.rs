@@ -6,6 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
+
 use crate::{Error, Result};
 
 /// Prints a line of results to standard output. If that fails, for example on a full disk, prints one note.
@@ -80,6 +82,11 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
         from += blanks + word.len();
     }
     text
+}
+
+/// The word for one of several values, as on the command line. Empty for a value that only the library offers.
+pub fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
 
 /// Collects failures while the work goes on. The first is the outcome; every later one is printed at once.

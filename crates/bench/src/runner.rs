@@ -8,7 +8,8 @@ use super::produce_only;
 use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
 use super::stats;
 use super::strategy::{CellPlan, Plan, Strategy};
-use wavefield_base::{Result, progress::Progress, report::Failures, threads::cpu_time};
+use wavefield_base::report::{Failures, word};
+use wavefield_base::{Result, progress::Progress, threads::cpu_time};
 use wavefield_engine::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::Cuda;
@@ -124,7 +125,7 @@ pub fn run(
         started,
         machine: choice.machine(),
         settings: Settings {
-            scene: base.scene.name().to_owned(),
+            scene: word(base.scene),
             size: [plan.size.width, plan.size.height],
             samples: base.samples.count(),
             rounds: plan.rounds,

@@ -11,6 +11,7 @@ use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
 use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
+use wavefield_base::report;
 use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::vulkan::{PresentMode, Validation};
@@ -210,7 +211,7 @@ impl Config {
 
 /// The word for one of several values. `None` for a value that only the library offers.
 fn word(value: impl ValueEnum) -> Option<String> {
-    value.to_possible_value().map(|word| word.get_name().to_owned())
+    Some(report::word(value)).filter(|word| !word.is_empty())
 }
 
 /// Quotes a word for a shell, if it needs that.

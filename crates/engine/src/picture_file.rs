@@ -6,7 +6,7 @@ use std::path::Path;
 use ash::vk;
 
 use super::{Config, Engine, Scene};
-use wavefield_base::{Result, output_file};
+use wavefield_base::{Result, output_file, report::word};
 use wavefield_field::array::Array;
 
 /// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are keywords of the PNG specification with their
@@ -51,8 +51,8 @@ pub fn picture_texts(
 ) -> Vec<(&'static str, String)> {
     let (info, profile) = (engine.device().info(), engine.producer().profile());
     let how = match config.scene {
-        Scene::Field => config.style.name(),
-        Scene::Texture => "plane",
+        Scene::Field => word(config.style),
+        Scene::Texture => "plane".into(),
     };
     let what = match *engine.array() == Array::mesh(config.grid) {
         true => format!("{} {}, {how}", config.grid, config.scene.elements()),
@@ -60,7 +60,7 @@ pub fn picture_texts(
     };
     let settings = format!(
         "frame {frames}, {what}, {} by {}, ring of {}, {} samples a pixel",
-        config.color_map.name(),
+        word(config.color_map),
         profile.name,
         profile.slots.len(),
         config.samples.count(),

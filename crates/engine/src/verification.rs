@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Scene, Summary};
-use wavefield_base::{Error, Result};
+use wavefield_base::{Error, Result, report::word};
 use wavefield_gpu::machine::Machine;
 use wavefield_watch::verify::Broken;
 use wavefield_watch::verify::Footprint;
@@ -84,7 +84,7 @@ impl Verification {
             started,
             machine: checked.machine.clone(),
             producer: summary.producer.to_owned(),
-            broken: checked.broken.map(|broken| broken.to_string()),
+            broken: checked.broken.map(word),
             scene: summary.scene,
             grid: [summary.grid.cols, summary.grid.rows],
             ring: summary.ring as u32,
@@ -308,7 +308,7 @@ mod tests {
                 build: text(),
             },
             producer: text(),
-            broken: broken.map(|broken| broken.to_string()),
+            broken: broken.map(word),
             scene: Scene::Field,
             grid: [10, 10],
             ring: 1,
@@ -342,7 +342,7 @@ mod tests {
         for (broken, part) in [(Broken::Ready, "--ring 1"), (Broken::Free, "--ring 2 --batch 2")] {
             let error = verification(Some(broken), tally(0)).outcome().unwrap_err();
             let text = error.to_string();
-            assert!(text.contains(&format!("--break {broken}")) && text.contains(part), "{text}");
+            assert!(text.contains(&format!("--break {}", word(broken))) && text.contains(part), "{text}");
             assert_eq!(error.exit_code(), 1);
         }
         let text = verification(None, tally(40)).outcome().unwrap_err().to_string();

@@ -94,7 +94,7 @@ fn a_frame_by_the_compute_shader_allocates_nothing() {
     for scene in [Scene::Field, Scene::Texture] {
         for verify in [false, true] {
             let count = allocations(scene, ProducerKind::Compute, Handoff::Timeline, AUTO, verify);
-            assert_eq!(count, 0, "{}, checked: {verify}", scene.name());
+            assert_eq!(count, 0, "{scene:?}, checked: {verify}");
         }
     }
 }
@@ -112,8 +112,8 @@ fn a_frame_by_cuda_allocates_nothing() {
         for ring in fixed.into_iter().chain([AUTO]) {
             for verify in [false, true] {
                 let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
-                let (scene, handoff) = (scene.name(), handoff.name());
-                assert_eq!(count, 0, "{scene}, {handoff}, {ring:?}, checked: {verify}");
+                let handoff = handoff.name();
+                assert_eq!(count, 0, "{scene:?}, {handoff}, {ring:?}, checked: {verify}");
             }
         }
     }

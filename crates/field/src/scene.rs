@@ -17,13 +17,6 @@ pub enum Scene {
 }
 
 impl Scene {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Field => "field",
-            Self::Texture => "texture",
-        }
-    }
-
     /// What a frame consists of, for messages.
     pub fn elements(self) -> &'static str {
         match self {

@@ -20,16 +20,6 @@ pub enum ColorMap {
 }
 
 impl ColorMap {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Viridis => "viridis",
-            Self::Plasma => "plasma",
-            Self::Magma => "magma",
-            Self::Inferno => "inferno",
-            Self::Cividis => "cividis",
-        }
-    }
-
     pub fn texels(self, count: usize) -> Vec<[u8; 4]> {
         let gradient = match self {
             Self::Viridis => colorous::VIRIDIS,

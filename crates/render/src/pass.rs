@@ -51,16 +51,6 @@ pub enum Style {
     Points,
 }
 
-impl Style {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Surface => "surface",
-            Self::Wireframe => "wireframe",
-            Self::Points => "points",
-        }
-    }
-}
-
 pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 

@@ -3,7 +3,7 @@
 use ash::vk;
 
 use super::inputs::Tile;
-use super::{Camera, FieldRenderer, OffscreenTarget, Output, Picture, View};
+use super::{FieldRenderer, OffscreenTarget, Output, Picture, View};
 use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
+use wavefield_base::report::word;
 use wavefield_engine::Scene;
 use wavefield_handoff::Handoff;
 
@@ -97,7 +98,7 @@ fn a_trace_shows_the_kernel_of_every_handoff() {
     for scene in [Scene::Field, Scene::Texture] {
         for handoff in common::handoffs(scene).map(Handoff::name) {
             let mut command = stand_in.command(&ALL);
-            command.args(SMALL).args(["--handoff", handoff, "--scene", scene.name(), "--trace"]).arg(&path);
+            command.args(SMALL).args(["--handoff", handoff, "--scene", &word(scene), "--trace"]).arg(&path);
             run(&mut command).unwrap().check_clean(0).unwrap();
             let picture = std::fs::read_to_string(&path).unwrap();
             assert!(picture.contains(">CUDA<"), "{handoff} {scene:?}: {picture}");

@@ -8,7 +8,7 @@ use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
 use vulkan_cuda::Ring;
 use wavefield_base::Error;
-use wavefield_base::report::Failures;
+use wavefield_base::report::{Failures, word};
 use wavefield_engine::{
     Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
@@ -203,10 +203,11 @@ fn broken(scene: Scene, broken: Broken) -> Vec<u64> {
         config.frames = Some(200);
         // The layer does not know what CUDA does, and slows Vulkan down.
         config.validation = Validation::Off;
-        let tally = checked(&config).unwrap_or_else(|error| panic!("{broken}: {error}")).tally;
+        let tally = checked(&config).unwrap_or_else(|error| panic!("{broken:?}: {error}")).tally;
         println!(
-            "{}, --break {broken}, {grid:?}, ring and batch {ring:?}: {} of {} frames wrong, {} torn, {:?}",
-            scene.name(),
+            "{}, --break {}, {grid:?}, ring and batch {ring:?}: {} of {} frames wrong, {} torn, {:?}",
+            word(scene),
+            word(broken),
             tally.wrong_frames,
             tally.frames,
             tally.torn_frames,
@@ -225,7 +226,7 @@ fn a_draw_that_does_not_wait_for_cuda_is_caught() {
     if common::has_gpu() {
         for scene in [Scene::Field, Scene::Texture] {
             let wrong = broken(scene, Broken::Ready);
-            assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
+            assert!(wrong.iter().any(|&wrong| wrong > 0), "{scene:?}: {wrong:?}");
         }
     }
 }
@@ -235,7 +236,7 @@ fn a_kernel_that_does_not_wait_for_vulkan_is_caught() {
     if common::has_gpu() {
         for scene in [Scene::Field, Scene::Texture] {
             let wrong = broken(scene, Broken::Free);
-            assert!(wrong.iter().any(|&wrong| wrong > 0), "{}: {wrong:?}", scene.name());
+            assert!(wrong.iter().any(|&wrong| wrong > 0), "{scene:?}: {wrong:?}");
         }
     }
 }

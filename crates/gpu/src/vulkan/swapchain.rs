@@ -18,14 +18,6 @@ pub enum PresentMode {
 }
 
 impl PresentMode {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fifo => "fifo",
-            Self::Mailbox => "mailbox",
-            Self::Immediate => "immediate",
-        }
-    }
-
     fn raw(self) -> vk::PresentModeKHR {
         match self {
             Self::Fifo => vk::PresentModeKHR::FIFO,

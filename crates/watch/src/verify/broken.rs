@@ -1,9 +1,7 @@
 //! Leaving out a part of the hand-off, to show that it is needed.
 
-use std::fmt;
-
 use ash::vk;
-use wavefield_base::{Error, Result};
+use wavefield_base::{Error, Result, report::word};
 use wavefield_handoff::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
 
 /// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
@@ -28,16 +26,6 @@ impl Broken {
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 }
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ready => "ready",
-            Self::Free => "free",
-            Self::Barrier => "barrier",
-        })
-    }
-}
-
 /// A producer without the part that `broken` names. For [`Broken::Free`] it was made with
 /// [`ProducerDesc::leaves_out_free`](wavefield_handoff::producer::ProducerDesc::leaves_out_free).
 pub struct BrokenProducer {
@@ -51,7 +39,8 @@ impl BrokenProducer {
         let mut profile = whole.profile().clone();
         if !profile.breakable {
             return Err(Error::Usage(format!(
-                "--break {broken} {}, not for {}",
+                "--break {} {}, not for {}",
+                word(broken),
                 Broken::NEEDS,
                 profile.name
             )));
@@ -164,11 +153,11 @@ mod tests {
         {
             let (whole, records) = whole("cuda", true);
             let mut producer = BrokenProducer::new(whole, broken).unwrap();
-            assert_eq!(producer.profile().max_in_flight, in_flight, "{broken}");
+            assert_eq!(producer.profile().max_in_flight, in_flight, "{broken:?}");
             let Produced { source, .. } = producer.produce(&frame).unwrap();
             producer.record_before_draw(vk::CommandBuffer::null(), &frame, source);
             producer.record_after_draw(vk::CommandBuffer::null(), &frame, source);
-            assert_eq!(records.get(), recorded, "{broken}");
+            assert_eq!(records.get(), recorded, "{broken:?}");
             let mut sync = None;
             let mut submit = |this| {
                 sync = Some(this);
@@ -177,7 +166,7 @@ mod tests {
             // SAFETY: `Whole` has nothing to submit.
             unsafe { producer.submit(&mut submit) }.unwrap();
             let FrameSync { wait, signal, .. } = sync.expect("it was submitted");
-            assert_eq!((wait.is_some(), signal.is_some()), (waits, true), "{broken}");
+            assert_eq!((wait.is_some(), signal.is_some()), (waits, true), "{broken:?}");
         }
     }
 

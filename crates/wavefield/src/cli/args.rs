@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
-use wavefield_base::{Error, Result};
+use wavefield_base::{Error, Result, report::word};
 use wavefield_engine::{Batching, Config, ProducerKind, RISK, Scene};
 use wavefield_field::gallery;
 use wavefield_gpu::{cuda::KernelSource, vulkan::Validation};
@@ -119,7 +119,7 @@ impl RunArgs {
         if config.scene == Scene::Texture && is_given(matches, "style") {
             return Err(Error::Usage(format!(
                 "--style {} is for the field: the plane of --scene texture is always drawn in the same way",
-                config.style.name()
+                word(config.style)
             )));
         }
         if let Some(producer) =

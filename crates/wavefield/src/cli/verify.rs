@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, Args};
 use wavefield_base::output_file::{check_outputs, write_json};
-use wavefield_base::report::{Failures, command_line};
+use wavefield_base::report::{Failures, command_line, word};
 use wavefield_base::{Error, Result, say};
 use wavefield_engine::{Ended, ProducerKind, Stop, Verification, run_headless};
 use wavefield_handoff::Handoff;
@@ -46,7 +46,7 @@ pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()
     config.broken = args.broken;
     if let Some(broken) = args.broken {
         if !config.producer.may_use_cuda() || config.handoff != Handoff::Timeline {
-            return Err(Error::Usage(format!("--break {broken} {}", Broken::NEEDS)));
+            return Err(Error::Usage(format!("--break {} {}", word(broken), Broken::NEEDS)));
         }
         // Only CUDA has a hand-off to break, so this must not fall back to another producer.
         config.producer = ProducerKind::Cuda;

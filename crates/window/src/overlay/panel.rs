@@ -6,6 +6,7 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
+use wavefield_base::report::word;
 use wavefield_engine::{Batching, Config, Engine, ProducerKind, Scene};
 use wavefield_field::{gallery, wave::Grid};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
@@ -53,7 +54,7 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let refusal = |config: Config| refusal(&config, view);
     let own = now.has_own_kernel().then(|| "your own kernel fits only this scene".to_owned());
     let egui = ui.ctx().clone();
-    let name = |&scene: &Scene| (scene.name().to_owned(), refusal(in_scene(&egui, &now, scene)));
+    let name = |&scene: &Scene| (word(scene), refusal(in_scene(&egui, &now, scene)));
     if list(ui, "scene", own, &mut config.scene, &[Scene::Field, Scene::Texture], &[], name) {
         leave_scene(&egui, &now);
         *config = in_scene(&egui, &now, config.scene);
@@ -169,15 +170,15 @@ fn unit(unit: &str) -> String {
 
 fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
-    let name = |mode: &PresentMode| (mode.name().to_owned(), None);
+    let name = |&mode: &PresentMode| (word(mode), None);
     list(ui, "present", None, &mut config.present, view.modes, &[], name);
     if config.scene == Scene::Field && !view.serves {
         let all = [Style::Surface, Style::Wireframe, Style::Points];
-        list(ui, "style", None, &mut config.style, &all, &[], |style| (style.name().to_owned(), None));
+        list(ui, "style", None, &mut config.style, &all, &[], |&style| (word(style), None));
     }
     let has_colors = !view.serves || view.engine.legend().is_some();
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
-    let name = |map: &ColorMap| (map.name().to_owned(), None);
+    let name = |&map: &ColorMap| (word(map), None);
     list(ui, "colours", obstacle, &mut parameters.colormap, ColorMap::value_variants(), &[], name);
     values(ui, view, &mut draft.values);
     if view.still {
@@ -311,7 +312,7 @@ pub(crate) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
         (Some(kernel), _) => kernel.built_in.unwrap_or(&kernel.name),
     };
     let samples = format!("{} samples", config.samples.count());
-    let shown = [config.grid.to_string(), samples, config.style.name().into(), config.present.name().into()];
+    let shown = [config.grid.to_string(), samples, word(config.style), word(config.present)];
     [name, kernel.to_owned()].into_iter().chain(shown).collect()
 }
 
