@@ -130,13 +130,24 @@ impl Attachments {
         clear: &[vk::ClearColorValue],
         draw: impl FnOnce(),
     ) {
-        // SAFETY: recording, and the pictures are alive, of this size and format (the caller's promise).
+        // Makes a picture ready for its next use.
+        let hand_on = |picture: &Picture| {
+            image_barrier(
+                picture.image,
+                vk::ImageAspectFlags::COLOR,
+                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
+                (picture.final_layout, next_use(picture.final_layout)),
+            )
+        };
+        let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
+        // SAFETY: recording, and the pictures are alive, of this size and format (the caller's promise). The last barriers are
+        // outside the render pass.
         unsafe {
             self.prepare(commands, pictures);
             self.begin(commands, pictures, clear);
             draw();
             self.device.raw().cmd_end_rendering(commands);
-            self.hand_on(commands, pictures);
+            pipeline_barrier(&self.device, commands, &[], &handed_on);
         }
     }
 
@@ -221,23 +232,5 @@ impl Attachments {
             .depth_attachment(&depth);
         // SAFETY: recording (the caller's promise), and the images are alive and of this device.
         unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
-    }
-
-    /// Makes the pictures ready for their next use.
-    ///
-    /// # Safety
-    /// As [`Attachments::record`].
-    unsafe fn hand_on(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
-        let drawn = |picture: &Picture| {
-            image_barrier(
-                picture.image,
-                vk::ImageAspectFlags::COLOR,
-                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
-                (picture.final_layout, next_use(picture.final_layout)),
-            )
-        };
-        let drawn: Vec<_> = pictures.iter().map(drawn).collect();
-        // SAFETY: recording (the caller's promise), outside a render pass, and the pictures are alive.
-        unsafe { pipeline_barrier(&self.device, commands, &[], &drawn) };
     }
 }
