@@ -99,7 +99,8 @@ impl Server {
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {
             std::thread::sleep(PAUSE / 10);
-            self.viewers.retain_mut(|viewer| viewer.flush().is_ok() && viewer.hear(&mut vec![], &mut 1.0).is_ok());
+            self.viewers
+                .retain_mut(|viewer| viewer.flush().is_ok() && viewer.hear(&mut vec![], &mut 1.0).is_ok());
         }
     }
 
