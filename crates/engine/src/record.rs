@@ -5,14 +5,13 @@ use std::time::Duration;
 use ash::vk;
 
 use super::Config;
-use wavefield_base::{Result, output_file, report::Failures};
+use wavefield_base::{Result, report::Failures};
 use wavefield_gpu::vulkan::{Device, Flight};
 use wavefield_watch::recording::{Film, FilmDesc, Recorded};
 
 /// Begins the film of a run, if `config` asks for one. With `complete`, the run waits for the film, so that it has every frame.
 pub fn film(device: &Device, config: &Config, format: vk::Format, complete: bool) -> Result<Option<Film>> {
     let Some(path) = &config.record else { return Ok(None) };
-    output_file::check_writable(path)?;
     let (path, side, timeout) = (path.clone(), config.record_side, config.timeout);
     Film::start(device, FilmDesc { path, side, format, complete, timeout }).map(Some)
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use wavefield_base::Result;
 use wavefield_base::report::{Failures, command_line};
-use wavefield_base::{Result, output_file};
 use wavefield_watch::trace::{CpuSpans, write_trace};
 
 /// The most frames of a trace: enough to see the pattern, few enough for a viewer.
@@ -22,7 +22,6 @@ pub struct Traced {
 impl Traced {
     pub fn begin(config: &Config) -> Result<Option<Self>> {
         let Some(path) = &config.trace else { return Ok(None) };
-        output_file::check_writable(path)?;
         let cpu = CpuSpans::new(CPU_SPANS);
         cpu.install()?;
         Ok(Some(Self { path: path.clone(), cpu }))

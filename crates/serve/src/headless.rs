@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::acceptor::Acceptor;
 use super::host::Host;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
-use wavefield_base::{Error, Result, output_file, report::Failures, stuck_gpu};
+use wavefield_base::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_engine::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
     Stop, Summary,
@@ -24,9 +24,6 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 /// hangs.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
-    for path in config.output.iter().chain(&options.json) {
-        output_file::check_writable(path)?;
-    }
     let acceptor = listen(options, stop)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
@@ -44,9 +41,6 @@ pub fn serve_windowed(
     run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
 ) -> Result<Ended> {
     check_scene(config)?;
-    if let Some(path) = &options.json {
-        output_file::check_writable(path)?;
-    }
     let acceptor = listen(options, stop)?;
     run(FrameHookDesc {
         make: Box::new(|choice| Ok(Box::new(Host::new(acceptor, choice, config, options)))),

@@ -123,18 +123,12 @@ impl AdapterInfo {
             .map_err(failed("vkEnumerateDeviceExtensionProperties", &name))?;
         let has = |wanted| extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(wanted));
 
-        let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default();
-        let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default();
-        let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default();
-        let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default();
+        let mut features12 = vk::PhysicalDeviceVulkan12Features::default();
+        let mut features13 = vk::PhysicalDeviceVulkan13Features::default();
         let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default();
         let mut features = vk::PhysicalDeviceFeatures2::default();
         if base.api_version >= vk::API_VERSION_1_3 {
-            features = features
-                .push_next(&mut timeline)
-                .push_next(&mut sync2)
-                .push_next(&mut rendering)
-                .push_next(&mut addresses);
+            features = features.push_next(&mut features12).push_next(&mut features13);
         }
         if has(ext::device_fault::NAME) {
             features = features.push_next(&mut fault);
@@ -143,9 +137,9 @@ impl AdapterInfo {
         unsafe { vk.get_physical_device_features2(raw, &mut features) };
         let sparse_binding = features.features.sparse_binding == vk::TRUE;
         let missing_features = [
-            (timeline.timeline_semaphore, "timeline semaphores"),
-            (sync2.synchronization2, "synchronization2"),
-            (rendering.dynamic_rendering, "dynamic rendering"),
+            (features12.timeline_semaphore, "timeline semaphores"),
+            (features13.synchronization2, "synchronization2"),
+            (features13.dynamic_rendering, "dynamic rendering"),
         ]
         .into_iter()
         .filter_map(|(has, name)| (has == vk::FALSE).then_some(name))
@@ -178,7 +172,7 @@ impl AdapterInfo {
             memory_budget: has(ext::memory_budget::NAME),
             sparse_binding,
             // Kernels get buffers by address.
-            inline: addresses.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
+            inline: features12.buffer_device_address == vk::TRUE && has(nvx::binary_import::NAME),
             timestamp_period: queue_family
                 .filter(|&family| families[family as usize].timestamp_valid_bits > 0)
                 .map(|_| f64::from(base.limits.timestamp_period)),

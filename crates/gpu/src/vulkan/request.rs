@@ -56,22 +56,18 @@ fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Devi
     let priorities = [1.0];
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-    let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);
-    let mut sync2 = vk::PhysicalDeviceSynchronization2Features::default().synchronization2(true);
-    let mut rendering = vk::PhysicalDeviceDynamicRenderingFeatures::default().dynamic_rendering(true);
-    let mut addresses = vk::PhysicalDeviceBufferDeviceAddressFeatures::default().buffer_device_address(true);
+    let mut features12 =
+        vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true).buffer_device_address(inline);
+    let mut features13 =
+        vk::PhysicalDeviceVulkan13Features::default().synchronization2(true).dynamic_rendering(true);
     let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
     let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
     let mut create = vk::DeviceCreateInfo::default()
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
         .enabled_features(&features)
-        .push_next(&mut timeline)
-        .push_next(&mut sync2)
-        .push_next(&mut rendering);
-    if inline {
-        create = create.push_next(&mut addresses);
-    }
+        .push_next(&mut features12)
+        .push_next(&mut features13);
     if info.device_fault {
         create = create.push_next(&mut fault);
     }
