@@ -22,7 +22,8 @@ os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # else NCCL ends 
 def exchange(group, since, jobs, *limit):
     """Send and receive at once. `since` is when the last exchange ended. Return when this one did."""
     if monotonic() - since > LIMIT.total_seconds():
-        raise SystemExit(f"error: rank {dist.get_rank()} was late: the others wait for only {LIMIT.seconds} s")
+        os.write(2, f"error: rank {dist.get_rank()} was late: the others wait for only {LIMIT.seconds} s\n".encode())
+        os._exit(1)  # the usual exit would wait for NCCL's threads
     for work in dist.batch_isend_irecv([dist.P2POp(*job, group) for job in jobs]) if jobs else ():
         work.wait(*limit)  # NCCL: without a limit only the stream waits, with one the CPU
     return monotonic()
@@ -53,8 +54,9 @@ def run(field, frames):
     group, since = dist.new_group(backend="gloo" if first is None else "nccl", timeout=LIMIT), monotonic()
     top, end = (edges := [rows * r // ranks for r in range(ranks + 1)])[rank : rank + 2]
     x, z = torch.linspace(-1, 1, cols, device=device), torch.linspace(-1, 1, rows, device=device)[top:end, None]
-    # Around the strip are the neighbours' rows, or zeros at the edge of the field.
-    now, before = (torch.zeros(end - top + 2, cols + 2, device=device) for _ in range(2))
+    now, before = (
+        torch.zeros(end - top + 2, cols + 2, device=device) for _ in range(2)
+    )  # around: the neighbours' rows
     near = [to for to in ((1, 0, rank - 1), (-2, -1, rank + 1)) if 0 <= to[2] < ranks]  # row to send, to receive, rank
     try:
         for n, frame in enumerate(field.frames(frames) if field else count() if frames is None else range(frames)):

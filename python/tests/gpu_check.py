@@ -944,12 +944,11 @@ def peer(out: Path) -> str:
         """Surround the peer copy by events."""
         if name != "cuMemcpyPeerAsync":
             return call(context, name, *arguments)
-        stream = torch.cuda.ExternalStream(int(arguments[-1]), device=0)
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-        events[0].record(stream)
+        begin, end = (call(context, "cuEventCreate", 0) for _ in range(2))
+        call(context, "cuEventRecord", begin, arguments[-1])
         call(context, name, *arguments)
-        events[1].record(stream)
-        return copies.append(events)
+        call(context, "cuEventRecord", end, arguments[-1])
+        return copies.append((context, begin, end))
 
     with wavefield.launch(device=0, shape=(4096, 4096), arguments=["--pace", "0"]) as field:
         into = torch.empty((4096, 4096), device="cuda:0")
@@ -963,7 +962,7 @@ def peer(out: Path) -> str:
                 torch.cuda.synchronize(0), torch.cuda.synchronize(1)
             rates.append(count * large.nbytes / (time.perf_counter() - start) / 1e9)
         driver.call = call
-    taken = sorted(begin.elapsed_time(end) / 1e3 for begin, end in copies)
+    taken = sorted(call(context, "cuEventElapsedTime", *events) / 1e3 for context, *events in copies)
     rates.append(large.nbytes / taken[len(taken) // 2] / 1e9)
     return (
         f"32 pictures: none wrong, {wrong[False]} of 16 without the waits; on its own GPU: {shown} {shown.reason}; "
