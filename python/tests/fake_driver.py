@@ -412,6 +412,10 @@ class FakeDriver(ModuleType):
             return (OK, 0)  # as NVIDIA's driver says of memory of `cuMemCreate`, wherever it is
         return (OK, self.ordinals.get(int(pointer), 1))
 
+    def cuCtxEnablePeerAccess(self, context: Any, flags: int) -> Any:
+        assert (self.contexts[-1], int(context), flags) == (DEVICE_1, DEVICE_0, 0)
+        return (OK,)
+
     def cuMemcpyPeerAsync(self, to: int, to_context: Any, source: int, context: Any, size: int, stream: int) -> Any:
         self.need_peer(source, context, to_context)
 

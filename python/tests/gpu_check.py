@@ -971,26 +971,36 @@ def peer(out: Path) -> str:
     )
 
 
+class Rank(subprocess.Popen[bytes]):
+    """A rank of `gpu_ranks.py`. It prints to a file: what it starts itself may keep a pipe open."""
+
+    def __init__(self, file: Path, environment: dict[str, str], *options: str) -> None:
+        self.file = file
+        command = [sys.executable, str(HERE / "gpu_ranks.py"), *options]
+        with open(file, "wb") as said:
+            super().__init__(command, env={**os.environ, **environment}, stdout=said, stderr=said)
+
+    def said(self, seconds: float) -> str:
+        """Return what it has printed, once it has ended."""
+        self.wait(seconds)
+        return self.file.read_text()
+
+
 @contextmanager
-def ranks(count: int, *options: str) -> Iterator[list[subprocess.Popen[str]]]:
-    """Start the ranks of `gpu_ranks.py`, each of which prints to its own pipe."""
-    shared = {**os.environ, "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(HERE / "gpu_ranks.py"), *options],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(count)
-    ]
-    try:
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+def ranks(count: int, *options: str) -> Iterator[list[Rank]]:
+    """Start the ranks."""
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    with tempfile.TemporaryDirectory() as folder:
+        started = [
+            Rank(Path(folder, str(rank)), {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, *options)
+            for rank in range(count)
+        ]
+        try:
+            yield started
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
 
 
 @check("ranks", 400)
@@ -1009,7 +1019,7 @@ def one_wave_on_several(out: Path) -> str:
                 picture = out / f"ranks-{side}-{count}-{mode}.png"
                 options = ("--socket", path, "--frames", str(frames), "--output", str(picture))
                 with ranks(count, mode, "100", *options) as started:
-                    printed = [process.communicate(timeout=120)[0] for process in started]
+                    printed = [rank.said(120) for rank in started]
                 assert all(process.returncode == 0 for process in started), printed
             pictures.append(picture.read_bytes())
             found = json.loads(next(line for line in printed[0].splitlines() if line.startswith("{")))
@@ -1017,7 +1027,7 @@ def one_wave_on_several(out: Path) -> str:
         assert all(picture == pictures[0] for picture in pictures), f"{side}: another picture"
     with serve(out, "ranks-verify", "--verify", "--pace", "0", "--grid", "1024x1024") as (path, figures, renderer):
         with ranks(2, "stamp", "0", "--socket", path, "--frames", "1000") as started:
-            printed = [process.communicate(timeout=120)[0] for process in started]
+            printed = [rank.said(120) for rank in started]
         assert all(process.returncode == 0 for process in started), printed
     tally = json.loads(figures.read_text())["verify"]
     assert renderer.returncode == 0 and tally["frames"] >= 900, tally
@@ -1044,12 +1054,12 @@ def rank_fails(out: Path, how: signal.Signals, resume_after: float | None = None
         if resume_after:
             time.sleep(resume_after)
             started[1].send_signal(signal.SIGCONT)
-        words = started[0].communicate(timeout=150)[0].strip().splitlines()[-2:]
+        words = started[0].said(150).strip().splitlines()[-2:]
         assert started[0].returncode == 1, (started[0].returncode, words)
         assert any("no answer from rank 1" in line for line in words), words
         after = time.monotonic() - before
         if resume_after:
-            said = started[1].communicate(timeout=150)[0]
+            said = started[1].said(150)
             assert started[1].returncode == 1 and "error: rank 1 was late" in said, (started[1].returncode, said)
     drawn = client_stretches(figures)[-1]["frames"]
     assert drawn > 100, drawn

@@ -152,7 +152,12 @@ def warnings_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
 PEER = r"copied from GPU 0 to GPU 1 \(cuMemcpyPeerAsync\), the renderer's; launch\(like=x\) or device=0"
 
 
-def test_an_array_on_another_gpu(field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer) -> None:
+@pytest.mark.parametrize("reaches", [True, False])
+def test_an_array_on_another_gpu(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, reaches: bool
+) -> None:
+    if not reaches:
+        driver.fail["cuCtxEnablePeerAccess"] = driver.CUresult.CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
     tensor = elsewhere(driver)
     with pytest.warns(wavefield.CopyWarning, match=PEER):
         assert field.show(tensor) == wavefield.Shown.COPIED
@@ -164,6 +169,7 @@ def test_an_array_on_another_gpu(field: wavefield.Field, driver: FakeDriver, ren
     with pytest.raises(ValueError, match=PEER):
         field.show(tensor, copy=False)
     assert driver.calls.count("cuMemcpyPeerAsync") == 6
+    assert driver.calls.count("cuCtxEnablePeerAccess") == 1, "over NVLink, if there is one"
     assert "cuMemExportToShareableHandle" not in driver.calls, "another GPU's memory is not imported"
     with field.frame() as frame:
         frame.copy_from(tensor)
@@ -315,6 +321,37 @@ def test_a_tensor_on_the_renderers_gpu_while_another_is_current(
     driver.contexts.append(DEVICE_0)
     assert field.show(tensor) == wavefield.Shown.WITHOUT_COPY
     driver.contexts.pop()
+
+
+@pytest.mark.filterwarnings("ignore:the array is copied")
+def test_pytorch_remembers_its_current_gpu(
+    field: wavefield.Field, driver: FakeDriver, renderer: FakeRenderer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1]
+
+    class OfTorch(ByDlpack):
+        device = 0
+
+        def __dlpack__(self, **options: Any) -> Any:
+            assert options["stream"] == -1 or now[-1] == self.ordinal, (
+                "Can't export tensors on a different CUDA device index"
+            )
+            return super().__dlpack__(**options)
+
+    @contextlib.contextmanager
+    def device(ordinal: int) -> Iterator[None]:
+        now.append(ordinal)
+        yield
+        now.pop()
+
+    torch: Any = ModuleType("torch")
+    torch.Tensor, torch.cuda = OfTorch, SimpleNamespace(is_initialized=lambda: False, device=device)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    array = OfTorch(driver, 0)
+    assert "from GPU 0 to GPU 1" in field.show(array).reason
+    renderer.draw(driver)
+    np.testing.assert_array_equal(renderer.frames[0], array.array)
+    assert now == [1]
 
 
 # Memory that has fabric handles.

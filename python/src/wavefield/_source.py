@@ -53,7 +53,7 @@ def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream
             pitch = require_shape(layout, array.shape, array.strides, str(array.dtype))
             return Source(array.pointer, pitch, True, array, {*array._consumers, array._stream or stream})
         if _is_cuda_dlpack(array):
-            with context.current():  # PyTorch exports only tensors of the current GPU
+            with context.current():
                 return _by_dlpack(array, layout, stream)
         interface = getattr(array, "__cuda_array_interface__", None)
         if interface is not None:
@@ -131,10 +131,11 @@ def _is_cuda_dlpack(array: Any) -> bool:
 
 def _by_dlpack(array: Any, layout: Layout, stream: Stream) -> Source:
     # The producer makes this stream wait for what it has enqueued.
-    try:
-        capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
-    except TypeError:
-        capsule = array.__dlpack__(stream=stream.handle)
+    with _streams.its_gpu_is_current(array):
+        try:
+            capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
+        except TypeError:
+            capsule = array.__dlpack__(stream=stream.handle)
     taken = _dlpack.take(capsule)
     held = _Held(taken.release)
     strides = tuple(step * taken.item_bytes for step in taken.strides)
@@ -163,7 +164,8 @@ def _by_interface(
 def _of_peer(array: Any, layout: Layout, context: _cuda.Context, stream: Stream, peer: _cuda.Context) -> Source:
     """Do the same for an array on another GPU: its default stream waits for what writes it, and `stream` for that."""
     default = Stream(_cuda.LEGACY_STREAM)
-    # Libraries name the streams of the current GPU, and PyTorch exports only its tensors.
+    context.reach(peer)
+    # Libraries name the streams of the current GPU.
     with peer.current():
         source = of(array, layout, peer, default)
         source.writers |= {default, *_streams.current_streams(peer.ordinal).values()}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from ._cuda import LEGACY_STREAM
 from .errors import WavefieldError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 
 class Stream:
@@ -60,6 +64,19 @@ def stream_of(stream: Any) -> Stream:
         return Stream(int(stream or 0), owner)
     except (TypeError, ValueError):
         raise TypeError(f"{owner!r} is not a CUDA stream: give a handle or a library's stream object") from None
+
+
+def its_gpu_is_current(array: Any) -> AbstractContextManager[object]:
+    """Make an array's GPU PyTorch's current one inside `with`, if it is PyTorch's, which exports no others.
+
+    PyTorch remembers its current GPU. So it may be another than that of the driver's current context.
+    """
+    torch = sys.modules.get("torch")
+    tensor: Any = getattr(torch, "Tensor", None)
+    if torch is None or tensor is None or not isinstance(array, tensor):
+        return nullcontext()
+    gpu: AbstractContextManager[object] = torch.cuda.device(array.device)
+    return gpu
 
 
 def current_streams(device: int) -> dict[str, Stream]:
