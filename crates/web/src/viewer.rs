@@ -18,8 +18,10 @@ const SLOW: Duration = Duration::from_millis(40);
 const QUICK: Duration = Duration::from_millis(13);
 const FEW: i32 = 3;
 const MANY: i32 = 15;
-/// How often to ask whether a page is still there.
+/// How often to ask whether a page is still there, and how often when a picture follows: then nothing is before the question, so
+/// the answer says how long a message of no length needs.
 const ASK: Duration = Duration::from_secs(10);
+const ASK_BEFORE: Duration = Duration::from_secs(1);
 /// A page that does not answer, or takes no picture, for this long is gone.
 const GONE: Duration = Duration::from_secs(30);
 /// The most bytes that are read from a page at once: then it is the next page's turn.
@@ -183,10 +185,7 @@ impl Viewer {
         if self.waits.is_some_and(|since| since.elapsed() > GONE) || self.answered.elapsed() > GONE {
             return Err(Left);
         }
-        if self.asked.elapsed() > ASK {
-            self.asked = Instant::now();
-            self.send(Packet::Ping(Default::default()))?;
-        }
+        self.ask_after(ASK)?;
         if let Some(shown) = shown.filter(|_| self.is_visible && self.waits.is_none()) {
             let wanted = match self.sent.filter(|(number, _)| *number == shown.number) {
                 None => Some(self.quality),
@@ -196,11 +195,21 @@ impl Viewer {
             if let Some(quality) = wanted
                 && let Some(message) = shown.message(quality)
             {
+                self.ask_after(ASK_BEFORE)?;
                 (self.sent, self.waits) = (Some((shown.number, quality)), Some(Instant::now()));
                 return self.send(Packet::Binary(message));
             }
         }
         self.flush()
+    }
+
+    /// Asks whether the page is there, unless it was asked so recently.
+    fn ask_after(&mut self, pause: Duration) -> Result<(), Left> {
+        if self.asked.elapsed() <= pause {
+            return Ok(());
+        }
+        self.asked = Instant::now();
+        self.send(Packet::Ping(Default::default()))
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Left> {

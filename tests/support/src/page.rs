@@ -118,6 +118,8 @@ impl Page {
         let host = origin.strip_prefix("http://").unwrap();
         let stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)))?;
+        // As browsers do.
+        stream.set_nodelay(true)?;
         let mut request = format!("ws://{host}/socket?{query}").into_client_request()?;
         request.headers_mut().insert("Origin", origin.parse().unwrap());
         match tungstenite::client(request, stream) {
