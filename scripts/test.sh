@@ -12,7 +12,8 @@ log=$(mktemp)
 python_log=$(mktemp)
 window_log=$(mktemp)
 beside=() # processes
-trap 'rm -f "$log" "$python_log" "$window_log"; kill ${beside[@]+"${beside[@]}"} 2>/dev/null || true' EXIT
+# Only here: a subshell that is killed at its very start still has this trap.
+trap '[[ $BASHPID != $$ ]] || { rm -f "$log" "$python_log" "$window_log"; kill ${beside[@]+"${beside[@]}"} 2>/dev/null || true; }' EXIT
 
 # skip WHAT WHY
 skip() {
