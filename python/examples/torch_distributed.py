@@ -54,9 +54,7 @@ def run(field, frames):
     group, since = dist.new_group(backend="gloo" if first is None else "nccl", timeout=LIMIT), monotonic()
     top, end = (edges := [rows * r // ranks for r in range(ranks + 1)])[rank : rank + 2]
     x, z = torch.linspace(-1, 1, cols, device=device), torch.linspace(-1, 1, rows, device=device)[top:end, None]
-    now, before = (
-        torch.zeros(end - top + 2, cols + 2, device=device) for _ in range(2)
-    )  # around: the neighbours' rows
+    now, before = (torch.zeros(end - top + 2, cols + 2, device=device) for _ in range(2))  # with the neighbours' rows
     near = [to for to in ((1, 0, rank - 1), (-2, -1, rank + 1)) if 0 <= to[2] < ranks]  # row to send, to receive, rank
     try:
         for n, frame in enumerate(field.frames(frames) if field else count() if frames is None else range(frames)):
