@@ -118,16 +118,16 @@ ended() {
     return "$status"
 }
 
-# The tests of windows wait much, so they run beside the others.
+# The tests of windows and of the browser wait much, so they run beside the others.
 all_tests() {
     local name status=0 others=()
-    cargo test --locked "${crates[@]}" --test window --test window_rounds >"$window_log" 2>&1 &
+    cargo test --locked "${crates[@]}" --test window --test window_rounds --test browser >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
     for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
-        [[ $name == window || $name == window_rounds || $name == turns ]] || others+=(--test "$name")
+        [[ $name == window || $name == window_rounds || $name == browser || $name == turns ]] || others+=(--test "$name")
     done
     kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
     kept cargo test --locked "${crates[@]}" --doc || status=$?

@@ -11,7 +11,7 @@ mod example;
 mod owner;
 #[path = "common/renderer.rs"]
 mod renderer;
-use wavefield_test_support::stand_in;
+use wavefield_test_support::{skip, stand_in};
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ use std::time::Instant;
 use owner::Owner;
 use renderer::{Client, PATIENCE, Renderer, validated};
 use serde_json::json;
-use stand_in::{ALL, StandIn};
+use stand_in::{ALL, StandIn, is_lavapipe};
 use wavefield_render::PictureKind;
 use wavefield_serve::protocol::{CameraPlace, ErrorCode, FromClient, FromServer, Render, SettingsChange};
 
@@ -289,8 +289,15 @@ fn depth_normal_and_index_are_those_of_the_plane() {
         let (mut inside, mut outside) = (0, 0);
         for (at, &depth) in depths.iter().enumerate() {
             let pixel = ((at as u32 % width) as f32 + 0.5, (at as u32 / width) as f32 + 0.5);
-            let ray = camera.ray(pixel, (width, height)).direction.to_array().map(f64::from);
-            let far = (a - eye[1] + b * eye[0]) / (ray[1] - b * ray[0]);
+            let meets = |(x, y): (f32, f32)| {
+                let ray = camera
+                    .ray((pixel.0 + x, pixel.1 + y), (width, height))
+                    .direction
+                    .to_array()
+                    .map(f64::from);
+                (ray, (a - eye[1] + b * eye[0]) / (ray[1] - b * ray[0]))
+            };
+            let (ray, far) = meets((0.0, 0.0));
             let hit = [0, 1, 2].map(|axis| eye[axis] + far * ray[axis]);
             let (col, row) = ((hit[0] + 1.0) / cell, hit[2] / cell + (ROWS - 1) as f64 / 2.0);
             let (beyond, within) = ((-0.02, 0.02), (0.02, -0.02));
@@ -301,8 +308,12 @@ fn depth_normal_and_index_are_those_of_the_plane() {
             if lies(within) {
                 inside += 1;
                 let want = far * dot(ray, axis);
+                // A GPU rounds corners to 1/256 of a pixel (`VkPhysicalDeviceLimits::subPixelPrecisionBits`).
+                let step = 1.0 / 256.0;
+                let beside = [(step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step)].map(meets);
+                let rounding = beside.map(|(ray, far)| (far * dot(ray, axis) - want).abs());
                 assert!(
-                    (f64::from(depth) - want).abs() < 1e-4,
+                    (f64::from(depth) - want).abs() < 1e-4 + rounding.into_iter().fold(0.0, f64::max),
                     "frame {frame}, pixel {at}: {depth}, not {want}"
                 );
                 let normal = [0, 1, 2].map(|axis| f64::from(normals[4 * at + axis]));
@@ -464,6 +475,9 @@ fn renders_may_wait_for_a_frame() {
 /// The client is told, and the renderer goes on.
 #[test]
 fn pictures_that_take_too_long_end_their_client() {
+    if !is_lavapipe() {
+        return skip("a GPU draws 200 pictures in time");
+    }
     let renderer = Renderer::start(&["--timeout=0.1"]);
     let array = json!({"kind": "surface", "shape": [256, 256], "dtype": "<f4"});
     let mut client = renderer.client_of(&array).unwrap();

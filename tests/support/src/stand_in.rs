@@ -104,7 +104,7 @@ pub fn say(text: &str) {
 }
 
 /// Whether the first Vulkan device is lavapipe. The stand-in's kernels write only to its memory.
-fn is_lavapipe() -> bool {
+pub fn is_lavapipe() -> bool {
     static IS_LAVAPIPE: LazyLock<bool> = LazyLock::new(|| {
         // SAFETY: the loader is the system's. The instance is never destroyed: another test may be using Vulkan at that time,
         // and unloading a driver then can hang.
