@@ -145,7 +145,7 @@ if [[ ${CI:-} == true ]] && has_program dpkg-query; then
     known_programs "$root/target/programs"
     export PATH=$root/target/programs
 fi
-if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 30 '5 GB'; fi
+if is_built debug/wavefield; then announce 'this' 14; else announce 'the first run' 30 '6 GB'; fi
 tools
 component_step formatting fmt --all --check
 component_step clippy clippy --locked "${crates[@]}" --all-targets -- -D warnings
