@@ -13,7 +13,7 @@ use super::Shared;
 use super::picture::Shown;
 use super::request::{Gate, Verdict};
 use super::viewer::{Left, Viewer};
-use wavefield_window::News;
+use wavefield_window::{Input, News};
 
 const MOST_VIEWERS: usize = 16;
 /// The most connections that have not said yet what they want. Each has a thread.
@@ -52,8 +52,8 @@ fn greet(mut stream: TcpStream, gate: &Gate) -> Option<(TcpStream, Vec<u8>)> {
     None
 }
 
-/// Keeps the viewers for which `each` succeeds. What one that leaves holds down is released.
-fn keep(viewers: &mut Vec<Viewer>, shared: &Shared, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) {
+/// Keeps the viewers for which `each` succeeds. Returns the release of what the others hold down.
+fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Input> {
     let mut released = Vec::new();
     viewers.retain_mut(|viewer| {
         let stays = each(viewer).is_ok();
@@ -62,7 +62,7 @@ fn keep(viewers: &mut Vec<Viewer>, shared: &Shared, mut each: impl FnMut(&mut Vi
         }
         stays
     });
-    shared.hear(released);
+    released
 }
 
 pub(crate) struct Server {
@@ -162,10 +162,12 @@ impl Server {
         if let Some(first) = self.viewers.len().checked_sub(1) {
             self.viewers.rotate_right(first.min(1));
         }
-        keep(&mut self.viewers, &self.shared, |viewer| match inputs.len() < room {
+        let released = keep(&mut self.viewers, |viewer| match inputs.len() < room {
             true => viewer.hear(&mut inputs, scale),
             false => Ok(()),
         });
+        // Behind what they have pressed in this turn.
+        inputs.extend(released);
         self.shared.hear(inputs);
     }
 
@@ -192,11 +194,11 @@ impl Server {
     }
 
     fn tell(&mut self, news: &serde_json::Value) {
-        keep(&mut self.viewers, &self.shared, |viewer| viewer.tell(news));
+        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.tell(news)));
     }
 
     fn show(&mut self) {
-        keep(&mut self.viewers, &self.shared, |viewer| viewer.show(self.shown.as_mut()));
+        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.show(self.shown.as_mut())));
         self.shared.lock().is_watched = self.viewers.iter().any(Viewer::is_visible);
     }
 }

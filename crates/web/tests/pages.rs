@@ -192,6 +192,24 @@ fn a_page_that_goes_lets_go() {
         ),
         "{released:?}"
     );
+    // Also if it goes in the same breath: the release comes after the press.
+    let mut page = Page::new(&web.url());
+    let press = r#"{"type":"button","x":1,"y":1,"button":0,"down":true,"held":[false,false,false]}"#;
+    page.0.write(Message::text(press)).unwrap();
+    page.0.write(Message::text("no page says this")).unwrap();
+    page.0.flush().unwrap();
+    let all = inputs(&mut web, 3);
+    assert!(
+        matches!(
+            all[..],
+            [
+                Input::Event(Event::PointerMoved(_)),
+                Input::Event(Event::PointerButton { pressed: true, .. }),
+                Input::Event(Event::PointerButton { pressed: false, .. })
+            ]
+        ),
+        "{all:?}"
+    );
 }
 
 #[test]
