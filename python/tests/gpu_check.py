@@ -1078,7 +1078,7 @@ def a_rank_hangs(out: Path) -> str:
 
 @check("rank-late", 240)
 def a_rank_is_late(out: Path) -> str:
-    """It comes after the others have given up, and says so itself."""
+    """The rank goes on after the others have given up, and prints that it was late."""
     return rank_fails(out, signal.SIGSTOP, resume_after=45)
 
 
