@@ -50,15 +50,15 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
 /// There is only one test here, because descriptors are counted for the whole process.
 #[test]
 fn nothing_is_left_over() {
-    rounds(50, ProducerKind::Compute, Handoff::Timeline);
+    rounds(20, ProducerKind::Compute, Handoff::Timeline);
     rounds(10, ProducerKind::Host, Handoff::Timeline);
-    rounds(50, ProducerKind::Cuda, Handoff::Timeline);
+    rounds(20, ProducerKind::Cuda, Handoff::Timeline);
     for &handoff in &Handoff::ALL[1..] {
         rounds(10, ProducerKind::Cuda, handoff);
     }
     rounds_of(Scene::Texture, 10, ProducerKind::Compute, Handoff::Timeline);
     rounds_of(Scene::Texture, 10, ProducerKind::Host, Handoff::Timeline);
-    rounds_of(Scene::Texture, 30, ProducerKind::Cuda, Handoff::Timeline);
+    rounds_of(Scene::Texture, 20, ProducerKind::Cuda, Handoff::Timeline);
     for handoff in common::on_a_stream().skip(1) {
         rounds_of(Scene::Texture, 10, ProducerKind::Cuda, handoff);
     }

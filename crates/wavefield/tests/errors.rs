@@ -380,7 +380,7 @@ fn an_output_folder_that_vanishes() {
     let folder = tempfile::tempdir().unwrap();
     let inner = folder.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
-    let child = long_run(&inner.join("a.png"), "--frames=3000");
+    let child = long_run(&inner.join("a.png"), "--frames=300");
     std::fs::remove_dir(&inner).unwrap();
     assert_fails(&child.wait_with_output().unwrap(), 1, &["cannot write", "inner/a.png", "No such file"]);
     assert!(!inner.exists());

@@ -56,8 +56,8 @@ impl Pond {
                 self.speed[node] =
                     (self.speed[node] + step * (pull - LEVEL * old[node])) / (1.0 + step * loss);
                 new[node] += step * self.speed[node];
-                let away = (col as f64 * between[0] - place[0]).hypot(row as f64 * between[1] - place[1]);
-                let q = (away / RADIUS).powi(2);
+                let (x, z) = (col as f64 * between[0] - place[0], row as f64 * between[1] - place[1]);
+                let q = (x * x + z * z) / RADIUS.powi(2);
                 if falls && q < 1.0 {
                     new[node] -= depth * (1.0 - q).powi(2) * (1.0 - 4.0 * q);
                 }

@@ -1,7 +1,7 @@
 //! Packets that any client could send, and the parser's fuzz test.
 //! `session` has the fuzz test of whole conversations.
 //!
-//! `WAVEFIELD_FUZZ=10000000 cargo test -p wavefield-serve fuzz` tries ten million, not 200,000.
+//! `WAVEFIELD_FUZZ=10000000 cargo test -p wavefield-serve fuzz` tries ten million, not 100,000.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ use super::super::session::MAX_ALLOCATED;
 
 /// How many inputs each test has. The parser's inputs are packets. A session's inputs are events, most of which are packets.
 pub fn inputs() -> u64 {
-    std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(200_000)
+    std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(100_000)
 }
 
 /// Feeds values of `strategy` to `test`, which returns how many inputs each value had, until there were at least `total`

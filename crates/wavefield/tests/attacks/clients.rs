@@ -368,7 +368,7 @@ fn next_client(renderer: &mut Renderer) -> Client {
 #[test]
 fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     let mut renderer =
-        Renderer::start(&["--grid=96x96", "--size=320x240", "--timeout=2", "--producer=compute"]);
+        Renderer::start(&["--grid=80x80", "--size=320x240", "--timeout=1", "--producer=compute"]);
     // One client stays, and one leaves before the renderer notices.
     for stays in [true, false] {
         let mut client = next_client(&mut renderer);
