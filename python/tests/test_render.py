@@ -62,6 +62,13 @@ def asked(renderer: FakeRenderer) -> list[dict[str, Any]]:
 # On the GPU.
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a field wait less for pictures that are never drawn."""
+    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
+        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
+
+
 @pytest.fixture
 def drawn(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> Callable[[], None]:
     """Return a function that lets the renderer draw all that it was asked for."""
@@ -305,13 +312,6 @@ def test_a_picture_of_exactly_the_last_frame(
     assert [reader.seen for reader in readers] == [{of_frame(index) % 256} for index in range(12)]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
-        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
-
-
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", ["dies", "never draws"])
 def test_closing_lets_go_of_streams_that_wait_for_pictures(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, how: str
@@ -395,7 +395,10 @@ def test_memory_without_an_event_is_not_used_again(
     assert sum(message["type"] == "allocate" for message in renderer.received) == 2
 
 
-def test_closing_waits_for_pictures_that_no_stream_waits_for(renderer: FakeRenderer, driver: FakeDriver) -> None:
+def test_closing_waits_for_pictures_that_no_stream_waits_for(
+    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 60)
     with wavefield.connect(renderer.path) as field:
         hand_over(field)
         picture = field.picture()
@@ -675,5 +678,5 @@ def test_the_real_renderers_words(real: wavefield.Field) -> None:
     with pytest.raises(wavefield.PicturesInUse):
         real.picture()
     del held
-    for side in range(1, 100):  # more than the renderer gives at once
+    for side in range(1, 70):  # more than the renderer gives at once
         real.render(size=(side, side))

@@ -19,7 +19,7 @@ use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, until};
 
 fn start(arguments: &[&str]) -> Served {
     let mut command = wavefield();
-    command.args(arguments).args(["--web=0", "--grid=128x128"]);
+    command.args(arguments).args(["--web=0", "--grid=40x40"]);
     Served::start(command.arg(if has_validation() { "--validation" } else { "--validation=off" }))
 }
 
@@ -55,7 +55,7 @@ fn the_window_is_in_the_browser() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("wave.png");
     let mut command = wavefield();
-    command.args(["--headless", "--frames=1", "--speed=0", "--grid=128x128", "--validation=off", "--output"]);
+    command.args(["--headless", "--frames=1", "--speed=0", "--grid=40x40", "--validation=off", "--output"]);
     assert_exit(&command.arg(&path).arg(format!("--size={width}x{height}")).output().unwrap(), 0);
     let alike = psnr(&shown, &read_png(&path).unwrap().1);
     println!("{alike:.1} dB");
