@@ -118,16 +118,18 @@ ended() {
     return "$status"
 }
 
-# The tests of windows and of the browser wait much, so they run beside the others.
+# The tests of windows and of the browser wait much, so they run beside the others, and others after them, so that both take
+# equally long.
 all_tests() {
-    local name status=0 others=()
-    cargo test --locked "${crates[@]}" --test window --test window_rounds --test browser >"$window_log" 2>&1 &
+    local name status=0 aside=' window window_rounds browser cuda_faults gallery rounds ' others=()
+    # shellcheck disable=SC2086  # words
+    cargo test --locked "${crates[@]}" $(printf -- '--test %s ' $aside) >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
     for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
-        [[ $name == window || $name == window_rounds || $name == browser || $name == turns ]] || others+=(--test "$name")
+        [[ $aside == *" $name "* || $name == turns ]] || others+=(--test "$name")
     done
     kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
     kept cargo test --locked "${crates[@]}" --doc || status=$?
