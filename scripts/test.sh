@@ -121,15 +121,14 @@ ended() {
 # The tests of windows and of the browser wait much, so they run beside the others, and others after them, so that both take
 # equally long.
 all_tests() {
-    local name status=0 aside=' window window_rounds browser cuda_faults gallery rounds ' others=()
-    # shellcheck disable=SC2086  # words
-    cargo test --locked "${crates[@]}" $(printf -- '--test %s ' $aside) >"$window_log" 2>&1 &
+    local name status=0 others=() aside=(window window_rounds browser cuda_faults gallery rounds)
+    cargo test --locked "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
     for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
-        [[ $aside == *" $name "* || $name == turns ]] || others+=(--test "$name")
+        [[ " ${aside[*]} turns " == *" $name "* ]] || others+=("--test=$name")
     done
     kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
     kept cargo test --locked "${crates[@]}" --doc || status=$?

@@ -62,13 +62,6 @@ def asked(renderer: FakeRenderer) -> list[dict[str, Any]]:
 # On the GPU.
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a field wait less for pictures that are never drawn."""
-    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
-        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
-
-
 @pytest.fixture
 def drawn(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> Callable[[], None]:
     """Return a function that lets the renderer draw all that it was asked for."""
@@ -169,6 +162,7 @@ def test_memory_is_used_again_only_when_the_consumers_work_is_finished(
         drawn()
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_cpu_waits_for_the_oldest_if_all_are_busy(
     field: wavefield.Field, driver: FakeDriver, drawn: Callable[[], None]
 ) -> None:
@@ -189,6 +183,7 @@ def test_the_cpu_waits_for_the_oldest_if_all_are_busy(
     timer.join()
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_is_made_of_a_picture_holds_its_memory(
     field: wavefield.Field, driver: FakeDriver, drawn: Callable[[], None]
 ) -> None:
@@ -218,6 +213,7 @@ def test_a_ninth_is_refused(field: wavefield.Field, drawn: Callable[[], None]) -
     assert held[0].frame == 0
 
 
+@pytest.mark.usefixtures("quick")
 def test_places_are_bounded(
     field: wavefield.Field, renderer: FakeRenderer, drawn: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +233,7 @@ def test_places_are_bounded(
     del held
 
 
+@pytest.mark.usefixtures("quick")
 def test_memory_is_not_released_before_its_answer(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, drawn: Callable[[], None]
 ) -> None:
@@ -312,6 +309,13 @@ def test_a_picture_of_exactly_the_last_frame(
     assert [reader.seen for reader in readers] == [{of_frame(index) % 256} for index in range(12)]
 
 
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
+        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", ["dies", "never draws"])
 def test_closing_lets_go_of_streams_that_wait_for_pictures(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, how: str
@@ -381,6 +385,7 @@ def test_a_driver_that_cannot_record_a_context(
     assert len(renderer.released) >= 19
 
 
+@pytest.mark.usefixtures("quick")
 def test_memory_without_an_event_is_not_used_again(
     field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver, drawn: Callable[[], None]
 ) -> None:
@@ -395,10 +400,7 @@ def test_memory_without_an_event_is_not_used_again(
     assert sum(message["type"] == "allocate" for message in renderer.received) == 2
 
 
-def test_closing_waits_for_pictures_that_no_stream_waits_for(
-    renderer: FakeRenderer, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("wavefield._rings.CLOSE_SECONDS", 60)
+def test_closing_waits_for_pictures_that_no_stream_waits_for(renderer: FakeRenderer, driver: FakeDriver) -> None:
     with wavefield.connect(renderer.path) as field:
         hand_over(field)
         picture = field.picture()
@@ -482,6 +484,7 @@ def test_an_interrupted_call_is_said(
         field.picture()
 
 
+@pytest.mark.usefixtures("quick")
 def test_the_size_before_the_first_draw(field: wavefield.Field, renderer: FakeRenderer, driver: FakeDriver) -> None:
     def status(session: Any, message: dict[str, Any], files: list[int]) -> None:
         renderer.screen = [3, 2] if session.drawn else [0, 0]

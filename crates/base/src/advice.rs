@@ -15,16 +15,18 @@ pub fn allocation_hint(what: &str) -> &'static str {
 const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
                     this GPU";
 
-/// The variables that tell the Vulkan loader which drivers to use. They are more often forgotten than intended.
+/// The variables that tell the Vulkan loader which drivers to use.
+pub const DRIVER_VARIABLES: [&str; 5] = [
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_ADD_DRIVER_FILES",
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+];
+
+/// The [`DRIVER_VARIABLES`] that are set. They are more often forgotten than intended.
 pub fn driver_variables() -> String {
-    let names = [
-        "VK_DRIVER_FILES",
-        "VK_ICD_FILENAMES",
-        "VK_ADD_DRIVER_FILES",
-        "VK_LOADER_DRIVERS_SELECT",
-        "VK_LOADER_DRIVERS_DISABLE",
-    ];
-    let set = names.iter().filter_map(|name| {
+    let set = DRIVER_VARIABLES.iter().filter_map(|name| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
         Some(format!("{name}={}", value.display()))
     });

@@ -94,7 +94,7 @@ pub fn compare_texture(
     };
     let texels = width * height * depth;
     let wrong = (0..texels).filter_map(|texel| {
-        let at = [texel % width, texel / width % height, texel / width / height];
+        let at @ [x, y, z] = [texel % width, texel / width % height, texel / width / height];
         // If the format has fewer channels, the hardware chooses the others, so they are not compared.
         (0..format.channels as usize).find_map(|of| {
             let raw = got[4 * texel as usize + of];
@@ -108,12 +108,10 @@ pub fn compare_texture(
             let want = want(at, of);
             // Not a number is wrong, too.
             let fine = (got - want).abs() <= tolerance;
-            (!fine).then_some((at, of, got, want))
+            (!fine).then_some(move || format!("at ({x}, {y}, {z}) channel {of} is {got} and not {want}"))
         })
     });
-    verdict(wrong, texels as usize, |([x, y, z], of, got, want)| {
-        format!("at ({x}, {y}, {z}) channel {of} is {got} and not {want}")
-    })
+    verdict(wrong, texels as usize)
 }
 
 /// Like [`compare_texture`], byte for byte.
@@ -121,21 +119,16 @@ pub fn compare_bytes(want: &[u8], got: &[u8], texel: usize) -> Result<(), String
     let wrong = want.chunks(texel).enumerate().filter_map(|(index, want)| {
         let at = index * texel;
         let got = got.get(at..at + want.len()).unwrap_or_default();
-        (got != want).then_some((index, got, want))
+        (got != want).then_some(move || format!("texel {index} is {got:02x?} and not {want:02x?}"))
     });
-    verdict(wrong, want.len().div_ceil(texel), |(index, got, want)| {
-        format!("texel {index} is {got:02x?} and not {want:02x?}")
-    })
+    verdict(wrong, want.len().div_ceil(texel))
 }
 
-fn verdict<W>(
-    mut wrong: impl Iterator<Item = W>,
-    of: usize,
-    text: impl Fn(W) -> String,
-) -> Result<(), String> {
+/// Only the first is described: describing takes long, and all may differ.
+fn verdict(mut wrong: impl Iterator<Item = impl Fn() -> String>, of: usize) -> Result<(), String> {
     match wrong.next() {
         None => Ok(()),
-        Some(first) => Err(format!("{} of {of} texels differ, the first {}", 1 + wrong.count(), text(first))),
+        Some(first) => Err(format!("{} of {of} texels differ, the first {}", 1 + wrong.count(), first())),
     }
 }
 

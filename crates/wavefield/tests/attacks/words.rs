@@ -160,9 +160,7 @@ fn options_that_contradict_or_are_ignored_are_wrong_usage() {
 fn variables_that_choose_vulkan_s_drivers_are_named() {
     let program = || {
         let mut command = wavefield();
-        for name in
-            ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES", "VK_LOADER_DRIVERS_DISABLE"]
-        {
+        for name in wavefield_base::advice::DRIVER_VARIABLES {
             command.env_remove(name);
         }
         command.args(SMALL);
