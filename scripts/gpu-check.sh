@@ -177,7 +177,7 @@ for handoff in "${on_a_stream[@]}"; do
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/spin.ptx
 done
 # Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
-suites wavefield serve reload
+suites wavefield serve serve_arrays serve_renders reload
 # The user's kernels inside Vulkan's command buffer.
 blocks inline
 

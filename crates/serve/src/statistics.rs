@@ -48,7 +48,9 @@ fn microseconds(time: Duration) -> u64 {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
     pub(super) producer: String,
+    /// `None` between two clients.
     pub(super) client: Option<String>,
+    /// How.
     pub(super) ended: String,
     pub(super) seconds: f64,
     pub(super) draws: u64,
