@@ -238,12 +238,6 @@ def test_a_renderer_that_dies_leaves_no_stream_stuck(
     assert not driver.semaphores
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
-        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("draws", [True, False])
 def test_two_never_signal_free(renderer: FakeRenderer, driver: FakeDriver, draws: bool) -> None:

@@ -309,12 +309,6 @@ def test_a_picture_of_exactly_the_last_frame(
     assert [reader.seen for reader in readers] == [{of_frame(index) % 256} for index in range(12)]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CLOSE_SECONDS", "REACHED_SECONDS"):
-        monkeypatch.setattr(f"wavefield._rings.{name}", 0.05)
-
-
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("how", ["dies", "never draws"])
 def test_closing_lets_go_of_streams_that_wait_for_pictures(
