@@ -50,7 +50,7 @@ pub(super) struct Stretch {
     pub(super) producer: String,
     /// `None` between two clients.
     pub(super) client: Option<String>,
-    /// How.
+    /// Why it ended, in words.
     pub(super) ended: String,
     pub(super) seconds: f64,
     pub(super) draws: u64,
@@ -60,6 +60,7 @@ pub(super) struct Stretch {
     pub(super) frame_us: Spread,
     /// From one draw's submission to the next, repeats included.
     pub(super) gaps_us: Spread,
+    /// How much the longest of these gaps exceeds the time of a frame.
     pub(super) late_us: u64,
     /// The renderer's CPU time (all threads) from one of `frames` to the next, on average.
     pub(super) cpu_us_per_frame: f64,
