@@ -137,7 +137,7 @@ impl Frames {
         };
         match read {
             // SAFETY: one vkQueueSubmit2 with both semaphores, or none and an error.
-            Some(read) => unsafe { read.submit(|ready, free| submit(&[ready], &[free])) }??,
+            Some(read) => unsafe { read.submit(|ready, free| submit(&[ready], &[free])) }?,
             None => submit(&[], &[])?,
         }
         // ANCHOR_END: semaphores

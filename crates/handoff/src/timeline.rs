@@ -172,7 +172,7 @@ impl<W: Work> Producer for TimelineHandoff<W> {
             submit(FrameSync { wait: Some(wait), signal: Some(signal), ..FrameSync::default() })
         };
         // SAFETY: one submission with both semaphores, or an error and none (the caller's promise).
-        unsafe { turn.submit(submit) }?
+        unsafe { turn.submit(submit) }
     }
     // ANCHOR_END: submit
 

@@ -1,6 +1,8 @@
 //! wgpu's device and CUDA's context, and wgpu's turn of a frame.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 use ash::vk;
@@ -64,6 +66,8 @@ pub struct Gpu {
     adapter: wgpu::Adapter,
     /// Locked while a submission has its wait and its signal.
     submitting: Mutex<()>,
+    /// The thread that has locked it.
+    submitter: Mutex<Option<ThreadId>>,
 }
 
 impl Gpu {
@@ -107,8 +111,8 @@ impl Gpu {
         let context = CudaContext::new(twin.ordinal as usize)
             .map_err(|error| Error::from_cudarc("cuDevicePrimaryCtxRetain", &twin.name, error))?;
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
-        let (adapter, submitting) = (adapter.clone(), Mutex::new(()));
-        Ok(Self { device, queue, family, context, pair, adapter, submitting })
+        let (adapter, submitting, submitter) = (adapter.clone(), Mutex::default(), Mutex::default());
+        Ok(Self { device, queue, family, context, pair, adapter, submitting, submitter })
     }
 
     /// Returns wgpu's device.
@@ -178,7 +182,11 @@ impl Gpu {
     ///
     /// # Errors
     /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit) does, and if
-    /// wgpu refuses the commands: its error handler has the reason. The frame is then given up.
+    /// wgpu refuses the commands: its error handler has the reason. Also fails inside a callback that wgpu calls during
+    /// `submit`, as those of `Queue::on_submitted_work_done`: submit after it. The frame is then given up.
+    ///
+    /// # Panics
+    /// If wgpu does, as its default error handler. The next frame is as if there had been none.
     pub fn submit<T: WgpuTurn>(
         &self,
         turn: T,
@@ -200,8 +208,15 @@ impl Gpu {
         let release = self.raw(|commands| unsafe { turn.record_release(commands) });
 
         let submit = |wait: vk::SemaphoreSubmitInfo<'static>, signal: vk::SemaphoreSubmitInfo<'static>| {
-            // A poisoned lock only means that another thread panicked.
+            // (A poisoned lock only means that another thread panicked.)
+            let submitter = || self.submitter.lock().unwrap_or_else(PoisonError::into_inner);
+            let this = Some(std::thread::current().id());
+            if *submitter() == this {
+                let text = "a callback of wgpu called Gpu::submit inside Gpu::submit: submit the next frame after it";
+                return Err(Error::Rule(text.into()));
+            }
             let _alone = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            *submitter() = this;
             // SAFETY: (and below) the queue is not destroyed.
             let queue = || unsafe { self.queue.as_hal::<Api>() }.expect("the device is one of Vulkan");
             // ANCHOR: submit
@@ -209,19 +224,22 @@ impl Gpu {
             let all = vk::PipelineStageFlags::ALL_COMMANDS;
             queue().add_wait_semaphore(wait.semaphore, Some(wait.value), all);
             queue().add_signal_semaphore(signal.semaphore, Some(signal.value));
-            let index = self.queue.submit([acquire, work, release]);
+            let index = catch_unwind(AssertUnwindSafe(|| self.queue.submit([acquire, work, release])));
             // ANCHOR_END: submit
-            // wgpu submits nothing if the commands are invalid.
+            *submitter() = None;
+            // wgpu submits nothing if the commands are invalid: then it still has both.
             if queue().remove_signal_semaphore(signal.semaphore) {
                 queue().remove_wait_semaphore(wait.semaphore);
+                index.unwrap_or_else(|panic| resume_unwind(panic));
                 return Err(Error::Rule(
                     "wgpu refused the commands of a frame: see its error handler".into(),
                 ));
             }
             Ok(index)
         };
-        // SAFETY: makes one submission with both semaphores, to wgpu's only queue, or returns an error.
-        unsafe { turn.submit(submit) }
+        // SAFETY: makes one submission with both semaphores, to wgpu's only queue. If it returns an error or panics, wgpu
+        // has made none.
+        unsafe { turn.submit(submit) }?.or_else(|panic| resume_unwind(panic))
     }
 
     /// Records a command buffer of raw commands.

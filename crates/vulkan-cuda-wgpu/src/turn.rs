@@ -62,7 +62,7 @@ macro_rules! turn {
                 submit: impl FnOnce(SemaphoreSubmitInfo<'static>, SemaphoreSubmitInfo<'static>) -> Result<R>,
             ) -> Result<R> {
                 // SAFETY: the caller's promise.
-                unsafe { self.submit(submit) }?
+                unsafe { self.submit(submit) }
             }
         }
     };

@@ -61,7 +61,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         })?;
         // Before all commands, wait for CUDA's signal. After all of them, signal that the slot is free.
         // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
-        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }??;
+        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }?;
         // ANCHOR_END: frame
     }
 

@@ -108,7 +108,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             }
         })?;
         // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
-        unsafe { write.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }??;
+        unsafe { write.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }?;
 
         // CUDA: wait, on the GPU; copy the picture, and invert the copy; signal.
         let read = ring.next_read()?.ok_or("a frame was submitted")?;

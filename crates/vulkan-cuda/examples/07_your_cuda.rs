@@ -83,7 +83,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             }
         })?;
         // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
-        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }??;
+        unsafe { read.submit(|wait, signal| seen.submit(&gpu, commands, &[wait], &[signal])) }?;
     }
 
     ring.wait_idle(Duration::from_secs(10))?;

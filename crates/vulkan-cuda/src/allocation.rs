@@ -70,22 +70,6 @@ impl ExportedAllocation {
     /// Fails as [`ExportedBuffer::new`](crate::ExportedBuffer::new) does, and if `sizes` is empty or the device exports
     /// such buffers only in dedicated allocations.
     pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
-        Self::place(vk, sizes, usage, None)
-    }
-
-    /// Creates the buffers at offsets that you choose, in an allocation of `size` bytes. Also fails if a range breaks a
-    /// rule of either API: see [`layout`].
-    pub fn with_offsets(vk: &Vk, ranges: &[Range], size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
-        let sizes: Vec<_> = ranges.iter().map(|range| range.size).collect();
-        Self::place(vk, &sizes, usage, Some((ranges, size)))
-    }
-
-    fn place(
-        vk: &Vk,
-        sizes: &[u64],
-        usage: vk::BufferUsageFlags,
-        places: Option<(&[Range], u64)>,
-    ) -> Result<Self> {
         if sizes.is_empty() {
             return Err(Error::Rule("an allocation for no buffers would be empty: name at least one".into()));
         }
@@ -120,30 +104,21 @@ impl ExportedAllocation {
             memory_types &= requirements.memory_type_bits;
             needs.push(requirements);
         }
-        (made.ranges, made.size) = match places {
-            Some((ranges, size)) => {
-                layout::check(size, &needs, ranges)?;
-                (ranges.to_vec(), size)
-            }
-            None => {
-                let (mut ranges, size) = layout::pack(&needs)?;
-                // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
-                ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
-                (ranges, size)
-            }
-        };
+        (made.ranges, made.size) = layout::pack(&needs)?;
+        // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
+        made.ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
         let required = vk::MemoryRequirements::default().size(made.size).memory_type_bits(memory_types);
         // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
         made.memory = unsafe { export.allocate(vk, &required, None) }?;
         for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
-            // SAFETY: aligned and inside the allocation, checked above; bound once.
+            // SAFETY: aligned and inside the allocation, as packed; bound once.
             unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }
                 .map_err(vk.failed("vkBindBufferMemory"))?;
         }
         Ok(made)
     }
 
-    /// Imports the allocation into CUDA and maps each buffer. Returns them in the order of the sizes or ranges. The
+    /// Imports the allocation into CUDA and maps each buffer. Returns them in the order of the sizes. The
     /// allocation is freed with the last of them. Fails if it is of another device than the pair's.
     pub fn share(self, pair: &Pair) -> Result<Vec<SharedBuffer>> {
         pair.vk().require_same(&self.vk)?;
@@ -159,7 +134,7 @@ impl ExportedAllocation {
         exported.buffers.iter().zip(&exported.ranges).map(share).collect()
     }
 
-    /// Returns the buffers, in the order of the sizes or ranges. They are destroyed with `self`.
+    /// Returns the buffers, in the order of the sizes. They are destroyed with `self`.
     pub fn buffers(&self) -> &[vk::Buffer] {
         &self.buffers
     }

@@ -13,8 +13,9 @@ use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::Ledger;
 use crate::pair::Pair;
+use crate::queue_use::QueueUse;
 use crate::ring::MAX_DEPTH;
-use crate::slot::{QueueUse, Resource, Slot, Transfer};
+use crate::slot::{Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
@@ -61,6 +62,7 @@ impl<S, C: Stream> Parts<S, C> {
     {
         let caller = if to_cuda { "RingToCuda::new" } else { "SharedRing::new" };
         pair.cuda().require_stream(&stream, caller)?;
+        queue.check(pair.vk())?;
         let depth = slots.len();
         if !(1..=MAX_DEPTH as usize).contains(&depth) {
             return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
@@ -71,6 +73,9 @@ impl<S, C: Stream> Parts<S, C> {
                 return Err(Error::Rule(format!(
                     "slot {index} of a ring is of another device than the ring's pair"
                 )));
+            }
+            if let Some(context) = resource.context() {
+                pair.cuda().require_same(context, caller)?;
             }
             released &= matches!(resource, Resource::Buffer { .. });
         }
@@ -91,6 +96,11 @@ impl<S, C: Stream> Parts<S, C> {
             return Ok(());
         }
         Err(Error::Rule(format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}")))
+    }
+
+    /// Fails if the stream is being captured: the frame would go into a graph, and each launch of that would repeat it.
+    pub(crate) fn check_uncaptured(&self, call: &'static str) -> Result<()> {
+        self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)
     }
 
     pub(crate) fn set_patience(&self, limit: Duration) {

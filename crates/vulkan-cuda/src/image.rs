@@ -117,7 +117,8 @@ pub struct ExportedImage {
 }
 
 /// The image usages that need neither a feature nor an extension. Vulkan cannot tell which ones a device was created with.
-const USAGES_OF_1_0: u32 = 0xff;
+/// `TRANSIENT_ATTACHMENT` (0x40) is not among them: what such an image holds is not kept, so nothing could be shared.
+const USAGES: u32 = 0xff & !0x40;
 
 impl ExportedImage {
     /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it must be released to CUDA: see
@@ -129,10 +130,10 @@ impl ExportedImage {
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
-        if request.usage.as_raw() & !USAGES_OF_1_0 != 0 {
+        if request.usage.as_raw() & !USAGES != 0 {
             return Err(Error::Unsupported(format!(
-                "an image with the usage {:?} cannot be shared: some of it needs a feature or an extension",
-                request.usage
+                "an image with the usage {:?} cannot be shared: use only those of Vulkan 1.0 that keep what the image holds",
+                vk::ImageUsageFlags::from_raw(request.usage.as_raw() & !USAGES)
             )));
         }
         // SAFETY: the adopted device's own.
@@ -275,6 +276,11 @@ impl SharedImage {
     /// level's array reads wrong texels from the second layer on (H200, driver 580).
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
+    }
+
+    /// Returns the context that mapped the image.
+    pub(crate) fn context(&self) -> sys::CUcontext {
+        self.imported.cuda.raw()
     }
 
     /// Returns Vulkan's half.

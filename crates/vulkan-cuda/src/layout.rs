@@ -14,11 +14,8 @@ use ash::vk::MemoryRequirements;
 
 use crate::{Error, Result};
 
-/// The largest natural alignment of a type that CUDA loads and stores with one instruction, in bytes.
-const CUDA_ALIGNMENT: u64 = 16;
-
 /// The smallest alignment that [`pack`] uses, in bytes: that of every address from `cuMemAlloc`. Kernels may have
-/// been tuned for it.
+/// been tuned for it. It covers CUDA's vector loads.
 const PACKED_ALIGNMENT: u64 = 256;
 
 /// A range of bytes in an allocation.
@@ -35,12 +32,6 @@ impl Range {
     pub(crate) fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
-
-    /// Returns whether the two ranges have a byte in common.
-    pub(crate) fn overlaps(self, other: Self) -> bool {
-        let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
-        self.offset < other_end && other.offset < end
-    }
 }
 
 impl fmt::Display for Range {
@@ -50,58 +41,22 @@ impl fmt::Display for Range {
 }
 
 /// Places buffers one after the other. Each begins at the next multiple of its own alignment and of
-/// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation.
+/// [`PACKED_ALIGNMENT`]. Returns their ranges and the size of the allocation. Fails if one needs no bytes.
 pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     let too_large = || Error::Rule("the buffers together need more than 2^64 bytes".into());
     let mut end: u64 = 0;
     let mut ranges = Vec::with_capacity(needs.len());
-    for need in needs {
+    for (index, need) in needs.iter().enumerate() {
+        if need.size == 0 {
+            return Err(empty(index));
+        }
         let alignment = need.alignment.max(PACKED_ALIGNMENT);
         let offset = end.checked_next_multiple_of(alignment).ok_or_else(too_large)?;
         let range = Range { offset, size: need.size };
         end = range.end().ok_or_else(too_large)?;
         ranges.push(range);
     }
-    check(end, needs, &ranges)?;
     Ok((ranges, end))
-}
-
-/// Checks places in an allocation of `allocation` bytes, one for each of `needs`, against the rules of both APIs. If
-/// Vulkan requires more bytes than a range has, the extra bytes must be free too.
-pub(crate) fn check(allocation: u64, needs: &[MemoryRequirements], ranges: &[Range]) -> Result<()> {
-    let wrong = |text: String| Err(Error::Rule(text));
-    // The bytes that Vulkan uses.
-    let taken: Vec<_> = needs
-        .iter()
-        .zip(ranges)
-        .map(|(need, range)| Range { offset: range.offset, size: range.size.max(need.size) })
-        .collect();
-    for (index, (need, range)) in needs.iter().zip(ranges).enumerate() {
-        let alignment = need.alignment;
-        if range.size == 0 {
-            return Err(empty(index));
-        }
-        if !range.offset.is_multiple_of(alignment) {
-            return wrong(format!(
-                "buffer {index} ({range}) is not at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
-            ));
-        }
-        if !range.offset.is_multiple_of(CUDA_ALIGNMENT) {
-            return wrong(format!(
-                "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, as CUDA's vector loads require"
-            ));
-        }
-        let own = taken[index];
-        if own.end().is_none_or(|end| end > allocation) {
-            return wrong(format!(
-                "buffer {index} ({own}) does not lie in the allocation, which has {allocation} bytes"
-            ));
-        }
-        if let Some(first) = (0..index).find(|&first| taken[first].overlaps(own)) {
-            return wrong(format!("buffer {first} ({}) and buffer {index} ({own}) overlap", taken[first]));
-        }
-    }
-    Ok(())
 }
 
 /// The error for a buffer without bytes.
@@ -114,6 +69,58 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// The largest natural alignment of a type that CUDA loads and stores with one instruction, in bytes.
+    const CUDA_ALIGNMENT: u64 = 16;
+
+    impl Range {
+        /// Returns whether the two ranges have a byte in common.
+        fn overlaps(self, other: Self) -> bool {
+            let (end, other_end) = (self.end().unwrap_or(u64::MAX), other.end().unwrap_or(u64::MAX));
+            self.offset < other_end && other.offset < end
+        }
+    }
+
+    /// Checks places in an allocation of `allocation` bytes, one for each of `needs`, against the rules of both APIs. If
+    /// Vulkan requires more bytes than a range has, the extra bytes must be free too.
+    fn check(allocation: u64, needs: &[MemoryRequirements], ranges: &[Range]) -> Result<()> {
+        let wrong = |text: String| Err(Error::Rule(text));
+        // The bytes that Vulkan uses.
+        let taken: Vec<_> = needs
+            .iter()
+            .zip(ranges)
+            .map(|(need, range)| Range { offset: range.offset, size: range.size.max(need.size) })
+            .collect();
+        for (index, (need, range)) in needs.iter().zip(ranges).enumerate() {
+            let alignment = need.alignment;
+            if range.size == 0 {
+                return Err(empty(index));
+            }
+            if !range.offset.is_multiple_of(alignment) {
+                return wrong(format!(
+                    "buffer {index} ({range}) is not at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
+                ));
+            }
+            if !range.offset.is_multiple_of(CUDA_ALIGNMENT) {
+                return wrong(format!(
+                    "buffer {index} ({range}) is not at a multiple of {CUDA_ALIGNMENT}, as CUDA's vector loads require"
+                ));
+            }
+            let own = taken[index];
+            if own.end().is_none_or(|end| end > allocation) {
+                return wrong(format!(
+                    "buffer {index} ({own}) does not lie in the allocation, which has {allocation} bytes"
+                ));
+            }
+            if let Some(first) = (0..index).find(|&first| taken[first].overlaps(own)) {
+                return wrong(format!(
+                    "buffer {first} ({}) and buffer {index} ({own}) overlap",
+                    taken[first]
+                ));
+            }
+        }
+        Ok(())
+    }
 
     const ANY: MemoryRequirements = needs(1, 1);
 

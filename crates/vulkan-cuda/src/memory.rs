@@ -270,6 +270,11 @@ impl SharedBuffer {
         self.mapped.pointer()
     }
 
+    /// Returns the context that mapped the bytes.
+    pub(crate) fn context(&self) -> sys::CUcontext {
+        self.mapped.imported.cuda.raw()
+    }
+
     /// Returns Vulkan's device.
     pub(crate) fn device(&self) -> vk::Device {
         self.device

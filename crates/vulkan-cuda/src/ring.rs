@@ -75,16 +75,17 @@ impl Ring {
     /// Returns the plan for a frame that CUDA fills on its own.
     ///
     /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used
-    /// by frame n - K, whose end Vulkan marks with `free` = n - K + 1.
+    /// by frame n - K, whose end Vulkan marks with `free` = n - K + 1. The last frame of 2^64 has no value of its own:
+    /// a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated one.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let depth = u64::from(self.depth.get());
         Turn {
             slot: (frame % depth) as usize,
             wait_free: frame.checked_sub(depth).map(|last_user| last_user + 1),
-            signal_ready: frame + 1,
-            wait_ready: frame + 1,
-            signal_free: frame + 1,
+            signal_ready: frame.saturating_add(1),
+            wait_ready: frame.saturating_add(1),
+            signal_free: frame.saturating_add(1),
         }
     }
     // ANCHOR_END: turn
@@ -97,8 +98,8 @@ impl Ring {
     /// this one value is enough.
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
-        let end = first + frames.clamp(1, self.depth()) as u64;
-        let wait = self.turn(end - 1).wait_free;
+        let end = first.saturating_add(frames.clamp(1, self.depth()) as u64);
+        let wait = self.turn(end.saturating_sub(1)).wait_free;
         (first..end).map(move |frame| Turn { wait_free: wait.filter(|_| frame == first), ..self.turn(frame) })
     }
     // ANCHOR_END: batch

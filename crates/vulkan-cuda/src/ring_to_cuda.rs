@@ -18,17 +18,17 @@
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.
 //! unsafe { write.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
-//! let submit = |wait, signal| {
+//! let submit = |wait, signal| -> Result<(), Box<dyn std::error::Error>> {
 //!     let (waits, signals) = ([wait], [signal]); // and your own
 //!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
 //!     let submission = vk::SubmitInfo2::default()
 //!         .wait_semaphore_infos(&waits)
 //!         .command_buffer_infos(&buffers)
 //!         .signal_semaphore_infos(&signals);
-//!     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+//!     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
 //! };
 //! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
-//! unsafe { write.submit(submit) }??;
+//! unsafe { write.submit(submit) }?;
 //!
 //! while let Some(read) = ring.next_read()? { // CUDA's stream waits, on the GPU
 //!     let seen = read.view::<u32>()?;
@@ -92,14 +92,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ash::vk;
-use cudarc::driver::{CudaStream, DeviceRepr};
+use bytemuck::AnyBitPattern;
+use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
 use crate::error::cleanup_error;
 use crate::frames::Frames;
 use crate::hand_over::{Parts, Progress};
 use crate::pair::Pair;
-use crate::slot::{QueueUse, Slot, Transfer};
+use crate::queue_use::QueueUse;
+use crate::slot::{Slot, Transfer};
+use crate::submission::{Semaphores, sealed::Submit};
 use crate::view::SlotView;
 use crate::{Error, Result};
 
@@ -166,10 +169,11 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
     ///
     /// # Errors
-    /// Fails if CUDA does. The frame stays, and the next call tries again.
+    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame stays, and the next call tries again.
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
         let waited = self.parts.ledger().waited();
         let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
+        self.parts.check_uncaptured("RingToCuda::next_read")?;
         self.parts.ledger().begins();
         if value > 0 {
             // SAFETY: the parts live until the stream has passed this.
@@ -317,7 +321,8 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Calls `submit`, which submits the work that writes the slot. Its arguments are one wait and one signal for that
     /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
-    /// The inner result is that of `submit`. If it is an error, the frame never began.
+    /// If it fails, the frame never began. [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at
+    /// once.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that waits for the first argument and signals the
@@ -326,17 +331,34 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     pub unsafe fn submit<R, E>(
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<Result<R, E>> {
-        let RingToCuda { parts, frames } = self.ring;
-        let value = parts.owned.vulkan.promised() + 1;
-        let signal = parts.owned.vulkan.vulkan_signal(value)?;
-        let done = submit(parts.owned.cuda.vulkan_wait(self.wait), signal);
-        if done.is_ok() {
-            let mut ledger = parts.ledger();
-            (ledger.submitted, ledger.busy) = (value, true);
-            frames.submitted(value);
-        }
+    ) -> Result<R, E>
+    where
+        E: From<Error>,
+    {
+        let (wait, signal) = self.semaphores()?;
+        let done = submit(wait, signal)?;
+        self.submitted();
         Ok(done)
+    }
+
+    /// The wait and the signal of the frame's submission. The signal's value is then promised.
+    fn semaphores(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>)> {
+        let owned = &self.ring.parts.owned;
+        let signal = owned.vulkan.vulkan_signal(owned.vulkan.promised() + 1)?;
+        Ok((owned.cuda.vulkan_wait(self.wait), signal))
+    }
+}
+
+impl<S: Slot, C: Stream> Submit for WriteTurn<'_, S, C> {
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+        self.semaphores().map(|both| semaphores.add(both))
+    }
+
+    fn submitted(self) {
+        let RingToCuda { parts, frames } = self.ring;
+        let (value, mut ledger) = (parts.owned.vulkan.promised(), parts.ledger());
+        (ledger.submitted, ledger.busy) = (value, true);
+        frames.submitted(value);
     }
 }
 
@@ -370,9 +392,10 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), or does not hold a whole number of `T`.
-    pub fn view<T: DeviceRepr>(&self) -> Result<SlotView<'_, T, C>> {
-        SlotView::new(self.slot().resource(), self.stream())
+    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), does not hold a whole number of
+    /// `T`, or if the stream is being captured.
+    pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
+        SlotView::new(&self.ring.parts, self.slot())
     }
 
     /// Gives the slot back: CUDA's stream signals once everything enqueued on it so far is done: kernels and copies, thanks

@@ -1,5 +1,6 @@
 //! A semaphore as Vulkan exports it, and as CUDA imports it. [`crate::timeline`] and [`crate::binary`] join both.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ash::vk;
@@ -91,6 +92,9 @@ impl ExportedSemaphore {
     /// - Every signal that is pending or comes later must have a greater value
     ///   (`VUID-VkSemaphoreSignalInfo-value-03258`, `-03259`).
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
+        // Two threads may come here with the same value, which must be signalled once.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         if self.value()? >= value {
             return Ok(());
         }

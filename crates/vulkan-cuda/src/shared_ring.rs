@@ -27,17 +27,17 @@
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.
 //! unsafe { read.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
-//! let submit = |wait, signal| {
+//! let submit = |wait, signal| -> Result<(), Box<dyn std::error::Error>> {
 //!     let (waits, signals) = ([wait], [signal]); // and your own
 //!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
 //!     let submission = vk::SubmitInfo2::default()
 //!         .wait_semaphore_infos(&waits)
 //!         .command_buffer_infos(&buffers)
 //!         .signal_semaphore_infos(&signals);
-//!     unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }
+//!     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
 //! };
 //! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
-//! unsafe { read.submit(submit) }??;
+//! unsafe { read.submit(submit) }?;
 //! # Ok(())
 //! # }
 //! ```
@@ -71,14 +71,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ash::vk;
+use bytemuck::AnyBitPattern;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
 use crate::hand_over::Parts;
 pub use crate::hand_over::Progress;
 use crate::pair::Pair;
+pub use crate::queue_use::QueueUse;
 use crate::slot::Transfer;
-pub use crate::slot::{QueueUse, Resource, Slot};
+pub use crate::slot::{Resource, Slot};
+pub use crate::submission::{QueueTurn, submit};
 pub use crate::view::SlotView;
 pub use crate::vulkan_turn::VulkanTurn;
 use crate::{Error, Result};
@@ -121,7 +124,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// submit first.
     ///
     /// # Errors
-    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA.
+    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA, or if the stream
+    /// is being captured into a graph.
     pub fn write(&mut self) -> Result<Option<CudaTurn<'_, S, C>>> {
         Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
@@ -199,6 +203,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
                 "the ring's images were not released to CUDA: submit SharedRing::record_first_release, and wait, before the first write".into(),
             ));
         }
+        self.parts.check_uncaptured("SharedRing::write")?;
         self.parts.ledger().begins();
         if value > 0 {
             // SAFETY: the parts live until the stream has passed this.
@@ -384,9 +389,9 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image, or does not hold a whole number of `T`.
-    pub fn view<T: cudarc::driver::DeviceRepr>(&self) -> Result<SlotView<'_, T, C>> {
-        SlotView::new(self.slot().resource(), self.stream())
+    /// Fails if the slot is an image, or does not hold a whole number of `T`, or if the stream is being captured.
+    pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
+        SlotView::new(&self.ring.parts, self.slot())
     }
 
     /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done: kernels, copies

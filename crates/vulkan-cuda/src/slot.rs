@@ -8,6 +8,7 @@ use crate::cuda_buffer::CudaBuffer;
 use crate::image::SharedImage;
 use crate::memory::SharedBuffer;
 use crate::ownership::{SHARED_LAYOUT, whole_image};
+use crate::queue_use::QueueUse;
 
 /// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
 ///
@@ -87,6 +88,9 @@ pub enum Resource {
         raw: vk::Buffer,
         /// The device that it was made from.
         device: vk::Device,
+        /// The CUDA context whose streams may use the bytes. `None` for memory from `cuMemCreate`, which every context of
+        /// its device may use, and if this process has no address.
+        context: Option<sys::CUcontext>,
         /// The same bytes in CUDA's address space, and how many there are, for
         /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
@@ -100,14 +104,16 @@ pub enum Resource {
         raw: vk::Image,
         /// The device that it was made from.
         device: vk::Device,
+        /// The CUDA context whose streams may use the image.
+        context: Option<sys::CUcontext>,
     },
 }
 
 // SAFETY: it owns the buffer, and nothing else has its bytes.
 unsafe impl Slot for SharedBuffer {
     fn resource(&self) -> Resource {
-        let (raw, device) = (self.vulkan(), self.device());
-        Resource::Buffer { raw, device, bytes: Some((self.cuda(), self.size())) }
+        let (raw, device, context) = (self.vulkan(), self.device(), Some(self.context()));
+        Resource::Buffer { raw, device, context, bytes: Some((self.cuda(), self.size())) }
     }
 }
 
@@ -115,26 +121,16 @@ impl CudaBuffer {
     /// Returns the buffer as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
         let bytes = self.cuda().map(|address| (address, self.size()));
-        Resource::Buffer { raw: self.vulkan(), device: self.device(), bytes }
+        Resource::Buffer { raw: self.vulkan(), device: self.device(), context: None, bytes }
     }
 }
 
 impl SharedImage {
     /// Returns the image as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
-        Resource::Image { raw: self.exported().raw(), device: self.exported().vk.device().handle() }
+        let (exported, context) = (self.exported(), Some(self.context()));
+        Resource::Image { raw: exported.raw(), device: exported.vk.device().handle(), context }
     }
-}
-
-/// Where and how Vulkan uses all slots of a ring.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueUse {
-    /// The index of the queue family.
-    pub family: u32,
-    /// The stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda).
-    pub stage: vk::PipelineStageFlags,
-    /// How these stages access them.
-    pub access: vk::AccessFlags,
 }
 
 impl Resource {
@@ -157,21 +153,17 @@ impl Resource {
         unsafe { self.record(device, commands, queue, Transfer::Release) };
     }
 
-    /// Records the barrier before Vulkan's first use of a new object: an image gets [`SHARED_LAYOUT`]. A buffer needs none.
-    ///
-    /// # Safety
-    /// As for [`Resource::acquire`], but nobody may have used the object before.
-    pub unsafe fn first_use(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
-        if let Self::Image { .. } = self {
-            // SAFETY: the caller's promise.
-            unsafe { self.record(device, commands, queue, Transfer::FirstUse) };
-        }
-    }
-
     /// The device that the object was made from.
     pub(crate) fn device(self) -> vk::Device {
         match self {
             Self::Buffer { device, .. } | Self::Image { device, .. } => device,
+        }
+    }
+
+    /// The CUDA context whose streams may use the object.
+    pub(crate) fn context(self) -> Option<sys::CUcontext> {
+        match self {
+            Self::Buffer { context, .. } | Self::Image { context, .. } => context,
         }
     }
 

@@ -3,11 +3,15 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use bytemuck::AnyBitPattern;
 use cudarc::driver::{
-    CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, sys,
+    CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, LaunchArgs, PushKernelArg, SyncOnDrop, result, sys,
 };
 
-use crate::slot::Resource;
+use crate::cuda::Stream;
+use crate::error::cleanup_error;
+use crate::hand_over::Parts;
+use crate::slot::{Resource, Slot};
 use crate::{Error, Result};
 
 /// The elements of a slot while CUDA has it. With a ring on cudarc's stream, it is an argument of a launch
@@ -16,6 +20,9 @@ use crate::{Error, Result};
 ///
 /// Use it on the ring's stream. On another one, cudarc's copy or memset begins after the ring's stream, and the CPU waits
 /// until it is done; a launch there is not ordered at all. A copy's source may be shorter. cudarc panics if it is longer.
+///
+/// A stream of another context cannot copy *from* the view: cudarc gives it no way to wait for the end of such a copy. The
+/// copy fails with `CUDA_ERROR_INVALID_VALUE`. Copy on the ring's stream first, and then between the contexts.
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,
@@ -23,8 +30,11 @@ pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     elements: PhantomData<&'a mut [T]>,
 }
 
-impl<'a, T, C> SlotView<'a, T, C> {
-    pub(crate) fn new(resource: Resource, stream: &'a C) -> Result<Self> {
+impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
+    /// Fails if the stream is being captured: the work on the view would go into the graph, and not into this frame.
+    pub(crate) fn new<S: Slot>(parts: &'a Parts<S, C>, slot: &S) -> Result<Self> {
+        let (resource, stream) = (slot.resource(), &parts.owned.stream);
+        parts.check_uncaptured("view")?;
         let refused = |why: String| {
             Error::Rule(format!("a slot cannot be viewed as {}: {why}", std::any::type_name::<T>()))
         };
@@ -39,7 +49,9 @@ impl<'a, T, C> SlotView<'a, T, C> {
         }
         Ok(Self { address, len: (size / one) as usize, stream, elements: PhantomData })
     }
+}
 
+impl<T, C> SlotView<'_, T, C> {
     /// Returns the address of the first element, for other bindings than cudarc.
     pub fn address(&self) -> sys::CUdeviceptr {
         self.address
@@ -63,19 +75,39 @@ impl<T> DeviceSlice<T> for SlotView<'_, T> {
 }
 
 impl<T> SlotView<'_, T> {
-    /// The address for work on `stream`, and what keeps the ring's stream behind that work.
+    /// The address for work on `stream`, and what keeps the ring's stream behind that work. The address is null, which the
+    /// driver refuses, if nothing could order the work.
     fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        if stream.cu_stream() == self.stream.cu_stream() {
+        // (The default streams of all contexts have the same handle.)
+        if *stream == **self.stream {
             return (self.address, SyncOnDrop::Record(None));
         }
         // Another stream: it begins after the ring's stream, and is done before the ring's stream goes on.
-        stream.context().record_err(stream.join(self.stream));
-        (self.address, SyncOnDrop::sync_stream(stream))
+        match stream.join(self.stream) {
+            Ok(()) => (self.address, SyncOnDrop::sync_stream(stream)),
+            Err(error) => (
+                refuse(&format!("another stream cannot wait for the ring's: {error}")),
+                SyncOnDrop::Record(None),
+            ),
+        }
     }
+}
+
+/// Says why cudarc's call is about to fail, because no error but the driver's can be returned. Returns null.
+fn refuse(why: &str) -> sys::CUdeviceptr {
+    cleanup_error(&Error::Rule(format!(
+        "a view of a slot was refused: {why}; copy on the ring's stream first"
+    )));
+    0
 }
 
 impl<T> DevicePtr<T> for SlotView<'_, T> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+        // For a copy to another context, cudarc binds that context and asks for the address on the ring's stream, but copies
+        // on a stream that it does not name.
+        if *stream == **self.stream && result::ctx::get_current() != Ok(Some(stream.context().cu_ctx())) {
+            return (refuse("a stream of another context cannot copy it"), SyncOnDrop::Record(None));
+        }
         self.on(stream)
     }
 }
@@ -87,14 +119,14 @@ impl<T> DevicePtrMut<T> for SlotView<'_, T> {
 }
 
 // SAFETY: the kernel's parameter is the address, which lives as long as the view.
-unsafe impl<'a, 'b: 'a, T: DeviceRepr, C> PushKernelArg<&'b SlotView<'_, T, C>> for LaunchArgs<'a> {
+unsafe impl<'a, 'b: 'a, T, C> PushKernelArg<&'b SlotView<'_, T, C>> for LaunchArgs<'a> {
     fn arg(&mut self, view: &'b SlotView<'_, T, C>) -> &mut Self {
         self.arg(&view.address)
     }
 }
 
 // SAFETY: as above.
-unsafe impl<'a, 'b: 'a, T: DeviceRepr, C> PushKernelArg<&'b mut SlotView<'_, T, C>> for LaunchArgs<'a> {
+unsafe impl<'a, 'b: 'a, T, C> PushKernelArg<&'b mut SlotView<'_, T, C>> for LaunchArgs<'a> {
     fn arg(&mut self, view: &'b mut SlotView<'_, T, C>) -> &mut Self {
         self.arg(&view.address)
     }

@@ -8,7 +8,9 @@ use cudarc::driver::CudaStream;
 use crate::cuda::Stream;
 use crate::hand_over::Parts;
 use crate::ledger::value;
-use crate::slot::{QueueUse, Slot, Transfer};
+use crate::queue_use::QueueUse;
+use crate::slot::{Slot, Transfer};
+use crate::submission::{Semaphores, sealed::Submit};
 use crate::{Error, Result};
 
 /// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
@@ -108,10 +110,11 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Calls `submit`, which submits the work that reads the slot. Its arguments are one wait and one signal for that
     /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
     ///
-    /// The inner result is that of `submit`. If it is an error, the frame is given up.
+    /// [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at once.
     ///
     /// # Errors
-    /// Fails if a later frame was submitted before. `submit` is then not called, and the frame is given up.
+    /// Fails if `submit` does, and if a later frame was submitted before: then `submit` is not called. Either way the
+    /// frame is given up.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
@@ -126,28 +129,44 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// ```compile_fail,E0382
     /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
     /// fn twice(read: VulkanTurn<SharedBuffer>) {
-    ///     let submit = |_, _| Ok::<_, ()>(());
+    ///     let submit = |_, _| Ok::<_, vulkan_cuda::Error>(());
     ///     let _ = unsafe { read.submit(submit) };
     ///     let _ = unsafe { read.submit(submit) };
     /// }
     /// ```
     pub unsafe fn submit<R, E>(
-        mut self,
+        self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<Result<R, E>> {
+    ) -> Result<R, E>
+    where
+        E: From<Error>,
+    {
+        let (wait, signal) = self.semaphores()?;
+        let done = submit(wait, signal)?;
+        self.submitted();
+        Ok(done)
+    }
+
+    /// The wait and the signal of the frame's submission. Smaller values can no longer be signalled then.
+    fn semaphores(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>)> {
         let (frame, parts) = (self.frame, &self.parts);
         parts.ledger().try_submit(frame).map_err(|later| {
             Error::Rule(format!(
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        let signal = parts.owned.vulkan.vulkan_signal(value(frame))?;
-        let done = submit(self.wait_info(), signal);
-        if done.is_ok() {
-            parts.ledger().submitted(frame);
-            self.submitted = true;
-        }
-        Ok(done)
+        Ok((self.wait_info(), parts.owned.vulkan.vulkan_signal(value(frame))?))
+    }
+}
+
+impl<S: Slot, C: Stream> Submit for VulkanTurn<S, C> {
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+        self.semaphores().map(|both| semaphores.add(both))
+    }
+
+    fn submitted(mut self) {
+        self.parts.ledger().submitted(self.frame);
+        self.submitted = true;
     }
 }
 

@@ -8,6 +8,8 @@
 #![allow(dead_code, clippy::duplicate_mod)]
 #![cfg(target_os = "linux")]
 
+#[path = "ring_to_cuda/contexts.rs"]
+mod contexts;
 #[path = "../examples/01_match.rs"]
 mod match_devices;
 #[path = "ring_to_cuda/paint.rs"]
@@ -225,7 +227,7 @@ fn fill<K: Kind>(
 ) -> Result<(), Problem> {
     let commands = recorded(&write, target, value)?;
     // SAFETY: recorded above, and submitted once; everything lives until both sides are idle.
-    Ok(unsafe { write.submit(|wait, signal| target.submit(gpu, commands, &[wait], &[signal])) }??)
+    unsafe { write.submit(|wait, signal| target.submit(gpu, commands, &[wait], &[signal])) }
 }
 
 fn recorded<K: Kind>(
@@ -287,8 +289,8 @@ fn a_write_that_is_not_submitted_never_was() {
     drop(dropped);
     let failing = bench.ring.write().unwrap();
     // SAFETY: the closure submits nothing, and returns an error.
-    let outcome = unsafe { failing.submit(|_, _| Err::<(), _>("no")) };
-    assert_eq!(outcome.unwrap(), Err("no"));
+    let outcome = unsafe { failing.submit(|_, _| Err::<(), _>(Error::Rule("no".into()))) };
+    assert_eq!(outcome.unwrap_err().to_string(), "no");
     bench.write(5);
     bench.check(0, 1);
     bench.check(1, 5);
@@ -389,9 +391,7 @@ fn slow_reader<K: Kind>(leave_out: bool, expected: u32) {
     let recorded = recorded(&write, commands, 2).unwrap();
     let waits = |wait| if leave_out { vec![] } else { vec![wait] };
     // SAFETY: without the wait, this test is about the content.
-    unsafe { write.submit(|wait, signal| commands.submit(gpu, recorded, &waits(wait), &[signal])) }
-        .unwrap()
-        .unwrap();
+    unsafe { write.submit(|wait, signal| commands.submit(gpu, recorded, &waits(wait), &[signal])) }.unwrap();
     if leave_out {
         // SAFETY: nobody else uses the queue.
         unsafe { gpu.device.queue_wait_idle(gpu.queue) }.unwrap();
@@ -420,7 +420,7 @@ fn slow_writer<K: Kind>(leave_out: bool, expected: u32) {
     let submit =
         |wait, signal| unsafe { commands.submit(gpu, recorded, &[wait, gate.vulkan_wait(1)], &[signal]) };
     // SAFETY: one submission, which waits for the gate too.
-    unsafe { write.submit(submit) }.unwrap().unwrap();
+    unsafe { write.submit(submit) }.unwrap();
     let (to, record) = linear.device_ptr(stream);
     // SAFETY: (both) this many bytes, which live until the stream is idle. Without the turn, this test is about the content.
     if leave_out {
@@ -538,9 +538,7 @@ fn every_texel(
             });
             let commands = commands.unwrap();
             // SAFETY: recorded above, and submitted once.
-            unsafe { write.submit(|wait, signal| target.submit(gpu, commands, &[wait], &[signal])) }
-                .unwrap()
-                .unwrap();
+            unsafe { write.submit(|wait, signal| target.submit(gpu, commands, &[wait], &[signal])) }.unwrap();
             let read = ring.next_read().unwrap().unwrap();
             let (to, _record) = linear.device_ptr(&stream);
             // SAFETY: the memory has a place for each frame of the chunk; both live until the stream is idle.
@@ -778,6 +776,13 @@ fn all_of_them_on_the_stand_in() {
         ("a_storage_image_arrives", ""),
         ("a_colour_attachment_arrives", ""),
         ("what_is_no_ring_is_refused", ""),
+        ("contexts::a_stream_of_another_context_cannot_copy_a_view", ""),
+        ("contexts::a_stream_of_another_gpu_cannot_copy_a_view", ""),
+        ("contexts::the_default_streams_of_two_contexts_are_two", ""),
+        ("contexts::slots_of_another_context_are_refused", ""),
+        ("contexts::a_use_that_no_barrier_may_have_is_refused", ""),
+        ("contexts::a_captured_stream_gets_no_frame", ""),
+        ("contexts::several_turns_go_in_one_submission", ""),
         (
             "a_read_that_fails_comes_again",
             "cuWaitExternalSemaphoresAsync:999:1,cuSignalExternalSemaphoresAsync:999:1",
@@ -787,12 +792,14 @@ fn all_of_them_on_the_stand_in() {
         ("a_dead_device_stops_nobody", &*lost),
         ("a_fault_lets_vulkan_go", "cuSignalExternalSemaphoresAsync:719:2"),
         ("an_abort_lets_both_go", ""),
+        ("contexts::two_threads_may_check_after_a_fault", "cuStreamQuery:719:1"),
         ("a_ring_in_use_is_leaked", ""),
     ];
     for (index, (name, fail)) in sound.into_iter().chain(broken).enumerate() {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
         test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
-        let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail)).unwrap();
+        let mut test = stand_in.beneath(test, &ALL);
+        let done = run(test.env("STAND_IN_FAIL", fail).env("STAND_IN_CUDA_DEVICES", "2")).unwrap();
         let report = if index < sound.len() { done.check_clean(0) } else { done.check_end(0) };
         let report = report.unwrap_or_else(|problem| panic!("{name}: {problem}"));
         assert!(common::stdout(&done.output).contains("1 passed"), "{name}");

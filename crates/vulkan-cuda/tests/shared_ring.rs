@@ -37,6 +37,8 @@ const BYTES: u64 = 4 * WORDS as u64;
 /// Lets only one test run at a time: see `examples.rs`.
 static ALONE: Mutex<()> = Mutex::new(());
 
+type Problem = Box<dyn std::error::Error>;
+
 /// No test waits this long unless it fails.
 const LIMIT: Duration = Duration::from_secs(8);
 
@@ -106,10 +108,12 @@ impl Bench {
                 .signal_semaphores(&signals)
                 .push_next(&mut values)];
             // SAFETY: as in `read_as`.
-            unsafe { self.gpu.device.queue_submit(self.gpu.queue, &batch, vk::Fence::null()) }
+            Ok::<_, Problem>(unsafe {
+                self.gpu.device.queue_submit(self.gpu.queue, &batch, vk::Fence::null())
+            }?)
         };
         // SAFETY: one submission.
-        unsafe { read.submit(submit) }.unwrap().unwrap();
+        unsafe { read.submit(submit) }.unwrap();
         gate.submitted();
     }
 
@@ -162,7 +166,7 @@ fn recorded(seen: &readback::Target, read: &VulkanTurn<SharedBuffer>, place: u64
 fn read_as(seen: &readback::Target, gpu: &Gpu, read: VulkanTurn<SharedBuffer>, place: u64) {
     let commands = recorded(seen, &read, place);
     // SAFETY: the commands were recorded above, and everything lives until both sides are idle.
-    unsafe { read.submit(|wait, signal| seen.submit(gpu, commands, &[wait], &[signal])) }.unwrap().unwrap();
+    unsafe { read.submit(|wait, signal| seen.submit(gpu, commands, &[wait], &[signal])) }.unwrap();
 }
 
 fn compare(seen: &readback::Target, expected: &[u32]) {
@@ -335,12 +339,14 @@ fn reads_are_submitted_in_order() {
     let (first, second) = (bench.write(1), bench.write(2));
     bench.read(second, 0);
     // SAFETY: it is refused.
-    let refused = unsafe { first.submit(|_, _| -> Result<(), ()> { panic!("a pending value is greater") }) };
+    let refused =
+        unsafe { first.submit(|_, _| -> Result<(), Error> { panic!("a pending value is greater") }) };
     let text = refused.unwrap_err().to_string();
     assert!(text.contains("frame 0 of a ring was submitted after frame 1"), "{text}");
     let failed = bench.write(3);
     // SAFETY: nothing is submitted.
-    assert_eq!(unsafe { failed.submit(|_, _| Err::<(), _>("lost")) }.unwrap(), Err("lost"));
+    let lost = unsafe { failed.submit(|_, _| Err::<(), _>(Error::Rule("lost".into()))) };
+    assert_eq!(lost.unwrap_err().to_string(), "lost");
     assert_eq!(bench.ring.progress().unwrap().held, [0_u64; 0]);
     let last = bench.write(4);
     bench.read(last, 1);
@@ -373,9 +379,7 @@ fn a_slot_may_be_drawn_again() {
             unsafe { seen.submit(gpu, commands, &[kept.wait_info()], &[]) }.unwrap();
         } else {
             // SAFETY: one submission to the ring's queue.
-            unsafe { kept.submit(|wait, signal| seen.submit(gpu, commands, &[wait], &[signal])) }
-                .unwrap()
-                .unwrap();
+            unsafe { kept.submit(|wait, signal| seen.submit(gpu, commands, &[wait], &[signal])) }.unwrap();
             break;
         }
     }
@@ -479,7 +483,6 @@ fn without_free_a_frame_is_overwritten() {
             bench.seen.submit(&bench.gpu, commands, &[wait, gate.vulkan_wait(1)], &[signal])
         })
     }
-    .unwrap()
     .unwrap();
     drop(bench.write(2));
     bench.stream.synchronize().unwrap();
@@ -610,7 +613,7 @@ fn a_dead_device_stops_nobody() {
         let commands = bench.seen.record(|_, _| ()).unwrap();
         let submit = |wait, signal| unsafe { bench.seen.submit(&bench.gpu, commands, &[wait], &[signal]) };
         // SAFETY: one submission.
-        let answer = unsafe { read.submit(submit) }.unwrap();
+        let answer = unsafe { read.submit(submit) };
         assert_eq!(answer.is_err(), value >= 2, "{answer:?}");
     }
     let error = bench.ring.wait_idle(LIMIT).unwrap_err();

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ash::vk;
 use vulkan_cuda::image::picture;
-use vulkan_cuda::layout::Range;
 use vulkan_cuda::{ExportedAllocation, ExportedImage, ImageRequest, Shape, SharedImage, ViewType};
 use wavefield_base::report::Failures;
 use wavefield_engine::{Choice, DeviceTable, DriverThread, ProducerKind, Stop};
@@ -75,35 +74,6 @@ fn everything_exported_comes_back_from_cuda_as_it_was_written() {
 }
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::STORAGE_BUFFER;
-
-#[test]
-fn buffers_that_overlap_or_lie_outside_are_refused_with_both_named() {
-    let (instance, log) = instance();
-    let Some((choice, device, queue)) = exporting(&instance) else { return };
-    let place = |ranges: &[(u64, u64)], size| {
-        let ranges: Vec<_> = ranges.iter().map(|&(offset, size)| Range { offset, size }).collect();
-        ExportedAllocation::with_offsets(device.sharing().unwrap(), &ranges, size, USAGE).map(|_| ())
-    };
-    place(&[(0, 1000), (4096, 1000)], 8192).unwrap();
-    for (outcome, parts) in [
-        (
-            place(&[(0, 8192), (4096, 100)], 16384),
-            &["buffer 0 (8192 bytes at offset 0)", "buffer 1", "overlap"][..],
-        ),
-        (place(&[(0, 100), (8192, 100)], 8192), &["buffer 1", "at offset 8192", "8192 bytes"]),
-        (place(&[(0, 100), (4099, 100)], 8192), &["buffer 1", "offset 4099", "multiple"]),
-        (place(&[(0, 100), (4096, 0)], 8192), &["buffer 1", "no bytes"]),
-        (place(&[], 8192), &["no buffers"]),
-    ] {
-        let error = outcome.unwrap_err();
-        assert!(matches!(error, vulkan_cuda::Error::Rule(_)), "{error:?}");
-        for part in parts {
-            assert!(error.to_string().contains(part), "{part} is missing in: {error}");
-        }
-    }
-    drop((choice, device, queue, instance));
-    assert_silent(&log);
-}
 
 #[test]
 fn an_image_that_no_array_can_be_is_refused_and_says_which_can() {

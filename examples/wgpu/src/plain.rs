@@ -141,7 +141,7 @@ fn count<S: Slot>(
             anyhow::Ok((signal.semaphore, signal.value))
         };
         // SAFETY: makes one submission, and an error means that there was none.
-        in_flight.push_back(unsafe { read.submit(submit) }??);
+        in_flight.push_back(unsafe { read.submit(submit) }?);
         if in_flight.len() > IN_FLIGHT {
             wait(gpu, in_flight.pop_front())?;
         }

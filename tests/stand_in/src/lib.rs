@@ -18,7 +18,7 @@
 //! | `STAND_IN_MEMORY` | the bytes of device memory; allocations beyond them fail |
 //! | `STAND_IN_DRIVERS_MEMORY` | if set, memory is exported by the driver's own descriptors, which other APIs can import and the report does not count |
 //! | `STAND_IN_CUDA_VERSION` | the answer of `cuDriverGetVersion` (default 12000) |
-//! | `STAND_IN_CUDA_DEVICES` | the number of CUDA devices (default 1). Only the first can be used; the first two reach each other |
+//! | `STAND_IN_CUDA_DEVICES` | the number of CUDA devices (default 1). Only the first can be used: the second's context is another one of the first. The first two reach each other |
 //! | `STAND_IN_SMALL_BUFFERS` | if set, a buffer needs half of its own size, as a driver that wraps around would say |
 //! | `STAND_IN_KERNEL_MS` | the shortest time of a kernel, in milliseconds |
 //! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes, for processes that do not use Vulkan |
@@ -34,16 +34,16 @@
 //!
 //! | where the kernel comes from | names |
 //! |---|---|
-//! | `kernels` | `wave`, `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp` |
+//! | `kernels` | `wave` |
+//! | `crates/field/kernels` | `paint`, `reduce`, `stamp`, `frame_stamp`, `texture_stamp`; those of the gallery write nothing |
 //! | `crates/field/kernels/test` | `flat`, `level`, `colour`, `spin`, `trap_kernel`, `illegal`, `late`; `broken` does not compile |
 //! | `examples/wgpu` | `pattern`, `pattern_texels`, `check_pattern`, `check_pattern_texels` |
 //! | `examples/first_frame.ptx` | `first_wave` |
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
-//! **A kernel of any other name does nothing, without an error.** For a kernel of your own that must write something, add the
-//! name to `cuModuleGetFunction` and the code to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a copy: these
-//! work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
+//! A kernel of any other name is not found (500). For a kernel of your own, add the name to `cuModuleGetFunction` and the code
+//! to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a copy: these work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
 
 // The callers are the program and the Vulkan loader. They promise what the two APIs demand of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]

@@ -3,7 +3,7 @@
 //!
 //! The loader's `docs/LoaderLayerInterface.md` describes the interface between a layer and the loader.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -351,7 +351,6 @@ forward! {
     device vkBeginCommandBuffer(commands: vk::CommandBuffer, info: *const c_void);
     device vkEndCommandBuffer(commands: vk::CommandBuffer);
     device vkGetQueryPoolResults(device: vk::Device, pool: vk::QueryPool, first: u32, count: u32, size: usize, out: *mut c_void, stride: u64, flags: u32);
-    device vkSignalSemaphore(device: vk::Device, info: *const c_void);
     device vkWaitSemaphores(device: vk::Device, info: *const c_void, timeout: u64);
     device vkWaitForFences(device: vk::Device, count: u32, fences: *const vk::Fence, all: vk::Bool32, timeout: u64);
     device vkQueueWaitIdle(queue: vk::Queue);
@@ -771,6 +770,20 @@ own! {
         }
     }
 
+    fn vkSignalSemaphore(device: vk::Device, info: *const vk::SemaphoreSignalInfo<'_>) -> vk::Result {
+        may_fail!("vkSignalSemaphore", device);
+        // The question and the signal together: of two threads, the second is found.
+        static ALONE: Mutex<()> = Mutex::new(());
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (below, mut counter) = (device_of(device), 0);
+        let get: vk::PFN_vkGetSemaphoreCounterValue = below.get(c"vkGetSemaphoreCounterValue");
+        if get(device, (*info).semaphore, &mut counter) == vk::Result::SUCCESS && (*info).value <= counter {
+            script::offence(format!("a counter of {counter} was set to {}", (*info).value));
+        }
+        let signal: vk::PFN_vkSignalSemaphore = below.get(c"vkSignalSemaphore");
+        signal(device, info)
+    }
+
     fn vkGetSemaphoreCounterValue(device: vk::Device, semaphore: vk::Semaphore, out: *mut u64) -> vk::Result {
         may_fail!("vkGetSemaphoreCounterValue", device);
         let below = device_of(device);
@@ -817,7 +830,9 @@ own! {
             .map(|batch| {
                 let (waits, signals) = (batch.p_wait_semaphore_infos.cast(), batch.p_signal_semaphore_infos.cast());
                 let waits = rewritten(waits, batch.wait_semaphore_info_count, Semaphore::wait);
-                (waits, rewritten(signals, batch.signal_semaphore_info_count, Semaphore::signal))
+                let signals = rewritten(signals, batch.signal_semaphore_info_count, Semaphore::signal);
+                check_signals(signals.iter().map(|signal| signal.semaphore));
+                (waits, signals)
             })
             .collect();
         let batches: Vec<_> = batches
@@ -861,6 +876,7 @@ own! {
                 let values = slice(given.p_wait_semaphore_values, given.wait_semaphore_value_count);
                 let waits = rewritten(waits, values, Semaphore::wait);
                 let signals = slice(batch.p_signal_semaphores, batch.signal_semaphore_count);
+                check_signals(signals.iter().copied());
                 let values = slice(given.p_signal_semaphore_values, given.signal_semaphore_value_count);
                 (waits, rewritten(signals, values, Semaphore::signal))
             })
@@ -984,6 +1000,17 @@ const EXPORTING: [(&CStr, &CStr); 2] = [
 fn check_stage(stage: vk::PipelineStageFlags2) {
     if stage != vk::PipelineStageFlags2::ALL_COMMANDS {
         script::offence(format!("a shared semaphore at {stage:?}, not ALL_COMMANDS"));
+    }
+}
+
+/// No submission may signal a timeline twice: the second value would be pending while the first is
+/// (`VUID-VkSubmitInfo2-semaphore-03882`).
+fn check_signals(signals: impl Iterator<Item = vk::Semaphore>) {
+    let (shared, mut seen) = (lock(&SEMAPHORES).clone(), HashSet::new());
+    for signal in signals.filter(|signal| shared.contains_key(&signal.as_raw())) {
+        if !seen.insert(signal) {
+            script::offence("one submission signals a shared semaphore twice".into());
+        }
     }
 }
 

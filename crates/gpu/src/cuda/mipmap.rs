@@ -6,7 +6,7 @@ use cudarc::driver::sys;
 use vulkan_cuda::Result;
 
 use super::api;
-use super::{Array, Cuda};
+use super::{Array, Check, Cuda};
 
 /// A mipmapped array in memory that CUDA allocated.
 ///

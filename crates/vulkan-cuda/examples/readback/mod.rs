@@ -1,5 +1,7 @@
 //! Plain Vulkan, to look at the result: a buffer that the CPU reads, and command buffers that copy into it.
 
+use std::error::Error;
+
 use ash::vk;
 
 use super::match_devices::Gpu;
@@ -90,12 +92,12 @@ impl Target {
         &self,
         gpu: &Gpu,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
-    ) -> Result<(), vk::Result> {
+    ) -> Result<(), Box<dyn Error>> {
         let commands = self.record(record)?;
         // SAFETY: recorded above; the caller keeps everything in the commands alive until the queue is idle.
         unsafe {
             self.submit(gpu, commands, &[], &[])?;
-            self.device.queue_wait_idle(gpu.queue)
+            Ok(self.device.queue_wait_idle(gpu.queue)?)
         }
     }
 
@@ -109,14 +111,14 @@ impl Target {
         commands: vk::CommandBuffer,
         waits: &[vk::SemaphoreSubmitInfo<'_>],
         signals: &[vk::SemaphoreSubmitInfo<'_>],
-    ) -> Result<(), vk::Result> {
+    ) -> Result<(), Box<dyn Error>> {
         let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
         let batch = [vk::SubmitInfo2::default()
             .wait_semaphore_infos(waits)
             .command_buffer_infos(&buffers)
             .signal_semaphore_infos(signals)];
         // SAFETY: the caller's promise.
-        unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }
+        Ok(unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?)
     }
 
     /// Returns what was copied. The queue must be idle.

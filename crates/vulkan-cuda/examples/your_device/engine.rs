@@ -119,7 +119,7 @@ impl Engine {
         let own = vk::SemaphoreSubmitInfo::default().semaphore(self.done).stage_mask(all);
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(frame.commands)];
         let shows = read.frame();
-        let submit = |wait, signal| {
+        let submit = |wait, signal| -> Result<(), Box<dyn Error>> {
             let waits = [own.value(self.submitted), wait];
             let signals = [own.value(self.submitted + 1), signal];
             let batch = [vk::SubmitInfo2::default()
@@ -127,10 +127,10 @@ impl Engine {
                 .command_buffer_infos(&commands)
                 .signal_semaphore_infos(&signals)];
             // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the queue has passed it.
-            unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }
+            Ok(unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?)
         };
         // SAFETY: `submit` makes one submission, and an error means that there was none.
-        unsafe { read.submit(submit) }??;
+        unsafe { read.submit(submit) }?;
         self.submitted += 1;
         frame.shows = Some(shows);
         // ANCHOR_END: submit

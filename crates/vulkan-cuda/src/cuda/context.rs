@@ -215,8 +215,7 @@ impl Cuda {
     }
 
     /// Turns the result of a driver call into an error that names the call and this device.
-    #[doc(hidden)]
-    pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
+    pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<()> {
         if is_sticky(code.0) {
             self.0.faulted.store(true, Ordering::Relaxed);
         }
@@ -225,8 +224,7 @@ impl Cuda {
 
     /// For `Drop`: makes the context current, calls `release`, and reports an error ([`crate::on_cleanup_error`]),
     /// because `Drop` cannot return one.
-    #[doc(hidden)]
-    pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
+    pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
         let released = self.bind().and_then(|()| self.check(call, release()));
         // After a fault every call returns the same error. The first one was reported.

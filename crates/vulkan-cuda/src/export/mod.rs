@@ -33,6 +33,8 @@ impl MemoryExport {
     /// Chooses what buffers of this usage need.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
+        // First, because the driver may be asked only about usages that the device has.
+        vk.require_usage(usage)?;
         let kind = info.buffer_export.ok_or_else(|| cannot(&info.name, "a buffer"))?;
         let export = Self::new(vk, kind)?;
         let dedicated_only = vk.exports_buffer(usage, kind)?;

@@ -1,0 +1,117 @@
+//! Several turns in one submission.
+
+use ash::vk;
+
+use crate::{Error, Result};
+
+/// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a pair of
+/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction.
+pub trait QueueTurn: sealed::Submit {}
+
+impl<T: sealed::Submit> QueueTurn for T {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    pub trait Submit: Sized {
+        /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
+        fn begin(&self, semaphores: &mut Semaphores) -> Result<()>;
+
+        /// Notes that the submission was accepted. If this is not called, the drop gives the frame up.
+        fn submitted(self);
+    }
+
+    impl<A: Submit, B: Submit> Submit for (A, B) {
+        fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+            self.0.begin(semaphores)?;
+            self.1.begin(semaphores)
+        }
+
+        fn submitted(self) {
+            self.0.submitted();
+            self.1.submitted();
+        }
+    }
+
+    impl<T: Submit> Submit for Vec<T> {
+        fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+            self.iter().try_for_each(|turn| turn.begin(semaphores))
+        }
+
+        fn submitted(self) {
+            self.into_iter().for_each(T::submitted);
+        }
+    }
+}
+
+/// The waits and signals of one submission. Each timeline is in each list once, with its greatest value.
+#[derive(Default)]
+pub struct Semaphores {
+    waits: Vec<vk::SemaphoreSubmitInfo<'static>>,
+    signals: Vec<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+impl Semaphores {
+    pub(crate) fn add(
+        &mut self,
+        (wait, signal): (vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>),
+    ) {
+        for (list, one) in [(&mut self.waits, wait), (&mut self.signals, signal)] {
+            match list.iter_mut().find(|other| other.semaphore == one.semaphore) {
+                Some(other) => other.value = other.value.max(one.value),
+                None => list.push(one),
+            }
+        }
+    }
+}
+
+/// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission. Do not nest
+/// the turns' own `submit` instead.
+///
+/// # Errors
+/// Fails if one of the turns may not be submitted (a later frame of its ring was), and then does not call `submit`, or as
+/// `submit` does. None of the frames was submitted then: those that Vulkan reads are given up, and those that it writes
+/// never began.
+///
+/// # Safety
+/// As for [`VulkanTurn::submit`](crate::VulkanTurn::submit) and [`WriteTurn::submit`](crate::WriteTurn::submit), for each
+/// of the turns, with all waits and all signals.
+///
+/// # Examples
+/// Vulkan reads one ring's frame and writes another's, in the same submission.
+///
+/// ```no_run
+/// # use ash::vk;
+/// # use vulkan_cuda::{RingToCuda, SharedBuffer, SharedRing, shared_ring};
+/// # fn example(
+/// #     left: &mut SharedRing<SharedBuffer>, right: &mut RingToCuda<SharedBuffer>,
+/// #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
+/// # let draw = |_: &SharedBuffer, _: &SharedBuffer| ();
+/// let (Some(read), Some(write)) = (left.next_read(), right.write()) else { return Ok(()) };
+/// // SAFETY: `commands` is being recorded for the queue of both rings.
+/// unsafe { read.record(commands, |from| write.record(commands, |to| draw(from, to))) };
+/// // … end the recording …
+/// let submit = |waits: &[_], signals: &[_]| -> Result<(), Box<dyn std::error::Error>> {
+///     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
+///     let submission = vk::SubmitInfo2::default()
+///         .wait_semaphore_infos(waits)
+///         .command_buffer_infos(&buffers)
+///         .signal_semaphore_infos(signals);
+///     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
+/// };
+/// // SAFETY: one submission with all semaphores, and an error means that there was none.
+/// unsafe { shared_ring::submit((read, write), submit) }?;
+/// # Ok(())
+/// # }
+/// ```
+pub unsafe fn submit<R, E: From<Error>>(
+    turns: impl QueueTurn,
+    submit: impl FnOnce(&[vk::SemaphoreSubmitInfo<'static>], &[vk::SemaphoreSubmitInfo<'static>]) -> Result<R, E>,
+) -> Result<R, E> {
+    let mut semaphores = Semaphores::default();
+    turns.begin(&mut semaphores)?;
+    let done = submit(&semaphores.waits, &semaphores.signals)?;
+    turns.submitted();
+    Ok(done)
+}
