@@ -1,6 +1,7 @@
 //! What goes wrong between wgpu and a ring, and what then. Runs on this machine's GPU, and on the stand-in.
 #![cfg(target_os = "linux")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -128,6 +129,85 @@ fn commands_that_wgpu_refuses_give_the_frame_up() {
     ring.wait_idle(Duration::from_secs(8)).unwrap();
 }
 
+/// wgpu's default error handler panics, and so may a callback. Neither the wait nor the signal goes with other work, and a
+/// frame counts if it was submitted.
+#[test]
+fn a_panic_of_wgpu_leaves_nothing_behind() {
+    let Some((gpu, _alone)) = open() else { return };
+    let mut ring = ring(&gpu, 2);
+    let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+    let desc = wgpu::BufferDescriptor { label: None, size: BYTES, usage, mapped_at_creation: false };
+    let unmoved = AssertUnwindSafe(&gpu);
+    if std::env::var_os("STAND_IN_PRETEND").is_some() {
+        // This process runs no other test, and a panic in its output would be a failure.
+        std::panic::set_hook(Box::new(|_| ()));
+    }
+    for frame in 0..4 {
+        // A buffer that was destroyed makes the submission itself invalid.
+        let gone = gpu.device().create_buffer(&desc);
+        let turn = ring.write().unwrap();
+        let submitted = catch_unwind(AssertUnwindSafe(|| {
+            unmoved.submit(turn, |slot, encoder| {
+                encoder.copy_buffer_to_buffer(slot.wgpu(), 0, &gone, 0, BYTES);
+                gone.destroy();
+            })
+        }));
+        assert!(submitted.is_err(), "wgpu's handler panics");
+        gpu.queue().submit([]);
+        assert!(ring.next_read().unwrap().is_none());
+        clear(&gpu, ring.write().unwrap()).unwrap();
+        assert_eq!(read(&mut ring), [0; 256]);
+        // A callback that panics after the submission: `read` has seen that the GPU is done with the frame before.
+        let called = Arc::new(AtomicU32::new(0));
+        let count = called.clone();
+        gpu.queue().on_submitted_work_done(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            panic!("a callback");
+        });
+        for _ in 0..100 {
+            let turn = ring.write().unwrap();
+            let submitted = catch_unwind(AssertUnwindSafe(|| clear(&unmoved, turn)));
+            assert_eq!(read(&mut ring), [0; 256], "frame {frame} was submitted: {}", submitted.is_ok());
+            if called.load(Ordering::SeqCst) > 0 {
+                break;
+            }
+        }
+        assert_eq!(called.load(Ordering::SeqCst), 1);
+    }
+    ring.wait_idle(Duration::from_secs(8)).unwrap();
+}
+
+/// A callback that wgpu calls during `submit` cannot submit the next frame: it is refused, and nothing waits for itself.
+#[test]
+fn a_callback_is_refused_a_submission() {
+    let Some((gpu, _alone)) = open() else { return };
+    let (mut ring, gpu) = (ring(&gpu, 2), Arc::new(gpu));
+    let stream = gpu.context().new_stream().unwrap();
+    let mut to_wgpu = gpu.shared_ring(stream, buffers(&gpu, 1)).unwrap();
+    let next = to_wgpu.write().unwrap().unwrap().finish().unwrap();
+    clear(&gpu, ring.write().unwrap()).unwrap();
+    assert_eq!(read(&mut ring), [0; 256]);
+    let answer = Arc::new(Mutex::new(None));
+    let (tell, weak) = (answer.clone(), Arc::downgrade(&gpu));
+    gpu.queue().on_submitted_work_done(move || {
+        let gpu = weak.upgrade().expect("it is in use");
+        *tell.lock().unwrap() = Some(clear(&gpu, next).map_err(|error| error.to_string()));
+    });
+    for _ in 0..100 {
+        clear(&gpu, ring.write().unwrap()).unwrap();
+        assert_eq!(read(&mut ring), [0; 256]);
+        if answer.lock().unwrap().is_some() {
+            break;
+        }
+    }
+    let text = answer.lock().unwrap().take().expect("the callback was called").unwrap_err();
+    assert!(text.contains("inside Gpu::submit"), "{text}");
+    // The frame was given up.
+    let next = to_wgpu.write().unwrap().unwrap().finish().unwrap();
+    clear(&gpu, next).unwrap();
+    to_wgpu.wait_idle(Duration::from_secs(8)).unwrap();
+}
+
 /// wgpu's buffer keeps its memory alive, and its device.
 #[test]
 fn a_buffer_may_outlive_its_ring() {
@@ -179,6 +259,8 @@ fn all_of_them_on_the_stand_in() {
         "what_cannot_be_shared_is_refused",
         "another_gpus_turn_is_refused",
         "commands_that_wgpu_refuses_give_the_frame_up",
+        "a_panic_of_wgpu_leaves_nothing_behind",
+        "a_callback_is_refused_a_submission",
         "a_buffer_may_outlive_its_ring",
         "frames_go_both_ways",
     ] {

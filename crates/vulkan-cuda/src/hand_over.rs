@@ -13,9 +13,8 @@ use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::Ledger;
 use crate::pair::Pair;
-use crate::queue_use::QueueUse;
 use crate::ring::MAX_DEPTH;
-use crate::slot::{Resource, Slot, Transfer};
+use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 

@@ -44,7 +44,7 @@
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
 //! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`,
 //! `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
-//! `ledger`, `queue_use`, `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, `shared_ring`, `ring_to_cuda`
+//! `ledger`, `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, `shared_ring`, `ring_to_cuda`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -73,7 +73,6 @@ pub mod memory;
 pub mod ownership;
 pub mod pair;
 mod pieces;
-mod queue_use;
 pub mod ring;
 pub mod ring_to_cuda;
 mod semaphore;

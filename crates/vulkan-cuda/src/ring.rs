@@ -128,6 +128,16 @@ mod tests {
         assert_eq!(Ring::default().depth(), 3);
     }
 
+    /// Its value would repeat, which a timeline refuses.
+    #[test]
+    fn the_last_frame_of_all_is_no_panic() {
+        let ring = Ring::default();
+        for frame in [u64::MAX, u64::MAX - 1] {
+            assert_eq!(ring.turn(frame).signal_free, u64::MAX);
+            assert!(ring.batch(frame, 3).count() <= 3);
+        }
+    }
+
     #[test]
     fn a_batch_fits_into_its_ring() {
         let frames = |first, batch| -> Vec<_> {

@@ -100,8 +100,7 @@ use crate::error::cleanup_error;
 use crate::frames::Frames;
 use crate::hand_over::{Parts, Progress};
 use crate::pair::Pair;
-use crate::queue_use::QueueUse;
-use crate::slot::{Slot, Transfer};
+use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{Semaphores, sealed::Submit};
 use crate::view::SlotView;
 use crate::{Error, Result};
@@ -285,8 +284,8 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it ends.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`]. `write`
-    ///   may begin a render pass, and must end it.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`], which
+    ///   must be true of that queue. `write` may begin a render pass, and must end it.
     /// - Submit the commands in [`WriteTurn::submit`] only, once.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.

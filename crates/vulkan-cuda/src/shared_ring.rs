@@ -78,9 +78,8 @@ use crate::cuda::Stream;
 use crate::hand_over::Parts;
 pub use crate::hand_over::Progress;
 use crate::pair::Pair;
-pub use crate::queue_use::QueueUse;
 use crate::slot::Transfer;
-pub use crate::slot::{Resource, Slot};
+pub use crate::slot::{QueueUse, Resource, Slot};
 pub use crate::submission::{QueueTurn, submit};
 pub use crate::view::SlotView;
 pub use crate::vulkan_turn::VulkanTurn;
@@ -390,6 +389,15 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     ///
     /// # Errors
     /// Fails if the slot is an image, or does not hold a whole number of `T`, or if the stream is being captured.
+    ///
+    /// # Examples
+    /// CUDA may have left any bytes in the slot, and a `bool` cannot be just any byte:
+    ///
+    /// ```compile_fail,E0277
+    /// fn look(write: &vulkan_cuda::CudaTurn<'_, vulkan_cuda::SharedBuffer>) {
+    ///     let _ = write.view::<bool>();
+    /// }
+    /// ```
     pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
         SlotView::new(&self.ring.parts, self.slot())
     }

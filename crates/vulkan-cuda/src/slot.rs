@@ -8,7 +8,8 @@ use crate::cuda_buffer::CudaBuffer;
 use crate::image::SharedImage;
 use crate::memory::SharedBuffer;
 use crate::ownership::{SHARED_LAYOUT, whole_image};
-use crate::queue_use::QueueUse;
+use crate::vulkan::Vk;
+use crate::{Error, Result};
 
 /// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
 ///
@@ -133,26 +134,36 @@ impl SharedImage {
     }
 }
 
+/// Where and how Vulkan uses all slots of a ring.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueUse {
+    /// The index of the queue family.
+    pub family: u32,
+    /// The stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda). The family must have them.
+    pub stage: vk::PipelineStageFlags,
+    /// How these stages access them: accesses that they make ([Supported access types]).
+    ///
+    /// [Supported access types]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-access-types-supported
+    pub access: vk::AccessFlags,
+}
+
+impl QueueUse {
+    /// Fails if the device has no such family, or if nothing is named. The rest is a promise of those who record.
+    pub(crate) fn check(self, vk: &Vk) -> Result<()> {
+        // SAFETY: the adopted device's own.
+        let families =
+            unsafe { vk.instance().get_physical_device_queue_family_properties(vk.physical()) }.len();
+        match (self.family as usize) < families && !self.stage.is_empty() && !self.access.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Rule(format!(
+                "a ring needs one of the {families} queue families of {}, a stage and an access, but was given {self:?}",
+                vk.info().name
+            ))),
+        }
+    }
+}
+
 impl Resource {
-    /// Records the barrier with which Vulkan takes the object from CUDA: [`crate::ownership`] without `synchronization2`.
-    ///
-    /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the family.
-    /// - The object must be alive and of `device`, and be released to the external queue family before.
-    pub unsafe fn acquire(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, queue, Transfer::Acquire) };
-    }
-
-    /// Records the barrier with which Vulkan gives the object to CUDA.
-    ///
-    /// # Safety
-    /// As for [`Resource::acquire`], but Vulkan's queue must own the object.
-    pub unsafe fn release(self, device: &ash::Device, commands: vk::CommandBuffer, queue: QueueUse) {
-        // SAFETY: the caller's promise.
-        unsafe { self.record(device, commands, queue, Transfer::Release) };
-    }
-
     /// The device that the object was made from.
     pub(crate) fn device(self) -> vk::Device {
         match self {

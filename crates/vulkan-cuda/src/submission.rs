@@ -65,8 +65,7 @@ impl Semaphores {
     }
 }
 
-/// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission. Do not nest
-/// the turns' own `submit` instead.
+/// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission.
 ///
 /// # Errors
 /// Fails if one of the turns may not be submitted (a later frame of its ring was), and then does not call `submit`, or as

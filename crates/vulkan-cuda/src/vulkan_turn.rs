@@ -8,8 +8,7 @@ use cudarc::driver::CudaStream;
 use crate::cuda::Stream;
 use crate::hand_over::Parts;
 use crate::ledger::value;
-use crate::queue_use::QueueUse;
-use crate::slot::{Slot, Transfer};
+use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{Semaphores, sealed::Submit};
 use crate::{Error, Result};
 
@@ -71,8 +70,8 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`].
-    ///   `read` may begin a render pass, and must end it.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`], which
+    ///   must be true of that queue. `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.

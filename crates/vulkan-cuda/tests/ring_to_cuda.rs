@@ -780,7 +780,9 @@ fn all_of_them_on_the_stand_in() {
         ("contexts::a_stream_of_another_gpu_cannot_copy_a_view", ""),
         ("contexts::the_default_streams_of_two_contexts_are_two", ""),
         ("contexts::slots_of_another_context_are_refused", ""),
-        ("contexts::a_use_that_no_barrier_may_have_is_refused", ""),
+        ("contexts::a_use_of_nothing_is_refused", ""),
+        ("contexts::no_code_makes_up_a_fault", ""),
+        ("contexts::copies_from_host_memory_and_unknown_kernels", ""),
         ("contexts::a_captured_stream_gets_no_frame", ""),
         ("contexts::several_turns_go_in_one_submission", ""),
         (

@@ -15,7 +15,7 @@ use cudarc::driver::sys::{CUjitInputType, CUlinkState};
 
 use super::api;
 use super::jit_log::JitLog;
-use super::{Check, Cuda, KernelSource};
+use super::{Cuda, KernelSource};
 use wavefield_base::Result;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use super::cubin::Cubin;
 use super::jit_log::JitLog;
 use super::parameters::{self, KernelParameters};
 use super::ptx::{self, Code, Signature};
-use super::{Check, Cuda, Stream, is_sticky, nvrtc};
+use super::{Cuda, Stream, is_sticky, nvrtc};
 use wavefield_base::{Error, Result, input_file};
 
 /// The largest PTX of a kernel, in bytes.

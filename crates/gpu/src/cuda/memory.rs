@@ -3,7 +3,7 @@
 use cudarc::driver::sys;
 
 use super::api;
-use super::{Check, Cuda, Stream};
+use super::{Cuda, Stream};
 use wavefield_base::Result;
 
 pub struct DeviceMemory {

@@ -6,7 +6,7 @@ use cudarc::driver::sys;
 use vulkan_cuda::Result;
 
 use super::api;
-use super::{Array, Check, Cuda};
+use super::{Array, Cuda};
 
 /// A mipmapped array in memory that CUDA allocated.
 ///

@@ -30,41 +30,7 @@ pub use vulkan_cuda::cuda::is_sticky;
 pub use vulkan_cuda::cuda::{Array, Surface};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
-use vulkan_cuda::Error;
 use wavefield_base::Result;
-
-use api::Code;
-
-/// The answers of the driver's functions that only this program calls.
-pub(crate) trait Check {
-    /// Turns an answer into an error that names the call and the device.
-    fn check(&self, call: &'static str, code: Code) -> Result<(), Error>;
-
-    /// For `Drop`: makes the context current, calls `release`, and reports an error, because `Drop` cannot return one.
-    fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code);
-}
-
-impl Check for Cuda {
-    fn check(&self, call: &'static str, code: Code) -> Result<(), Error> {
-        if is_sticky(code.0) {
-            // The library believes only what it hears itself. After a fault every call returns it.
-            let _ = self.memory();
-        }
-        match code {
-            Code::SUCCESS => Ok(()),
-            code => Err(Error::of_cuda(call, &self.info().name, code)),
-        }
-    }
-
-    fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
-        let known = self.has_faulted();
-        let released = self.bind().and_then(|()| self.check(call, release()));
-        // After a fault every call returns the same error. The first one was reported.
-        if let (Err(error), false) = (released, known) {
-            wavefield_base::report::cleanup_error(&error.into());
-        }
-    }
-}
 
 /// Loads CUDA's driver, with the functions that only this program calls.
 pub fn load_driver() -> Result<Driver> {

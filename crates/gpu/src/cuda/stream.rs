@@ -2,8 +2,8 @@
 
 use cudarc::driver::sys;
 
+use super::Cuda;
 use super::api::{self, Code};
-use super::{Check, Cuda};
 use wavefield_base::Result;
 
 pub struct Stream {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use cudarc::driver::sys;
 use vulkan_cuda::{Result, SharedImage};
 
-use super::{Check, Cuda, api};
+use super::{Cuda, api};
 
 /// How a texture object reads. Coordinates are always normalised, because the manual requires it for a mipmapped array
 /// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).

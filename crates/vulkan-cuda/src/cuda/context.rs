@@ -215,8 +215,19 @@ impl Cuda {
     }
 
     /// Turns the result of a driver call into an error that names the call and this device.
-    pub(crate) fn check(&self, call: &'static str, code: Code) -> Result<()> {
-        if is_sticky(code.0) {
+    #[doc(hidden)]
+    pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
+        // After a fault, what the GPU used is freed without a wait. So the context itself is asked: `code` may be of another
+        // one, or made up. After a fault every call returns it.
+        let ask = || {
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: the context is alive; writes two sizes.
+            match unsafe { api::cuCtxSetCurrent(self.0.raw) } {
+                Code::SUCCESS => unsafe { api::cuMemGetInfo(&mut free, &mut total) },
+                code => code,
+            }
+        };
+        if is_sticky(code.0) && is_sticky(ask().0) {
             self.0.faulted.store(true, Ordering::Relaxed);
         }
         check(call, &self.info().name, code)
@@ -224,7 +235,8 @@ impl Cuda {
 
     /// For `Drop`: makes the context current, calls `release`, and reports an error ([`crate::on_cleanup_error`]),
     /// because `Drop` cannot return one.
-    pub(crate) fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
+    #[doc(hidden)]
+    pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
         let released = self.bind().and_then(|()| self.check(call, release()));
         // After a fault every call returns the same error. The first one was reported.

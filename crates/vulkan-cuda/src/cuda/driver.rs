@@ -168,7 +168,27 @@ fn version_words(version: i32) -> String {
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     match code {
         Code::SUCCESS => Ok(()),
-        code => Err(Error::of_cuda(call, device, code)),
+        code => Err(failure(call, device, code)),
+    }
+}
+
+fn failure(call: &'static str, device: &str, code: Code) -> Error {
+    let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
+        let mut text = std::ptr::null();
+        // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
+        let answer = unsafe { ask(code, &mut text) };
+        match answer == Code::SUCCESS && !text.is_null() {
+            // SAFETY: a static, terminated string of the driver.
+            true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+            false => "unknown".into(),
+        }
+    };
+    Error::Cuda {
+        call,
+        device: device.to_owned(),
+        code: code.0,
+        name: text(api::cuGetErrorName),
+        text: text(api::cuGetErrorString),
     }
 }
 
@@ -176,29 +196,7 @@ impl Error {
     /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
     /// (cudarc itself prints only the code.)
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
-        Self::of_cuda(call, device, Code(error.0 as u32))
-    }
-
-    /// The error of a call that the driver refused with `code`.
-    #[doc(hidden)]
-    pub fn of_cuda(call: &'static str, device: &str, code: Code) -> Self {
-        let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
-            let mut text = std::ptr::null();
-            // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
-            let answer = unsafe { ask(code, &mut text) };
-            match answer == Code::SUCCESS && !text.is_null() {
-                // SAFETY: a static, terminated string of the driver.
-                true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
-                false => "unknown".into(),
-            }
-        };
-        Self::Cuda {
-            call,
-            device: device.to_owned(),
-            code: code.0,
-            name: text(api::cuGetErrorName),
-            text: text(api::cuGetErrorString),
-        }
+        failure(call, device, Code(error.0 as u32))
     }
 }
 

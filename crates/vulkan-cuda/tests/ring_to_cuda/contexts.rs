@@ -126,9 +126,9 @@ fn the_default_streams_of_two_contexts_are_two() {
                 unsafe { gate.signal_from_host(u64::from(frame) + 1) }.unwrap();
             });
             theirs.memcpy_htod(&[frame + 1; WORDS], &mut write.view::<u32>().unwrap()).unwrap();
+            submit_copy(&gpu, write.finish().unwrap(), &seen);
+            idle(&gpu);
         });
-        submit_copy(&gpu, write.finish().unwrap(), &seen);
-        idle(&gpu);
         assert_eq!(seen.words().unwrap(), [frame + 1; WORDS]);
     }
     theirs.synchronize().unwrap();
@@ -161,16 +161,14 @@ fn slots_of_another_context_are_refused() {
 }
 
 #[test]
-fn a_use_that_no_barrier_may_have_is_refused() {
+fn a_use_of_nothing_is_refused() {
     let Some((gpu, _alone)) = open() else { return };
     let stream = gpu.cuda.new_stream().unwrap();
     let fine = both(gpu.family);
     for (queue, why) in [
         (QueueUse { family: 77, ..fine }, "queue families"),
-        (QueueUse { stage: vk::PipelineStageFlags::empty(), ..fine }, "no stage"),
-        (QueueUse { stage: vk::PipelineStageFlags::from_raw(1 << 31), ..fine }, "ALL_COMMANDS"),
-        (QueueUse { access: vk::AccessFlags::empty(), ..fine }, "MEMORY_READ"),
-        (QueueUse { access: vk::AccessFlags::COLOR_ATTACHMENT_WRITE, ..fine }, "TRANSFER_READ"),
+        (QueueUse { stage: vk::PipelineStageFlags::empty(), ..fine }, "a stage"),
+        (QueueUse { access: vk::AccessFlags::empty(), ..fine }, "an access"),
     ] {
         let text =
             SharedRing::new(&gpu.pair, stream.clone(), buffers(&gpu, 1), queue).err().unwrap().to_string();
@@ -187,6 +185,56 @@ fn a_use_that_no_barrier_may_have_is_refused() {
     let request = ImageRequest { usage: transient, ..picture(vk::Format::R8G8B8A8_UNORM, 8, 8, 1).unwrap() };
     let text = SharedImage::new(&gpu.pair, &request).err().unwrap().to_string();
     assert!(text.contains("TRANSIENT_ATTACHMENT") && text.contains("keep"), "{text}");
+}
+
+/// What the stand-in must do as a driver does: read host memory, also with gaps, and name a kernel that it does not have.
+#[test]
+fn copies_from_host_memory_and_unknown_kernels() {
+    let Some(mut bench) = BenchOf::<Picture>::new(1) else { return };
+    let stream = bench.stream.clone();
+    bench.write(7);
+    let read = bench.ring.next_read().unwrap().unwrap();
+    let array = read.slot().image.level(0).unwrap();
+    let (row, rows) = (4 * SIDE as usize, SIDE as usize);
+    let from: Vec<u32> = (0..2 * WORDS as u32).collect(); // each row is followed by as many words that are not copied
+    // SAFETY: a plain description, whose null is valid.
+    let mut copy: sys::CUDA_MEMCPY2D = unsafe { std::mem::MaybeUninit::zeroed().assume_init_read() };
+    copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+    copy.srcHost = from.as_ptr().cast();
+    copy.srcPitch = 2 * row;
+    copy.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = array.raw();
+    (copy.WidthInBytes, copy.Height) = (row, rows);
+    // SAFETY: both sides have these rows, and the slot is CUDA's.
+    unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream.cu_stream()) }.result().unwrap();
+    drop(from); // pageable memory was read before the call returned
+    let linear = stream.alloc_zeros::<u32>(WORDS).unwrap();
+    // SAFETY: as many bytes, which live until the stream is idle.
+    unsafe { read.slot().copy(&stream, linear.device_ptr(&stream).0) }.unwrap();
+    read.finish().unwrap();
+    let words = stream.clone_dtoh(&linear).unwrap();
+    stream.synchronize().unwrap();
+    for (place, word) in words.into_iter().enumerate() {
+        assert_eq!(word as usize, place / SIDE as usize * 2 * SIDE as usize + place % SIDE as usize);
+    }
+    let ptx = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry nobody_knows(.param .u64 p)\n{ ret; }";
+    let module = bench.gpu.cuda.load_module(cudarc::nvrtc::Ptx::from_src(ptx)).unwrap();
+    let is_stand_in = std::env::var_os("STAND_IN_PRETEND").is_some();
+    assert_eq!(module.load_function("nobody_knows").is_err(), is_stand_in);
+}
+
+/// Only the context itself tells of a fault: what the GPU used is freed without a wait after one.
+#[test]
+fn no_code_makes_up_a_fault() {
+    let Some(mut bench) = Bench::new(1) else { return };
+    let cuda = bench.gpu.pair.cuda().clone();
+    for code in [700, 719] {
+        assert!(cuda.check("cuCtxSynchronize", vulkan_cuda::cuda::api::Code(code)).is_err());
+    }
+    assert!(!cuda.has_faulted());
+    bench.ring.check().unwrap();
+    bench.write(3);
+    bench.check(0, 3);
 }
 
 /// The frame would go into a graph, and every launch of that would repeat it. So none begins, and the capture stays whole.
