@@ -664,7 +664,7 @@ exports! {
     }
     // Slow, as between two GPUs without a link: so a reader who does not wait for it is found.
     fn cuMemcpyPeerAsync(
-        to: u64, _to: *mut c_void, from: u64, _from: *mut c_void, size: usize, stream: *mut c_void
+        to: u64, _to_context: *mut c_void, from: u64, _from_context: *mut c_void, size: usize, stream: *mut c_void
     ) {
         if to == 0 || from == 0 {
             return Err(INVALID_VALUE);

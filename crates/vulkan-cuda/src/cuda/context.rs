@@ -222,9 +222,11 @@ impl Cuda {
         let ask = || {
             let (mut free, mut total) = (0, 0);
             // SAFETY: the context is alive; writes two sizes.
-            match unsafe { api::cuCtxSetCurrent(self.0.raw) } {
-                Code::SUCCESS => unsafe { api::cuMemGetInfo(&mut free, &mut total) },
-                code => code,
+            unsafe {
+                match api::cuCtxSetCurrent(self.0.raw) {
+                    Code::SUCCESS => api::cuMemGetInfo(&mut free, &mut total),
+                    code => code,
+                }
             }
         };
         if is_sticky(code.0) && is_sticky(ask().0) {
