@@ -60,7 +60,6 @@ fn copied_from_another(other: &Arc<CudaContext>) {
         assert!(stream.clone_dtod(&view).is_err(), "nothing would wait for the copy");
         // Through the ring's stream it works.
         let ours = bench.stream.clone_dtod(&view).unwrap();
-        drop(view);
         read.finish().unwrap();
         let theirs = stream.clone_dtod(&ours).unwrap();
         bench.write(0xdead);
