@@ -35,8 +35,7 @@ if [[ ${1:-} != inside ]]; then
     ((EUID == 0)) || skip 'this needs root, for namespaces and a second user'
     for program in python3 unshare setpriv; do has_program "$program" || skip "there is no $program"; done
     "${namespaces[@]}" mount -t tmpfs none /run 2>/dev/null || skip 'this machine allows no namespaces'
-    # The second user may not start what only root has.
-    PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
+    PATH=$PATH:/usr/sbin
     has_program sshd && has_program ssh || [[ -x $unpacked/usr/sbin/sshd ]] || fetch
     if [[ -z ${WAVEFIELD_BIN:-} ]]; then
         cargo build --locked --quiet -p wavefield
@@ -129,7 +128,9 @@ asked() {
     "${ssh[@]}" -O exit root@127.0.0.1 2>/dev/null
 }
 start_thief() {
-    setpriv --reuid 65534 --regid 65534 --clear-groups python3 thief.py >thief.log 2>&1 &
+    rm -f thief.log
+    # It may not start what only root has.
+    setpriv --reuid 65534 --regid 65534 --clear-groups env PATH=/usr/bin:/bin python3 thief.py >thief.log 2>&1 &
     thief=$!
     until_true test -s thief.log
 }
@@ -151,7 +152,7 @@ answered localhost:8090:localhost:8090 'does not hear'
 kill "$wavefield" && wait "$wavefield" || wrong 'wavefield did not end well'
 
 start_thief
-! "$WAVEFIELD_BIN" --web --grid=16x16 --size=160x120 >web.log 2>&1 || wrong 'wavefield listens beside the thief'
+! timeout 60 "$WAVEFIELD_BIN" --web --grid=16x16 --size=160x120 >web.log 2>&1 || wrong 'wavefield listens beside the thief'
 grep -qF 'cannot listen at [::1]:8090' web.log || wrong 'wavefield does not name ::1'
 # A page that listens at 127.0.0.1 only: now the command alone decides.
 mkdir page

@@ -31,7 +31,6 @@ const GONE: Duration = Duration::from_secs(30);
 const TURN: usize = 4 << 10;
 /// The most bytes that wait to be sent: more than the largest picture has.
 const UNSENT: usize = 64 << 20;
-
 static VIEWERS: AtomicU64 = AtomicU64::new(1);
 
 /// A connection that is read up to a limit.
