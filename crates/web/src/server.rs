@@ -29,7 +29,7 @@ enum Newcomer {
     /// What has come of its request.
     Request(TcpStream, Vec<u8>),
     /// A page, and whether it has said the token.
-    Page(Viewer, bool),
+    Page(Box<Viewer>, bool),
 }
 
 impl Newcomer {
@@ -63,7 +63,7 @@ impl Newcomer {
                 stream.write_all(answer.as_bytes()).ok()?;
                 let mut viewer = Viewer::new(stream, heard.split_off(length));
                 viewer.tell(proof).ok()?;
-                Some(Self::Page(viewer, false))
+                Some(Self::Page(Box::new(viewer), false))
             }
         }
     }
@@ -157,7 +157,7 @@ impl Server {
         }
         for newcomer in std::mem::take(&mut self.newcomers) {
             match newcomer.hear(&self.gate) {
-                Some(Newcomer::Page(viewer, true)) => self.let_in(viewer),
+                Some(Newcomer::Page(viewer, true)) => self.let_in(*viewer),
                 newcomer => self.newcomers.extend(newcomer),
             }
         }

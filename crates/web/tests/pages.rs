@@ -350,7 +350,7 @@ fn a_copy_reaches_only_the_page_that_asked() {
         // What comes behind it says that nothing was before.
         web.tell(News::Title(text.into()));
     };
-    [&mut one, &mut two, &mut three].map(Page::news);
+    [&mut one, &mut two, &mut three].into_iter().for_each(|page| drop(page.news()));
     tell(&mut web, "nobody");
     let press = r#"{"type":"button","x":1,"y":1,"button":0,"down":true,"held":[false,false,false]}"#;
     let key = r#"{"type":"key","key":"Tab","down":true,"repeat":false,"held":[false,false,false]}"#;
