@@ -255,6 +255,7 @@ fn a_page_believes_nobody_but_its_renderer() {
     let (stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut heard = Vec::new();
+    #[allow(clippy::result_large_err)]
     let asked = |request: &Request, answer: Response| {
         heard.push(request.uri().to_string());
         Ok(answer)
