@@ -180,6 +180,7 @@ if [[ ${CI:-} == true ]]; then
         --target-dir "${CARGO_TARGET_DIR:-target}/arrayfire" -- -D warnings
 fi
 skippable_step 'Python package' ended "$python" "$python_log"
+WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield skippable_step 'tunnel to a page' scripts/ssh-check.sh
 [[ ${CI:-} != true ]] || skippable_step 'Python wheel' scripts/wheel.sh
 
 say "passed: $passed"

@@ -13,6 +13,9 @@ use std::time::Duration;
 
 use browser::Browser;
 use common::{assert_exit, has_validation, read_png, wavefield};
+use serde_json::json;
+use tungstenite::Message;
+use tungstenite::handshake::server::{Request, Response};
 use wavefield_serve::protocol::FromClient;
 use wavefield_serve::socket::{Connection, Received};
 use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, until};
@@ -156,6 +159,9 @@ fn the_window_is_in_the_browser() {
     keep(&mut browser, "web-ended.png");
 }
 
+/// Where the panel's button "copy command" is, in a page of 1300x800.
+const COPY: (f64, f64) = (214.0, 388.0);
+
 fn drag(browser: &mut Browser, from: (f64, f64), to: (f64, f64)) {
     browser.mouse("mouseMoved", from.0, from.1);
     browser.mouse("mousePressed", from.0, from.1);
@@ -190,18 +196,127 @@ fn changed(browser: &mut Browser, before: &[u8]) -> Vec<u8> {
     now
 }
 
+/// The token leaves the address bar; what needs it still works.
 #[test]
-fn a_reload_and_a_killed_renderer_are_said_on_the_page() {
+fn a_reload_keeps_the_page_another_address_changes_it_and_the_end_ends_it() {
     let Some(mut browser) = Browser::start(640, 480) else { return };
     let renderer = start(&[]);
+    let draws = "typeof drawn === 'number' && drawn > 2";
+    let (origin, token) = renderer.url.split_once("/#token=").unwrap();
     browser.open(&renderer.url);
-    browser.until("typeof drawn === 'number' && drawn > 2");
+    browser.until(draws);
     browser.until("by('state').textContent.includes('pictures/s')");
+    assert_eq!(browser.value("location.href"), format!("{origin}/"));
+    for (how, again) in [("Page.reload", json!({})), ("Page.navigate", json!({"url": renderer.url}))] {
+        browser.value("globalThis.isOld = true");
+        browser.call(how, again);
+        browser.until("!globalThis.isOld");
+        browser.until(draws);
+        assert_eq!(browser.value("location.href"), format!("{origin}/"), "{how}");
+    }
+    // As from a bookmark, or in a second tab.
+    browser.open("about:blank");
+    browser.open(&format!("{origin}/"));
+    browser.until("document.body?.innerText.includes('open the address that the renderer has printed')");
+    keep(&mut browser, "web-no-token.png");
+    assert_eq!(browser.value("typeof socket"), "undefined");
+    // The address of a renderer that is no more, for example.
+    browser.open(&format!("{origin}/#token={}", token.replace(|_| true, "0")));
+    browser.until("typeof by === 'function' && by('lost').textContent.includes('Another program answers')");
+    assert_eq!(browser.value("drawn"), 0);
+    browser.open(&renderer.url);
+    browser.until(draws);
+    // Nobody is asked again after the end: whoever listens then is somebody else.
+    browser.value("globalThis.later = 0; setTimeout = () => { later++ }");
+    renderer.interrupt();
+    browser.until("by('lost').textContent.includes('has ended')");
+    assert_eq!(browser.value("[later, socket.readyState]"), json!([0, 3]));
+}
+
+/// The renderer is killed, and another program takes its port.
+#[test]
+fn a_page_believes_nobody_but_its_renderer() {
+    let Some(mut browser) = Browser::start(640, 480) else { return };
+    let renderer = start(&[]);
+    let (origin, token) = renderer.url.split_once("/#token=").unwrap();
+    let (address, token) = (origin.replace("http://", ""), token.to_owned());
     browser.open(&renderer.url);
     browser.until("typeof drawn === 'number' && drawn > 2");
+    // So that its clipboard may be written to.
+    browser.key("c");
+    browser.value(
+        "globalThis.copied = []; navigator.clipboard.writeText = globalThis.prompt = async (...words) => copied.push(words)",
+    );
     drop(renderer);
     browser.until("by('lost').textContent.includes('connection is lost')");
     keep(&mut browser, "web-lost.png");
+
+    let listener = std::net::TcpListener::bind(&address).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut heard = Vec::new();
+    #[allow(clippy::result_large_err)]
+    let asked = |request: &Request, answer: Response| {
+        heard.push(request.uri().to_string());
+        Ok(answer)
+    };
+    let mut squatter = tungstenite::accept_hdr(stream, asked).unwrap();
+    // What it may have heard of the renderer's own proof is for another number.
+    for said in ["0".repeat(64), json!({"title": "mine"}).to_string(), json!({"copy": "rm -r"}).to_string()] {
+        squatter.send(Message::text(said)).unwrap();
+    }
+    squatter.send(Message::binary(vec![0; 100])).unwrap();
+    while let Ok(message) = squatter.read() {
+        heard.extend(message.to_text().map(str::to_owned));
+    }
+    drop(squatter);
+    browser.until("by('lost').textContent.includes('Another program answers')");
+    browser.until("by('state').textContent === 'not connected'");
+    keep(&mut browser, "web-squatter.png");
+    assert!(!heard.iter().any(|heard| heard.contains(&token)), "{heard:?}");
+    assert_eq!(heard.iter().filter(|heard| heard.contains('{')).count(), 0, "{heard:?}");
+    assert_eq!(browser.value("copied.length"), 0);
+    assert_ne!(browser.value("document.title"), "mine");
+    assert_eq!(browser.value("over"), true);
+}
+
+/// The panel's button copies for the page where it was pressed, and for no other.
+#[test]
+fn the_clipboard_is_written_where_the_button_was_pressed() {
+    let Some(mut browser) = Browser::start(1300, 800) else { return };
+    let renderer = start(&["--speed=0"]);
+    browser.open(&renderer.url);
+    let mut other = Page::new(&renderer.url);
+    browser.until("typeof drawn === 'number' && canvas.width === 1300");
+    until_paper(&mut browser, true);
+    browser.value("globalThis.copied = []; globalThis.asked = []");
+    browser.value("navigator.clipboard.writeText = async text => { copied.push(text) }");
+    browser.value("prompt = (_, text) => { asked.push(text) }");
+    // Without a press on this page, which another page's may look like.
+    browser.value("hear({ copy: 'not pressed' })");
+    assert_eq!(browser.value("[copied.length, asked.join()]"), json!([0, "not pressed"]));
+    keep(&mut browser, "web-copy.png");
+    drag(&mut browser, COPY, COPY);
+    browser.until("copied.length === 1");
+    let command = browser.value("copied[0]");
+    assert!(command.as_str().unwrap().starts_with("wavefield "), "{command}");
+    assert_eq!(browser.value("asked.length"), 1);
+    // The other page presses too: then it is asked for there.
+    for down in [true, false] {
+        let (x, y) = COPY;
+        let button = json!({"type": "button", "x": x, "y": y, "button": 0, "down": down, "held": [false, false, false]});
+        other.say(&button.to_string());
+    }
+    let mut copies = Vec::new();
+    until("the other page's command", || {
+        match other.hear() {
+            Heard::Picture(number, _) => other.seen(number),
+            Heard::News(news) => copies.extend(Some(news).filter(|news| news.contains("copy"))),
+        }
+        !copies.is_empty()
+    });
+    assert_eq!(copies, [json!({ "copy": command }).to_string()]);
+    assert_eq!(browser.value("[copied.length, asked.length]"), json!([1, 1]));
 }
 
 /// What a client of `serve` draws is on the page, and a picture that stays costs nothing.

@@ -832,7 +832,7 @@ fn without_a_display_it_goes_headless_and_says_so() {
         assert!(notes.contains("note: no display: "), "{notes}");
         assert!(notes.contains("running headless, the last frame goes to wavefield.png"), "{notes}");
         assert!(
-            notes.contains("`wavefield --web`") && notes.contains("`ssh -L 8090:localhost:8090 "),
+            notes.contains("`wavefield --web`") && notes.contains("`ssh -L 127.0.0.1:8090:127.0.0.1:8090 "),
             "{notes}"
         );
         assert!(!notes.contains(".rs:"), "a note must not name a source line: {notes}");

@@ -16,12 +16,14 @@ mod request;
 mod server;
 mod viewer;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use egui::Event;
 use rustix::event::{EventfdFlags, eventfd};
 
 use self::request::Gate;
@@ -29,6 +31,9 @@ use self::server::Server;
 use wavefield_base::{Error, Result, threads};
 use wavefield_watch::recording::Pixels;
 use wavefield_window::{Input, News, Remote};
+
+/// Input, and the number of the viewer it is from.
+type Heard = (u64, Input);
 
 /// What the frame loop and the server's thread tell each other.
 struct Shared {
@@ -41,12 +46,11 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    inputs: Vec<Input>,
+    inputs: Vec<Heard>,
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
-    told: Vec<News>,
-    /// Viewers that were let in, each with what it has sent since.
-    newcomers: Vec<(TcpStream, Vec<u8>)>,
+    /// With the viewer who has pressed something last, of what the frame loop knew then.
+    told: Vec<(News, u64)>,
     is_watched: bool,
     is_over: bool,
 }
@@ -62,7 +66,7 @@ impl Shared {
     }
 
     /// Passes input to the frame loop.
-    fn hear(&self, mut inputs: Vec<Input>) {
+    fn hear(&self, mut inputs: Vec<Heard>) {
         if !inputs.is_empty() {
             self.lock().inputs.append(&mut inputs);
             self.news.notify_all();
@@ -80,11 +84,13 @@ pub struct Web {
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
     token: String,
+    /// The viewer who has pressed something last.
+    presser: u64,
 }
 
 impl Web {
-    /// Listens at `address`. Any address but a loopback one needs `is_exposed`: other machines can then connect, and nothing
-    /// is encrypted.
+    /// Listens at `address`; at 127.0.0.1 or ::1, at both. Any address but a loopback one needs `is_exposed`: other machines
+    /// can then connect, and nothing is encrypted.
     ///
     /// # Errors
     /// The address is in use, is not this machine's, or is not allowed.
@@ -100,37 +106,36 @@ impl Web {
                 ),
             }));
         }
+        let mut tried = address;
+        let listeners = listen(&mut tried);
         let failed = |error: std::io::Error| {
-            let port = address.port().wrapping_add(1);
+            let other = SocketAddr::new(address.ip(), tried.port().wrapping_add(1));
             let advice = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    format!("; use another port, such as {}:{port}", address.ip())
-                }
-                std::io::ErrorKind::AddrNotAvailable => "; it must be an address of this machine".into(),
+                ErrorKind::AddrInUse => format!("; use another port, such as {other}"),
+                ErrorKind::AddrNotAvailable => "; it must be an address of this machine".into(),
                 _ => String::new(),
             };
-            Error::Unsupported(format!("--web cannot listen at {address}: {error}{advice}"))
+            Error::Unsupported(format!("--web cannot listen at {tried}: {error}{advice}"))
         };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let listeners = listeners.map_err(failed)?;
+        let address = listeners[0].local_addr().map_err(failed)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed(error.into()))?;
         let token = token().map_err(|error| failed(error.into()))?;
         let shared = Arc::new(Shared { state: Mutex::default(), news: Condvar::new(), wake });
-        let server = Server::new(listener, Gate { token: token.clone(), is_exposed }, shared.clone());
+        let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
         let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
         let thread = thread.map_err(|error| threads::not_started("web", error))?;
-        Ok(Self { shared, thread: Some(thread), address, token })
+        Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
     }
 
-    /// The address of the page, with the token that lets a viewer in.
+    /// The address of the page, with the token that lets a viewer in. Browsers do not send what is behind the `#`.
     pub fn url(&self) -> String {
         let host = match self.address.ip().is_unspecified() {
             true => format!("{}:{}", host_name(), self.address.port()),
             false => self.address.to_string(),
         };
-        format!("http://{host}/?token={}", self.token)
+        format!("http://{host}/#token={}", self.token)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -146,11 +151,30 @@ pub fn host_name() -> String {
 /// 128 random bits, in hexadecimal digits.
 fn token() -> rustix::io::Result<String> {
     let mut bytes = [0u8; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    // Up to 256 bytes come all at once: getrandom(2).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+/// Listens at `address`; at 127.0.0.1 or ::1, at both: `localhost` may mean either, and another user could take the other.
+/// `address` becomes the last one that was tried.
+fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
+    let bind = |address: SocketAddr| {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true).map(|()| listener)
+    };
+    let first = bind(*address)?;
+    *address = first.local_addr()?;
+    match address.ip() {
+        ip if ip == Ipv4Addr::LOCALHOST => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        ip if ip == Ipv6Addr::LOCALHOST => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        _ => return Ok(vec![first]),
     }
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    match bind(*address) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+        // Without IPv6 there is no second one.
+        second => Ok([first].into_iter().chain(second).collect()),
+    }
 }
 
 impl Remote for Web {
@@ -160,7 +184,11 @@ impl Remote for Web {
             // Pages are read again.
             self.shared.wake();
         }
-        inputs
+        let is_press =
+            |input: &Input| matches!(input, Input::Event(Event::PointerButton { .. } | Event::Key { .. }));
+        self.presser =
+            inputs.iter().rfind(|(_, input)| is_press(input)).map_or(self.presser, |(viewer, _)| *viewer);
+        inputs.into_iter().map(|(_, input)| input).collect()
     }
 
     fn is_watched(&self) -> bool {
@@ -173,7 +201,7 @@ impl Remote for Web {
     }
 
     fn tell(&mut self, news: News) {
-        self.shared.lock().told.push(news);
+        self.shared.lock().told.push((news, self.presser));
         self.shared.wake();
     }
 

@@ -3,23 +3,20 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
-use super::Shared;
 use super::picture::Shown;
 use super::request::{Gate, Verdict};
-use super::viewer::{Left, Viewer};
-use wavefield_window::{Input, News};
+use super::viewer::{Left, Viewer, is_for_later};
+use super::{Heard, Shared};
+use wavefield_window::News;
 
 const MOST_VIEWERS: usize = 16;
-/// The most connections that have not said yet what they want. Each has a thread.
-const MOST_NEWCOMERS: usize = 32;
-/// How long a request may take, and its answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The most connections that have not said the token yet. Of more, the oldest go: no token is needed to open one.
+const MOST_NEWCOMERS: usize = 256;
 /// How long to wait after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a page may take to read that the renderer has ended.
@@ -27,33 +24,53 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// While so much input waits for the frame loop, pages are not read.
 const MANY_INPUTS: usize = 256;
 
-/// Reads a request and answers it. Returns the connection of a viewer, and what follows its request.
-fn greet(mut stream: TcpStream, gate: &Gate) -> Option<(TcpStream, Vec<u8>)> {
-    let (until, mut heard, mut bytes) = (Instant::now() + PATIENCE, Vec::new(), [0; 1024]);
-    stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE))).ok()?;
-    while Instant::now() < until {
+/// A connection that is not let in yet.
+enum Newcomer {
+    /// What has come of its request.
+    Request(TcpStream, Vec<u8>),
+    /// A page, and whether it has said the token.
+    Page(Box<Viewer>, bool),
+}
+
+impl Newcomer {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Request(stream, _) => stream,
+            Self::Page(viewer, _) => viewer.stream(),
+        }
+    }
+
+    /// Goes on as far as its bytes have come. `None`: it has its answer, or has left.
+    fn hear(self, gate: &Gate) -> Option<Self> {
+        let (mut stream, mut heard) = match self {
+            Self::Request(stream, heard) => (stream, heard),
+            Self::Page(mut viewer, _) => {
+                let is_known = viewer.is_known(gate).ok()?;
+                return Some(Self::Page(viewer, is_known));
+            }
+        };
+        let mut bytes = [0; 1024];
         match stream.read(&mut bytes) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if is_for_later(&error) => return Some(Self::Request(stream, heard)),
             Ok(0) | Err(_) => return None,
             Ok(count) => heard.extend_from_slice(&bytes[..count]),
         }
+        // A new connection takes any of the answers without waiting.
         match gate.judge(&heard) {
-            Verdict::Wait => {}
-            Verdict::Answer(answer) => {
-                let _ = stream.write_all(answer.as_bytes());
-                return None;
-            }
-            Verdict::Accept(answer, length) => {
-                stream.write_all(answer.as_bytes()).and(stream.set_nonblocking(true)).ok()?;
-                return Some((stream, heard.split_off(length)));
+            Verdict::Wait => Some(Self::Request(stream, heard)),
+            Verdict::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
+            Verdict::Accept { answer, length, proof } => {
+                stream.write_all(answer.as_bytes()).ok()?;
+                let mut viewer = Viewer::new(stream, heard.split_off(length));
+                viewer.tell(proof).ok()?;
+                Some(Self::Page(Box::new(viewer), false))
             }
         }
     }
-    None
 }
 
 /// Keeps the viewers for which `each` succeeds. Returns the release of what the others hold down.
-fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Input> {
+fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Heard> {
     let mut released = Vec::new();
     viewers.retain_mut(|viewer| {
         let stays = each(viewer).is_ok();
@@ -66,9 +83,10 @@ fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(
 }
 
 pub(crate) struct Server {
-    listener: TcpListener,
-    gate: Arc<Gate>,
-    newcomers: Arc<AtomicUsize>,
+    listeners: Vec<TcpListener>,
+    gate: Gate,
+    /// The oldest first.
+    newcomers: Vec<Newcomer>,
     shared: Arc<Shared>,
     viewers: Vec<Viewer>,
     shown: Option<Shown>,
@@ -78,10 +96,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(listener: TcpListener, gate: Gate, shared: Arc<Shared>) -> Self {
-        let (gate, newcomers) = (Arc::new(gate), Arc::default());
-        let (viewers, shown, title) = (Vec::new(), None, String::new());
-        Self { listener, gate, newcomers, shared, viewers, shown, title, scale: 1.0 }
+    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<Shared>) -> Self {
+        let (newcomers, viewers, title) = (Vec::new(), Vec::new(), String::new());
+        Self { listeners, gate, newcomers, shared, viewers, shown: None, title, scale: 1.0 }
     }
 
     /// Serves until the frame loop ends.
@@ -110,48 +127,48 @@ impl Server {
         let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
         // Without a flag, a connection that has ended would still end the wait.
         let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
-        let others =
-            [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(&self.shared.wake, PollFlags::IN)];
+        let newcomers = self.newcomers.iter().map(|newcomer| (newcomer.stream(), PollFlags::IN));
         let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
         let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
-        let viewers = viewers.map(|(stream, flags)| PollFd::new(stream, flags));
+        let streams = viewers.chain(newcomers).map(|(stream, flags)| PollFd::new(stream, flags));
+        let listeners = self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN));
+        let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
         // An error only ends the wait early.
-        let _ = poll(&mut others.into_iter().chain(viewers).collect::<Vec<_>>(), limit.as_ref());
+        let _ = poll(&mut streams.chain(listeners).chain([wake]).collect::<Vec<_>>(), limit.as_ref());
         self.shared.forget_wakes();
     }
 
     fn accept(&mut self) {
-        loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => break std::thread::sleep(PAUSE),
-            };
-            // Dropped, and so closed.
-            if self.newcomers.fetch_add(1, Ordering::Relaxed) >= MOST_NEWCOMERS {
-                self.newcomers.fetch_sub(1, Ordering::Relaxed);
-                continue;
-            }
-            let (gate, shared, newcomers) = (self.gate.clone(), self.shared.clone(), self.newcomers.clone());
-            let greet = move || {
-                if let Some(viewer) = stream.set_nodelay(true).ok().and_then(|()| greet(stream, &gate)) {
-                    shared.lock().newcomers.push(viewer);
-                    shared.wake();
+        for listener in &self.listeners {
+            // Not without end: a flood must not keep the viewers waiting.
+            for _ in 0..MOST_NEWCOMERS {
+                let prepare = |(stream, _): (TcpStream, _)| {
+                    stream.set_nonblocking(true).and(stream.set_nodelay(true)).map(|()| stream)
+                };
+                match listener.accept().and_then(prepare) {
+                    Ok(stream) => self.newcomers.push(Newcomer::Request(stream, Vec::new())),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        std::thread::sleep(PAUSE);
+                        break;
+                    }
                 }
-                newcomers.fetch_sub(1, Ordering::Relaxed);
-            };
-            if std::thread::Builder::new().name("web request".into()).spawn(greet).is_err() {
-                self.newcomers.fetch_sub(1, Ordering::Relaxed);
             }
         }
-        let newcomers = std::mem::take(&mut self.shared.lock().newcomers);
-        for (stream, rest) in newcomers {
-            let mut viewer = Viewer::new(stream, rest);
-            let has_room = self.viewers.len() < MOST_VIEWERS;
-            let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
-            if viewer.tell(&news).is_ok() && has_room {
-                self.viewers.push(viewer);
+        for newcomer in std::mem::take(&mut self.newcomers) {
+            match newcomer.hear(&self.gate) {
+                Some(Newcomer::Page(viewer, true)) => self.let_in(*viewer),
+                newcomer => self.newcomers.extend(newcomer),
             }
+        }
+        self.newcomers.drain(..self.newcomers.len().saturating_sub(MOST_NEWCOMERS));
+    }
+
+    fn let_in(&mut self, mut viewer: Viewer) {
+        let has_room = self.viewers.len() < MOST_VIEWERS;
+        let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
+        if viewer.tell(news).is_ok() && has_room {
+            self.viewers.push(viewer);
         }
     }
 
@@ -182,13 +199,17 @@ impl Server {
             let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
             self.shown = Some(Shown::new(number, pixels));
         }
-        for news in told {
+        for (news, presser) in told {
             match news {
                 News::Title(title) => {
                     self.tell(&json!({ "title": title }));
                     self.title = title;
                 }
-                News::Copy(text) => self.tell(&json!({ "copy": text })),
+                // For who has asked. If it fails, the next message to it fails too.
+                News::Copy(text) => {
+                    let asks = |viewer: &&mut Viewer| viewer.number == presser;
+                    let _ = self.viewers.iter_mut().find(asks).map(|page| page.tell(json!({ "copy": text })));
+                }
             }
         }
     }

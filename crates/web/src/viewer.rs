@@ -2,14 +2,17 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use tungstenite::protocol::{Role, WebSocketConfig};
-use tungstenite::{Error, Message as Packet, WebSocket};
+use tungstenite::{Error, Message as Packet, Utf8Bytes, WebSocket};
 
+use super::Heard;
 use super::message::{self, Message};
 use super::picture::{BEST, LEAST, MOVING, STILL, Shown};
+use super::request::Gate;
 use wavefield_window::Input;
 
 /// The quality falls after a few slow pictures in a row, and rises after many quick ones. What counts is the time from a
@@ -28,6 +31,7 @@ const GONE: Duration = Duration::from_secs(30);
 const TURN: usize = 4 << 10;
 /// The most bytes that wait to be sent: more than the largest picture has.
 const UNSENT: usize = 64 << 20;
+static VIEWERS: AtomicU64 = AtomicU64::new(1);
 
 /// A connection that is read up to a limit.
 struct Limited {
@@ -58,6 +62,8 @@ impl Write for Limited {
 }
 
 pub(crate) struct Viewer {
+    /// Which one, from 1 on.
+    pub(crate) number: u64,
     socket: WebSocket<Limited>,
     /// The last picture that was sent, and its quality.
     sent: Option<(u32, usize)>,
@@ -90,6 +96,7 @@ impl Viewer {
             .max_frame_size(Some(message::MOST));
         let (stream, now) = (Limited { stream, left: 0 }, Instant::now());
         let mut viewer = Self {
+            number: VIEWERS.fetch_add(1, Ordering::Relaxed),
             socket: WebSocket::from_partially_read(stream, rest, Role::Server, Some(config)),
             sent: None,
             waits: None,
@@ -117,21 +124,35 @@ impl Viewer {
         flag(PollFlags::IN, hears) | flag(PollFlags::OUT, self.has_unsent)
     }
 
-    /// Reads what the page has said, as far as its turn goes.
-    pub(crate) fn hear(&mut self, inputs: &mut Vec<Input>, scale: &mut f32) -> Result<(), Left> {
-        self.socket.get_mut().left = TURN;
+    /// The next message, if it has come whole and the page's turn is not over.
+    fn read(&mut self) -> Result<Option<Utf8Bytes>, Left> {
         loop {
-            let text = match self.socket.read() {
-                Ok(Packet::Text(text)) => text,
+            match self.socket.read() {
+                Ok(Packet::Text(text)) => return Ok(Some(text)),
                 Ok(Packet::Pong(_)) => {
                     self.answered = Instant::now();
                     self.trip = self.trip.min(self.asked.elapsed());
-                    continue;
                 }
-                Err(Error::Io(error)) if is_for_later(&error) => return Ok(()),
+                Err(Error::Io(error)) if is_for_later(&error) => return Ok(None),
                 // A page's script can send no pings and no bytes.
                 _ => return Err(Left),
-            };
+            }
+        }
+    }
+
+    /// Whether the page has said the token, which must be the first that it says.
+    pub(crate) fn is_known(&mut self, gate: &Gate) -> Result<bool, Left> {
+        self.socket.get_mut().left = TURN;
+        match self.read()? {
+            Some(text) if !gate.is_token(&text) => Err(Left),
+            text => Ok(text.is_some()),
+        }
+    }
+
+    /// Reads what the page has said, as far as its turn goes.
+    pub(crate) fn hear(&mut self, inputs: &mut Vec<Heard>, scale: &mut f32) -> Result<(), Left> {
+        self.socket.get_mut().left = TURN;
+        while let Some(text) = self.read()? {
             let said = Message::read(&text).ok_or(Left)?;
             match said {
                 Message::Seen { picture } => self.took(picture),
@@ -144,8 +165,9 @@ impl Viewer {
                 Message::Size { scale: pixels, .. } => *scale = pixels,
                 _ => {}
             }
-            inputs.extend(said.inputs(*scale));
+            inputs.extend(said.inputs(*scale).into_iter().map(|input| (self.number, input)));
         }
+        Ok(())
     }
 
     /// The page takes a picture: now it is known how long that took.
@@ -223,15 +245,15 @@ impl Viewer {
     }
 
     /// The release of each button that is held on the page.
-    pub(crate) fn releases(&self) -> impl Iterator<Item = Input> {
+    pub(crate) fn releases(&self) -> impl Iterator<Item = Heard> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
         held.map(|(button, _)| {
             let (pos, modifiers) = (Default::default(), Default::default());
-            Input::Event(egui::Event::PointerButton { pos, button, pressed: false, modifiers })
+            (self.number, Input::Event(egui::Event::PointerButton { pos, button, pressed: false, modifiers }))
         })
     }
 
-    pub(crate) fn tell(&mut self, news: &serde_json::Value) -> Result<(), Left> {
+    pub(crate) fn tell(&mut self, news: impl ToString) -> Result<(), Left> {
         self.send(Packet::text(news.to_string()))
     }
 
@@ -251,6 +273,6 @@ impl Viewer {
     }
 }
 
-fn is_for_later(error: &std::io::Error) -> bool {
+pub(crate) fn is_for_later(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

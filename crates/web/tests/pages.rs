@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -278,25 +278,135 @@ fn answer(web: &Web, request: &str) -> String {
 
 #[test]
 fn nobody_without_the_token_gets_in() {
-    let web = open();
+    let mut web = open();
     let host = web.address();
-    let good = web.url();
-    let (_, query) = good.split_once("/?").unwrap();
-    let page = answer(&web, &format!("GET /?{query} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    assert!(page.starts_with("HTTP/1.1 200 OK") && page.contains("<canvas"), "{page}");
+    let url = web.url();
+    let (origin, token) = url.split_once("/#token=").unwrap();
+    // The page itself has no secret.
+    let page = answer(&web, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    assert!(
+        page.starts_with("HTTP/1.1 200 OK") && page.contains("<canvas") && !page.contains(token),
+        "{page}"
+    );
     assert!(page.contains("frame-ancestors 'none'") && page.contains("no-referrer"));
     for (path, host, status) in [
-        ("/".to_owned(), host.to_string(), 403),
-        ("/?token=0".into(), host.to_string(), 403),
-        (format!("/?{query}"), "evil.example".into(), 421),
-        (format!("/etc/passwd?{query}"), host.to_string(), 404),
-        (format!("/../../etc/passwd?{query}"), host.to_string(), 404),
+        ("/", "evil.example".to_owned(), 421),
+        ("/etc/passwd", host.to_string(), 404),
+        ("/../../etc/passwd", host.to_string(), 404),
     ] {
         let answer = answer(&web, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path} {host}: {answer}");
     }
     let other = open();
     assert_ne!(web.url().split_once("token="), other.url().split_once("token="), "each has its own");
+    // Who has not said the token hears the proof, and nothing else; what it says is no input.
+    let mut silent = Page::stranger(origin).unwrap();
+    assert_eq!(silent.news().len(), 64);
+    let seen = r#"{"type":"seen","picture":0}"#;
+    for said in ["", "0", &token[1..], &token.to_uppercase(), &format!("{token} "), seen] {
+        let mut stranger = Page::stranger(origin).unwrap();
+        assert_eq!(stranger.news().len(), 64);
+        stranger.say(said);
+        let left = stranger.0.read();
+        assert!(left.is_err(), "{said}: {left:?}");
+    }
+    let mut known = Page::new(&url);
+    web.send(picture(0, 64));
+    known.picture();
+    assert!(silent.is_quiet());
+    assert_eq!(web.inputs(), []);
+    silent.say(token);
+    silent.picture();
+}
+
+/// 127.0.0.1 and ::1 are the renderer's, both or none: `localhost` may mean either.
+#[test]
+fn nobody_else_answers_at_the_name_localhost() {
+    let Ok(taken) = TcpListener::bind("[::1]:0") else { return println!("skipped: there is no IPv6 here") };
+    let port = taken.local_addr().unwrap().port();
+    let Err(error) = Web::open(SocketAddr::from(([127, 0, 0, 1], port)), false) else { panic!("it has one") };
+    let words = format!("cannot listen at [::1]:{port}: Address already in use");
+    assert!(
+        error.to_string().contains(&words) && error.to_string().contains("such as 127.0.0.1:"),
+        "{error}"
+    );
+    for (address, other) in [("127.0.0.1:0", "[::1]"), ("[::1]:0", "127.0.0.1")] {
+        let web = Web::open(address.parse().unwrap(), false).unwrap();
+        let other = format!("{other}:{}", web.address().port());
+        let error = TcpListener::bind(&other).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{other}: {error}");
+        let (_, token) = web.url().split_once('#').map(|(_, token)| ((), token.to_owned())).unwrap();
+        Page::new(&format!("http://{other}/#{token}")).news();
+    }
+}
+
+/// The clipboard is that of the page that was pressed last.
+#[test]
+fn a_copy_reaches_only_the_page_that_asked() {
+    let mut web = open();
+    let (mut one, mut two, mut three) = (Page::new(&web.url()), Page::new(&web.url()), Page::new(&web.url()));
+    let tell = |web: &mut Web, text: &str| {
+        web.tell(News::Copy(text.into()));
+        // What comes behind it says that nothing was before.
+        web.tell(News::Title(text.into()));
+    };
+    [&mut one, &mut two, &mut three].into_iter().for_each(|page| drop(page.news()));
+    tell(&mut web, "nobody");
+    let press = r#"{"type":"button","x":1,"y":1,"button":0,"down":true,"held":[false,false,false]}"#;
+    let key = r#"{"type":"key","key":"Tab","down":true,"repeat":false,"held":[false,false,false]}"#;
+    one.say(press);
+    inputs(&mut web, 2);
+    two.say(key);
+    inputs(&mut web, 1);
+    // It does not count that a page moves the mouse.
+    three.say(r#"{"type":"move","x":1,"y":1}"#);
+    inputs(&mut web, 1);
+    tell(&mut web, "of two");
+    one.say(press);
+    inputs(&mut web, 2);
+    tell(&mut web, "of one");
+    drop(one);
+    // The button that it held is released: it is gone.
+    inputs(&mut web, 1);
+    tell(&mut web, "of none");
+    let news = |page: &mut Page| {
+        std::iter::from_fn(|| page.hear_within(Duration::from_millis(60)))
+            .map(|heard| format!("{heard:?}"))
+            .collect::<Vec<_>>()
+    };
+    let (two, three) = (news(&mut two), news(&mut three));
+    let is_copy = |news: &&String| news.contains("copy");
+    assert_eq!((two.len(), three.len()), (5, 4), "{two:?} {three:?}");
+    assert!(two.iter().filter(is_copy).all(|news| news.contains("of two")), "{two:?}");
+    assert_eq!(three.iter().filter(is_copy).count(), 0, "{three:?}");
+}
+
+/// No token is needed to connect, so those who only do that must not keep pages out.
+#[test]
+fn idle_connections_keep_no_page_out() {
+    let web = open();
+    let url = web.url();
+    let (origin, _) = url.split_once("/#").unwrap();
+    let host = web.address();
+    let mut idle = Vec::new();
+    let mut strangers = Vec::new();
+    for number in 0..300 {
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(&b"GET / HTTP/1.1\r\n"[..number % 17]).unwrap();
+        idle.push(stream);
+        if number % 50 == 0 {
+            strangers.extend(Page::stranger(origin));
+            let page = answer(&web, &format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(page.starts_with("HTTP/1.1 200 OK"), "beside {number}: {page}");
+            Page::new(&url).news();
+        }
+    }
+    // The oldest has gone, and the newest is there.
+    idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
+    let mut newest = idle.pop().unwrap();
+    newest.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
+    assert_eq!(newest.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 /// The memory of this process, in bytes.
@@ -328,7 +438,7 @@ fn bad_pages_cost_the_good_one_nothing() {
     let mut half = Vec::new();
     for number in 0..500 {
         let Ok(mut stream) = TcpStream::connect(web.address()) else { continue };
-        let _ = stream.write_all(&b"GET /socket?token=0 HTTP/1.1\r\nHost: localhost\r\n"[..number % 48]);
+        let _ = stream.write_all(&b"GET /socket?nonce=0 HTTP/1.1\r\nHost: localhost\r\n"[..number % 48]);
         half.push(stream);
         if number % 50 == 0 {
             show(&mut web, &mut good);
@@ -346,9 +456,8 @@ fn bad_pages_cost_the_good_one_nothing() {
         assert!(web.inputs().len() < 600);
     }
     assert!(memory() < before + (100 << 20), "{} MiB more", (memory() - before) >> 20);
-    // Each is closed after its time, and then there is room again.
-    drop(half);
-    until("room for another page", || Page::try_new(&web.url()).is_ok());
+    // Of the viewers, one more has room.
+    Page::new(&web.url()).picture();
 }
 
 /// A frame as a page sends it (RFC 6455, 5.2), with a mask of zeros.

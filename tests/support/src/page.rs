@@ -104,23 +104,28 @@ pub enum Heard {
 pub struct Page(pub WebSocket<TcpStream>);
 
 impl Page {
-    /// The page at an address like `http://127.0.0.1:8090/?token=…`.
+    /// The page at an address like `http://127.0.0.1:8090/#token=…`, which has said the token.
     ///
     /// # Panics
-    /// If it does not get in.
+    /// If it cannot connect.
     pub fn new(url: &str) -> Self {
-        Self::try_new(url).unwrap()
+        let (origin, token) = url.split_once("/#token=").unwrap();
+        let mut page = Self::stranger(origin).unwrap();
+        // The proof, which Chromium checks in `browser.rs`.
+        page.news();
+        page.say(token);
+        page
     }
 
+    /// A page that has not said the token.
     #[allow(clippy::result_large_err)]
-    pub fn try_new(url: &str) -> tungstenite::Result<Self> {
-        let (origin, query) = url.split_once("/?").unwrap();
+    pub fn stranger(origin: &str) -> tungstenite::Result<Self> {
         let host = origin.strip_prefix("http://").unwrap();
         let stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)))?;
         // As browsers do.
         stream.set_nodelay(true)?;
-        let mut request = format!("ws://{host}/socket?{query}").into_client_request()?;
+        let mut request = format!("ws://{host}/socket?a-number-used-once").into_client_request()?;
         request.headers_mut().insert("Origin", origin.parse().unwrap());
         match tungstenite::client(request, stream) {
             Ok((socket, _)) => Ok(Self(socket)),

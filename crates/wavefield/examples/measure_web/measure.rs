@@ -53,10 +53,10 @@ fn start(program: &str, options: &[String], more: &[&str]) -> Served {
 }
 
 fn page(url: &str, link: Option<f64>) -> Page {
-    let (origin, query) = url.split_once("/?").unwrap();
+    let (origin, token) = url.split_once("/#").unwrap();
     let host = origin.strip_prefix("http://").unwrap();
     let url = match link {
-        Some(bits) => format!("http://{}/?{query}", proxy(host.into(), bits)),
+        Some(bits) => format!("http://{}/#{token}", proxy(host.into(), bits)),
         None => url.into(),
     };
     let mut page = Page::new(&url);

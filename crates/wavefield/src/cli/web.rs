@@ -12,7 +12,7 @@ use super::{help, parse};
 pub struct WebArgs {
     /// Show the window in a browser: serve it as a page at this address [default address:
     /// 127.0.0.1:8090; a single number is the port]. Prints the page's URL. On another machine,
-    /// `ssh -L 8090:localhost:8090 HOST` brings it there.
+    /// `ssh -L 127.0.0.1:8090:127.0.0.1:8090 HOST` brings it there.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "8090", value_parser = parse::address, help_heading = help::HOW)]
     web: Option<SocketAddr>,
     /// Let --web listen on an address that other machines can reach. Nothing is encrypted: whoever reads along on
@@ -45,14 +45,9 @@ impl WebArgs {
 /// Where the page is if nothing else is said.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// The command that brings the page to another machine.
+/// The command that brings the page to another machine. It names no `localhost`, which may mean another user's ::1.
 fn tunnel(address: SocketAddr) -> String {
-    let port = address.port();
-    let here = match address.ip() == USUAL.ip() {
-        true => format!("localhost:{port}"),
-        false => address.to_string(),
-    };
-    format!("ssh -L {port}:{here} {}", wavefield_web::host_name())
+    format!("ssh -L {address}:{address} {}", wavefield_web::host_name())
 }
 
 /// Says how to see the window without a display.
