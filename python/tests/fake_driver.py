@@ -24,6 +24,8 @@ LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
 LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 DEVICE_0, DEVICE_1 = 76, 77
 """The devices' contexts."""
+MODES, STATUS = real.CUstreamCaptureMode, real.CUstreamCaptureStatus
+ENDED = real.CUresult.CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 NOT_READY = real.CUresult.CUDA_ERROR_NOT_READY
 
 
@@ -72,6 +74,9 @@ class FakeDriver(ModuleType):
         self.handle_types: dict[int, Any] = {}
         """The handle types of chunks that have no descriptors."""
         self.blocking: set[int] = set()
+        self.capturing: dict[int, Any] = {}
+        """The state of the graph that is being captured on a stream."""
+        self.thread = threading.local()
         self.handles = iter(range(1000, 10**9))
         self.memories: dict[int, int] = {}
         self.mapped: dict[int, mmap.mmap] = {}
@@ -108,6 +113,8 @@ class FakeDriver(ModuleType):
         def call(*arguments: Any) -> Any:
             with self.lock:
                 self.calls.append(name)
+                if self.ends_capture(name):
+                    return (ENDED, None)
                 if isinstance(fail.get(name), Exception):
                     # A new one, because an exception holds the variables of the calls that it went through.
                     raise type(fail[name])(*fail[name].args)
@@ -127,7 +134,36 @@ class FakeDriver(ModuleType):
             self.streams.setdefault(number, [])
         return number
 
+    def implicit(self, stream: Any) -> bool:
+        """Whether it is the default stream, and a stream that is ordered with it is captured."""
+        return int(stream) in (0, 1) and bool(self.blocking & {*self.capturing})
+
+    def ends_capture(self, name: str) -> bool:
+        """End what is being captured if a call does that, as CUDA's documentation has it."""
+        unsafe = name in ("cuEventQuery", "cuMemAlloc", "cuMemFree", "cuMemCreate", "cuImportExternalMemory")
+        if name == "cuCtxRecordEvent" or (unsafe and self.mode() != MODES.CU_STREAM_CAPTURE_MODE_RELAXED):
+            self.end_captures()
+            return bool(self.capturing)
+        return False
+
+    def mode(self) -> Any:
+        return getattr(self.thread, "mode", MODES.CU_STREAM_CAPTURE_MODE_GLOBAL)
+
+    def end_captures(self) -> None:
+        self.capturing = dict.fromkeys(self.capturing, STATUS.CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+
+    def cuStreamIsCapturing(self, stream: int) -> Any:
+        if self.implicit(stream):
+            return (real.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, None)
+        return (OK, self.capturing.get(int(stream), STATUS.CU_STREAM_CAPTURE_STATUS_NONE))
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
+        before, self.thread.mode = self.mode(), mode
+        return (OK, before)
+
     def enqueue(self, stream: int, step: Callable[[], bool]) -> None:
+        if int(stream) in self.capturing or self.implicit(stream):
+            self.end_captures()
         stream = self.stream_of(stream)
         if stream not in self.streams:
             raise AssertionError(f"no stream {stream}")
@@ -232,6 +268,8 @@ class FakeDriver(ModuleType):
         return (OK,)
 
     def cuEventRecord(self, event: Any, stream: int) -> Any:
+        if int(stream) in self.capturing or self.implicit(stream):
+            self.end_captures()
         stream = self.stream_of(stream)
         assert self.home[int(event)] == self.home.get(stream, DEVICE_1), "an event is for its own context's streams"
         self.events[int(event)] = [(stream, self.enqueued.get(stream, 0))]

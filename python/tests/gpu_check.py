@@ -31,6 +31,7 @@ REPOSITORY = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "src"))
 os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import gpu_arrays  # noqa: E402
 import gpu_pictures  # noqa: E402
 import notebooks  # noqa: E402
 import wavefield  # noqa: E402
@@ -811,6 +812,16 @@ def show_in_a_loop(out: Path) -> str:
     field.close()
     assert len(addresses) < 50, f"{len(addresses)} places: memory that was shown is never reused"
     return f"600 pictures in {seconds:.1f} s, in {len(addresses)} places, none copied; {out / 'show.png'}"
+
+
+@check("arrays", 180)
+def arrays(out: Path) -> str:
+    """Each kind of array that the installed libraries make, and calls while a graph is captured: right, or refused."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    lines, failed = gpu_arrays.table([library for library in gpu_arrays.LIBRARIES if there_is(library)])
+    (out / "arrays.txt").write_text("\n".join(lines) + "\n")
+    assert not failed, f"{failed} rows failed: see {out / 'arrays.txt'}"
+    return "\n".join([lines[-1], *lines[:-1]])
 
 
 THREE_LINES = {

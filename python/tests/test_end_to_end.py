@@ -93,7 +93,7 @@ def test_each_kind_is_drawn_as_what_it_is() -> None:
     colours = np.zeros((9, 16, 3), np.uint8)
     colours[:, :8, 0], colours[:, 8:, 2] = 255, 255
     dots = np.array([[0, 0, 0, 1], [0, 0, 0, 1]], np.float32)
-    with contextlib.closing(_show._Shower(ramp, False)) as shower:
+    with contextlib.closing(_show._Shower(None, False)) as shower:
         patched, _show._shower = _show._shower, shower
         try:
             image = wavefield.show(np.tile(ramp, (36, 1)), memory="host").snapshot()

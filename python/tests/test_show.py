@@ -499,7 +499,7 @@ def test_default_limits_are_limits_that_the_renderer_takes(values: list[float]) 
 
 def test_what_is_converted_keeps_its_meaning() -> None:
     mask = np.ones((4, 5, 3), bool)
-    array, layout, _ = _show._prepare(mask, None)
-    assert (layout.kind, array.dtype, array.max()) == ("image", np.float32, 1.0)
-    array, layout, reason = _show._prepare(np.zeros((4, 5, 3), np.uint8)[..., :1], None)
+    source, layout, _ = _show._prepare(mask, None)
+    assert (layout.kind, source.dtype, source.array.max()) == ("image", "float32", 1.0)
+    source, layout, reason = _show._prepare(np.zeros((4, 5, 3), np.uint8)[..., :1], None)
     assert layout.shape == (4, 5) and "create it contiguous" in reason

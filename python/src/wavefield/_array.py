@@ -139,6 +139,7 @@ class Array:
             self._order_consumer(context, consumer)
         if consumers and not _streams.others_loaded() and all(consumer == self._stream for consumer in consumers):
             return None
+        context.refuse_capture(self._stream)  # some libraries make the CPU wait for it
         return self._stream.handle
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -230,7 +231,7 @@ class Array:
             raise BufferError(f"{stream} is not a CUDA stream")
         if stream == -1 or self._stream is None:
             return None
-        consumer = _streams.Stream(_cuda.LEGACY_STREAM if stream is None else stream)
+        consumer = _streams.Stream(_streams.LEGACY_STREAM if stream is None else stream)
         # If it is a library's current stream, hold the library's object: that keeps the stream alive.
         for current in _streams.current_streams(context.ordinal).values():
             if current == consumer:
@@ -240,16 +241,21 @@ class Array:
     def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:
         """Make a stream wait until the memory may be written, and the hand-off wait for that stream."""
         if self._stream is not None and consumer != self._stream:
+            context.refuse_capture(self._stream, consumer)
             with context.current():
                 _cuda.order(context, self._stream.handle, consumer.handle)
             self._consumers.add(consumer)
 
+    @property
+    def _writers(self) -> set[Stream]:
+        """The streams that may have written the memory."""
+        return self._consumers if self._stream is None else {self._stream, *self._consumers}
+
     def _order_after(self, context: _cuda.Context, stream: Stream) -> None:
         """Make `stream` wait for every stream that may have written the memory."""
         with context.current():
-            for writer in {self._stream, *self._consumers}:
-                if writer is not None and writer != stream:
-                    _cuda.order(context, writer.handle, stream.handle)
+            for writer in self._writers - {stream}:
+                _cuda.order(context, writer.handle, stream.handle)
 
 
 def require_shape(layout: Layout, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str) -> int:

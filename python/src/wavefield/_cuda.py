@@ -17,10 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
+from . import _streams
 from .errors import CudaError, CudaMissing, DeviceMismatch
-
-LEGACY_STREAM = 1
-"""`CU_STREAM_LEGACY`: the default stream's number in stream protocols. The driver treats it like 0."""
 
 WITHOUT_CUDA = 'Without CUDA, use connect(memory="host") or launch(memory="host") with NumPy'
 
@@ -118,12 +116,37 @@ class Context:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Make this context the thread's current one inside `with`."""
+        """Make this context the thread's current one inside `with`.
+
+        A graph that is being captured elsewhere survives the calls there, such as cuEventQuery.
+        """
         self.call("cuCtxPushCurrent", self.raw)
         try:
-            yield
+            relaxed = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+            mode = self.call("cuThreadExchangeStreamCaptureMode", relaxed)
+            try:
+                yield
+            finally:
+                self.call("cuThreadExchangeStreamCaptureMode", mode)
         finally:
             self.call("cuCtxPopCurrent")
+
+    def refuse_capture(self, *streams: _streams.Stream) -> None:
+        """Raise if a graph is being captured on one of the streams, or on a library's current stream.
+
+        Nothing must be enqueued there: that would end the capture, or become a part of the graph.
+        """
+        with self.current():
+            for stream in {*streams, *_streams.current_streams(self.ordinal).values()}:
+                result, status = self.driver.cuStreamIsCapturing(stream.handle)
+                # CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: a stream that is ordered with this default stream is captured.
+                if int(result) == 906 or (int(result) == 0 and int(status) != 0):
+                    raise CudaError(
+                        f"a CUDA graph is being captured, on stream {stream.handle:#x} or one ordered with it, and the "
+                        "hand-off to the renderer cannot be part of a graph: capture only what computes the array, and "
+                        "call show, picture or the next frame outside the capture, after each replay",
+                        "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+                    )
 
     def keep_current(self) -> None:
         """Make it the thread's current context if there is none: the user's driver calls, such as memset, need one."""
@@ -284,8 +307,9 @@ class Event:
         """Set the point to the present end of all streams of the context, which must be current.
 
         Return False if the driver is older than CUDA 12.5 and cannot: the default stream would not do, because others
-        may be independent of it.
+        may be independent of it. Raise if a graph is being captured: the call would end that.
         """
+        self.context.refuse_capture(_streams.Stream(_streams.LEGACY_STREAM))
         try:
             self.context.call("cuCtxRecordEvent", self.context.raw, self.raw)
         except CudaError:
@@ -301,7 +325,8 @@ class Event:
     @property
     def done(self) -> bool:
         """Return whether the point is reached; True if it was never set."""
-        result, *_ = self.context.driver.cuEventQuery(self.raw)
+        with self.context.current():
+            result, *_ = self.context.driver.cuEventQuery(self.raw)
         if int(result) == 600:  # CUDA_ERROR_NOT_READY
             return False
         if int(result) != 0:

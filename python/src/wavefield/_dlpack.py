@@ -10,17 +10,25 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ._host import Strided
 from ._layout import compact
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CPU = 1
 CUDA = 2
+CUDA_HOST = 3
 CUDA_MANAGED = 13
 _FLOAT = 2
-_BOOL = 6
 _KINDS = {0: "int", 1: "uint", _FLOAT: "float", 4: "bfloat", 5: "complex"}
+_FLOAT8 = ["e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"]
+_NAMES = {6: "bool", 15: "float6_e2m3fn", 16: "float6_e3m2fn", 17: "float4_e2m1fn"}
+_NAMES |= {code: f"float8_{name}" for code, name in enumerate(_FLOAT8, 7)}
 _TYPES = {"float32": (_FLOAT, 32), "float16": (_FLOAT, 16), "uint8": (1, 8), "int32": (0, 32)}
 _VERSION = (1, 0)
 
@@ -150,17 +158,43 @@ def wants_version_1(max_version: tuple[int, int] | None) -> bool:
 
 @dataclass
 class Borrowed:
-    """Another library's array, as its capsule describes it. Call `release` when done."""
+    """Another library's array, as its capsule describes it. Gives the memory back when dropped."""
 
     pointer: int
     device: tuple[int, int]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """In items."""
+    """In bytes."""
     dtype: str
     """As NumPy names it."""
     item_bytes: int
     release: Callable[[], None]
+    """Does nothing the second time."""
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def export(array: Any, **stream: int) -> tuple[Borrowed, bool]:
+    """Take an array's memory, and return whether the producer knew the argument `stream`.
+
+    Producers from before version 1 know no `max_version`, and those on the CPU no `stream`.
+    """
+    for options in ({**stream, "max_version": _VERSION}, stream):
+        with suppress(TypeError):
+            return take(array.__dlpack__(**options)), True
+    return take(array.__dlpack__()), False
+
+
+def numpy(array: Any) -> NDArray[Any]:
+    """Return NumPy's view of an array in the CPU's memory."""
+    import numpy as np
+
+    taken, _ = export(array)
+    if taken.device[0] not in (CPU, CUDA_HOST):
+        raise BufferError("it is not in the CPU's memory, and has no method that copies it there")
+    memory = Strided(taken, taken.pointer, taken.shape, f"|V{taken.item_bytes}", taken.strides)
+    return np.asarray(memory).view(np.dtype(taken.dtype))
 
 
 def take(capsule: Any) -> Borrowed:
@@ -183,25 +217,29 @@ def take(capsule: Any) -> Borrowed:
         strides = tuple(tensor.strides[axis] for axis in range(tensor.ndim))
     else:
         strides = compact(shape)
+    item_bytes = tensor.bits * tensor.lanes // 8
     _capsule_rename(address, _USED_NAMES[name])
 
+    deleters = [managed.deleter] if managed.deleter else []
+
     def release() -> None:
-        if managed.deleter:
-            _Deleter(managed.deleter)(ctypes.addressof(managed))
+        while deleters:
+            _Deleter(deleters.pop())(ctypes.addressof(managed))
 
     return Borrowed(
         pointer=(tensor.data or 0) + tensor.byte_offset,
         device=(tensor.device_type, tensor.device_id),
         shape=shape,
-        strides=strides,
+        strides=tuple(step * item_bytes for step in strides),
         dtype=_dtype(tensor),
-        item_bytes=tensor.bits * tensor.lanes // 8,
+        item_bytes=item_bytes,
         release=release,
     )
 
 
 def _dtype(tensor: _Tensor) -> str:
-    if tensor.code == _BOOL:
-        return "bool"
-    name = f"{_KINDS.get(tensor.code, f'DLPack type {tensor.code}, bits ')}{tensor.bits}"
+    code, bits = tensor.code, tensor.bits
+    name = f"{_KINDS[code]}{bits}" if code in _KINDS else _NAMES.get(code, f"DLPack type {code}")
+    if code not in _KINDS and bits != 8:
+        name += f" of {bits} bits"
     return name if tensor.lanes == 1 else f"{name} in vectors of {tensor.lanes}"

@@ -66,3 +66,14 @@ class HostMemory(mmap.mmap):
         import numpy as np
 
         return int(np.frombuffer(self, np.uint8).ctypes.data) + self.start
+
+
+class Strided:
+    """What NumPy's array of some memory holds. `strides` counts bytes; None means without gaps."""
+
+    def __init__(
+        self, owner: object, pointer: int, shape: tuple[int, ...], typestr: str, strides: tuple[int, ...] | None = None
+    ) -> None:
+        self.owner = owner
+        described = {"version": 3, "shape": shape, "typestr": typestr, "data": (pointer, False), "strides": strides}
+        self.__array_interface__ = described

@@ -176,18 +176,18 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def gpu_arguments(device: int | None, like: Any, given: Sequence[str] = ()) -> list[str]:
-    """Return the arguments for a renderer on a device; without one, on the GPU of the array `like`.
+def gpu_arguments(device: int | None, array_gpu: int | None, given: Sequence[str] = ()) -> list[str]:
+    """Return the arguments for a renderer on a device; without one, on the GPU of an array.
 
     The array only chooses among several GPUs, and only if the `given` arguments do not.
     """
     if device is not None:
         return ["--device", _cuda.uuid_of(device)]
-    if like is not None and not any(argument.partition("=")[0] == "--device" for argument in given):
+    if array_gpu is not None and not any(argument.partition("=")[0] == "--device" for argument in given):
         # Without CUDA, the renderer chooses.
         with contextlib.suppress(CudaError):
-            if (ordinal := _source.gpu_of(like)) is not None and _cuda.count() > 1:
-                return ["--device", _cuda.uuid_of(ordinal)]
+            if _cuda.count() > 1:
+                return ["--device", _cuda.uuid_of(array_gpu)]
     return []
 
 
@@ -225,7 +225,7 @@ def launch(
     except (TypeError, ValueError):
         raise ValueError(f"grid must be (cols, rows), two whole numbers, not {grid!r}") from None
     layout = layout_of(kind, shape, dtype)
-    gpu = gpu_arguments(device, like, arguments)
+    gpu = gpu_arguments(device, None if like is None else _source.gpu_of(like), arguments)
     renderer = Renderer(["--grid", f"{cols}x{rows}", *(["--headless"] if headless else []), *gpu, *arguments])
     with contextlib.ExitStack() as undo:
         undo.callback(renderer.close)

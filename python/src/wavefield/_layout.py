@@ -123,7 +123,7 @@ def dtype_name(dtype: Any) -> str:
     if getattr(dtype, "isnative", True) is False:
         return str(dtype)  # the name does not contain the byte order
     named = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    return str(named).removeprefix("torch.")
+    return str(named).rpartition(".")[2]  # "torch.float32"
 
 
 def native_name(name: str) -> str:
@@ -158,6 +158,8 @@ def _cure(kind: str, shape: tuple[int, ...]) -> str:
 def _cast(dtype: str) -> str:
     if "complex" in dtype:
         return ": show abs(x), or its real part"
+    if dtype.startswith(("void", "|V", "[", "{")):
+        return ': show one of its fields, x["name"]'
     return ': convert it with x.astype("float32"), in PyTorch x.float()'
 
 

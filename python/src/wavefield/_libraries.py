@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from . import _dlpack
 from ._layout import dtype_name
-from .errors import ArrayMismatch, LibraryMissing
+from .errors import ArrayMismatch, LibraryMissing, WavefieldError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 INSTALL = {
@@ -30,43 +34,44 @@ def need(module: str, call: str) -> Any:
         ) from None
 
 
+@contextmanager
+def refusing(array: Any, what: str) -> Iterator[None]:
+    """Turn what an array's own code raises into an `ArrayMismatch` that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (WavefieldError, MemoryError)) or "OutOfMemory" in type(error).__name__:
+            raise
+        cure = 'show an array of plain numbers, such as x.astype("float32"), in PyTorch x.float()'
+        if "sparse" in f"{type(array).__module__} {getattr(array, 'layout', '')}":
+            dense = [name for name in ("to_dense", "toarray", "todense") if hasattr(array, name)]
+            cure = f"it is sparse: show {f'x.{dense[0]}()' if dense else 'a dense copy of it'}"
+        kind, words = f"{type(array).__module__}.{type(array).__qualname__}", " ".join(str(error).split())
+        raise ArrayMismatch(f"this {kind} {what} ({type(error).__name__}: {words}): {cure}") from error
+
+
 def shape_and_dtype(array: Any) -> tuple[tuple[int, ...], str]:
     """Return the shape and NumPy's name of the type of any library's array."""
-    interface = getattr(array, "__cuda_array_interface__", None)
-    if not hasattr(array, "dtype") and interface is not None:
-        import numpy as np
-
-        return tuple(interface["shape"]), str(np.dtype(interface["typestr"]))
     return tuple(int(side) for side in array.shape), dtype_name(array.dtype)
 
 
-def detached(array: Any) -> Any:
-    """Return an array whose memory can be used: a tensor without its gradients, NumPy's array for a list."""
-    if hasattr(array, "detach"):
-        return array.detach()
-    if hasattr(array, "__cuda_array_interface__") or (hasattr(array, "shape") and hasattr(array, "dtype")):
-        return array
-    import numpy as np
-
-    return np.asarray(array)
-
-
-def cast(array: Any, dtype: str) -> Any:
+def cast(array: Any, now: str, dtype: str) -> Any:
     """Return the array converted to another type, by its own library and on its device."""
-    if hasattr(array, "astype"):
-        return array.astype(dtype)
-    if hasattr(array, "to"):  # PyTorch
-        return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
-    _, now = shape_and_dtype(array)
+    with refusing(array, f"cannot be converted from {now}"):
+        if hasattr(array, "astype"):
+            return array.astype(dtype)
+        if hasattr(array, "to"):  # PyTorch
+            return getattr(array, {"float32": "float", "float16": "half", "uint8": "byte"}[dtype])()
     raise ArrayMismatch(f"{type(array).__module__} cannot convert the array from {now}: create it as {dtype}")
 
 
 def packed(array: Any) -> Any:
     """Return the array without gaps, copied by its own library on its device."""
-    if hasattr(array, "contiguous"):  # PyTorch
-        return array.contiguous()
-    if hasattr(array, "copy"):  # NumPy, CuPy
-        return array.copy(order="C")
+    with refusing(array, "cannot be copied without gaps"):
+        if hasattr(array, "contiguous"):  # PyTorch
+            return array.contiguous()
+        if hasattr(array, "copy"):  # NumPy, CuPy
+            return array.copy(order="C")
     raise ArrayMismatch(f"{type(array).__module__} cannot copy the array without gaps: create it contiguous")
 
 
@@ -74,12 +79,18 @@ def on_the_host(array: Any) -> NDArray[Any]:
     """Return any library's array as NumPy's, copied from the GPU if needed."""
     import numpy as np
 
-    for name in ("get", "copy_to_host"):  # CuPy, Numba
-        if hasattr(array, "__cuda_array_interface__") and hasattr(array, name):
-            array = getattr(array, name)()
-    if hasattr(array, "cpu"):  # PyTorch
-        array = array.cpu()
-    return np.asarray(array)
+    with refusing(array, "cannot be read on the CPU"):
+        for name in ("get", "copy_to_host"):  # CuPy, Numba
+            if hasattr(type(array), "__cuda_array_interface__") and hasattr(array, name):
+                array = getattr(array, name)()
+        if hasattr(array, "cpu"):  # PyTorch
+            array = array.cpu()
+        if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+            return _dlpack.numpy(array)
+        host = np.asarray(array)
+        if host.dtype == object and not host.ndim:
+            raise TypeError("it is no array")
+        return host
 
 
 MOST = 1.7e38

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import _cuda, _libraries, _picture, _protocol, _streams
 from ._array import Array
 from ._cuda import DeviceMemory
+from ._host import Strided
 from ._layout import Layout
 from ._places import Places
 from ._rings import CudaRing
@@ -148,9 +149,10 @@ class Picture(Array):
     def _check(self) -> None:
         self._answer.check()
 
-    def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:  # noqa: ARG002
+    def _order_consumer(self, context: _cuda.Context, consumer: Stream) -> None:
         """Make a stream wait until the picture is there."""
         if self._stream is not None and isinstance(self._ring, CudaRing):
+            context.refuse_capture(consumer)
             self._ring.wait_drawn(self._answer.drawn, consumer)
 
     def _order_after(self, context: _cuda.Context, stream: Stream) -> None:
@@ -170,16 +172,7 @@ class Picture(Array):
     def _numpy(self, memory: HostMemory) -> NDArray[Any]:
         import numpy as np
 
-        data = (memory.address + self._offset, False)
-        return np.asarray(_Pixels(self._owner, self.shape, self._layout.typestr, data))
-
-
-class _Pixels:
-    """What NumPy's array of a picture holds."""
-
-    def __init__(self, owner: object, shape: tuple[int, ...], typestr: str, data: tuple[int, bool]) -> None:
-        self.owner = owner
-        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": typestr, "data": data}
+        return np.asarray(Strided(self._owner, memory.address + self._offset, self.shape, self._layout.typestr))
 
 
 class Pictures:

@@ -44,6 +44,9 @@ class Ring(ABC):
     connection: Connection
     size: int
 
+    def refuse_capture(self, frame: Frame | None = None) -> None:  # noqa: B027
+        """Raise if a graph is being captured on a stream of the field, of a frame or of a library."""
+
     @abstractmethod
     def begin(self, index: int, stream: Stream | None) -> None:
         """Make the CPU wait until it may enqueue frame `index`, and the stream until the frame's slot is free."""
@@ -204,7 +207,15 @@ class CudaRing(Ring):
 
     def stream(self) -> Stream:
         """Return the user's stream, else the current one of CuPy or PyTorch, else the field's own."""
-        return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
+        try:
+            return self.chosen or _streams.current_stream(self.context.ordinal) or self.own
+        except WavefieldError:  # the libraries' streams differ, perhaps only while one captures
+            self.refuse_capture()
+            raise
+
+    def refuse_capture(self, frame: Frame | None = None) -> None:
+        """Raise if a graph is being captured."""
+        self.context.refuse_capture(self.chosen or self.own, *(frame._writers if frame else ()))
 
     def begin(self, index: int, stream: Stream | None) -> None:
         """Let the CPU be at most K frames ahead of the stream (K slots), and make the stream wait for the slot."""
@@ -246,6 +257,7 @@ class CudaRing(Ring):
         """Order the next frame after what is enqueued for this one. If that fails, the context has failed."""
         assert frame._stream is not None
         with contextlib.suppress(CudaError), self.context.current():
+            self.refuse_capture(frame)
             # The next frame has the same slot, and the streams that took this frame may still write it.
             frame._order_after(self.context, frame._stream)
             self._use(frame._stream)

@@ -7,10 +7,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import _cuda, _libraries, _open, _source
+from . import _cuda, _libraries, _open
 from ._array import Array, rows_are_contiguous
 from ._launch import Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
+from ._source import Source
 from .errors import (
     ArrayMismatch,
     CudaError,
@@ -39,7 +40,7 @@ GRID = "256x256"
 class _Shower:
     """A renderer, and a connection with the layout of what is shown now."""
 
-    def __init__(self, array: Any, window: bool, device: int | None = None) -> None:
+    def __init__(self, array_gpu: int | None, window: bool, device: int | None = None) -> None:
         self.window = window
         self.owner = os.getpid()
         self.field: Field | None = None
@@ -61,7 +62,7 @@ class _Shower:
         self.rewritten: set[int] = set()
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]
-        self.renderer = Renderer([*arguments, *gpu_arguments(device, array)])
+        self.renderer = Renderer([*arguments, *gpu_arguments(device, array_gpu)])
 
     @property
     def usable(self) -> bool:
@@ -157,14 +158,14 @@ def show(
     is closed. Without a window, a notebook shows the field as a picture, and `field.save("picture.png")` writes it.
     """
     global _shower
-    array, layout, converted = _prepare(array, kind)
+    source, layout, converted = _prepare(array, kind)
     uuid = None if device is None else _cuda.uuid_of(device)
     if _shower is not None and (not _shower.usable or window not in (None, _shower.window)):
         if _shower.owner == os.getpid():
             _shower.close()
         _shower = None
     if _shower is None:
-        _shower = _Shower(array, _wants_window() if window is None else window, device)
+        _shower = _Shower(source.ordinal, _wants_window() if window is None else window, device)
     elif uuid not in (None, _shower.device[1]):
         name, other = _shower.device
         raise DeviceMismatch(
@@ -177,8 +178,9 @@ def show(
         assert shower.field is not None
         field = shower.field
         _keep_window_open()
+        source = field._read(source)
         if limits is None and shower.new:
-            limits = _limits(array, layout)
+            limits = _limits(source.array, layout)
         span: Any = limits
         if hasattr(span, "__iter__"):
             span = tuple(span)
@@ -190,7 +192,7 @@ def show(
         if camera not in (None, shower.asked.get("camera")):
             field.camera = camera
         shower.asked |= {**changes, "camera": camera or shower.asked.get("camera")}
-        _draw(shower, field, array, converted)
+        _draw(shower, field, source, converted)
         shower.new = False
     except RendererGone as gone:
         shower.close()
@@ -209,47 +211,44 @@ def show(
     return field
 
 
-def _draw(shower: _Shower, field: Field, array: Any, converted: str) -> None:
-    if field.memory == "host":
-        array = _libraries.on_the_host(array)
-    on_the_gpu = _source.describe(array)
-    pointer = (on_the_gpu or _source.describe_host(array))[0]
-    if pointer in shower.rewritten:
-        field.show(array, copy=True)
+def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None:
+    if source.pointer in shower.rewritten:
+        field.show(source, copy=True)
     else:
         try:
-            field.show(array)
+            field.show(source)
         except StillShown:
-            shower.rewritten.add(pointer)
-            field.show(array, copy=True)
+            shower.rewritten.add(source.pointer)
+            field.show(source, copy=True)
     reason = "" if field.shown is None else field.shown.reason
     if converted or reason.startswith("copy=True"):
         words = converted or "it is the same array as before; show two in turn"
         if reason.startswith("copied from GPU"):
             words += f". And it was {reason}"
-        field._say_copied(words, on_the_gpu is not None)
+        field._say_copied(words, source.on_device)
 
 
-def _prepare(array: Any, kind: str | None) -> tuple[Any, Layout, str]:
+def _prepare(array: Any, kind: str | None) -> tuple[Source, Layout, str]:
     """Return an array that can be drawn, its layout, and a text on how it was converted."""
-    array = _libraries.detached(array)
-    shape, dtype = _libraries.shape_and_dtype(array)
+    field = _shower.field if _shower is not None and _shower.usable else None
+    where = (None, None) if field is None or field._context is None else (field._context, field._ring.stream())
+    source = Source(array)
+    shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)
     kind = kind_of(shape, native) if kind is None else kind
     target = _target(kind, shape, native)
     layout = Layout.of(kind, shape, target)
     converted = ""
     if target != dtype:
-        array = _libraries.cast(array, target)
+        source = Source(_libraries.cast(source.array, dtype, target))
         converted = f"it is {dtype} and was converted; create it as {target}"
-    described = _source.describe(array) or _source.describe_host(array)
-    _, shape, strides, _ = described
+    source.read(*where)
     # A layout leaves out a last dimension of 1.
-    shape, strides = shape[: len(layout.shape)], strides[: len(layout.shape)]
+    shape, strides = source.shape[: len(layout.shape)], source.strides[: len(layout.shape)]
     if not rows_are_contiguous(layout, shape, strides):
-        array = _libraries.packed(array)
+        source = Source(_libraries.packed(source.array if source.on_device else source.held)).read(*where)
         converted = converted or "it was not contiguous and was copied; create it contiguous"
-    return array, layout, converted
+    return source, layout, converted
 
 
 def _target(kind: str, shape: tuple[int, ...], dtype: str) -> str:
@@ -273,10 +272,11 @@ def _limits(array: Any, layout: Layout) -> tuple[float, float] | None:
     """Return the limits of the first array, or None if it has colours of its own."""
     if layout.kind == "mesh" or (layout.kind == "image" and len(layout.shape) == 3):
         return None
-    if isinstance(array, Array) and array._stream is not None:
+    readable = any(hasattr(array, name) for name in ("min", "copy_to_host", "__array__"))
+    if not readable or (isinstance(array, Array) and array._stream is not None):
         raise ArrayMismatch(
-            "the span of an array of wavefield in CUDA memory is unknown: give limits=(low, high), or show what a "
-            "library makes of it, such as array.as_torch()"
+            "the span of this array in CUDA memory is unknown: give limits=(low, high), or show what a library makes "
+            "of it, such as torch.from_dlpack(x)"
         )
     if layout.kind != "points":
         return _libraries.extent(array)

@@ -2,176 +2,185 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from . import _cuda, _dlpack, _streams
+from . import _cuda, _dlpack, _libraries, _streams
 from ._array import Array, require_shape
 from ._layout import compact
-from ._streams import Stream
-from .errors import ArrayMismatch
+from ._streams import LEGACY_STREAM, Stream
+from .errors import ArrayMismatch, CudaError, CudaMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ._layout import Layout
 
 
-@dataclass
 class Source:
-    """A checked array. `held` keeps its memory alive until the GPU has read it."""
+    """An array that was asked, once, where it lies. `read` fills in `pointer` and what follows it."""
 
-    pointer: int
-    pitch: int
-    """Bytes from row to row."""
-    on_device: bool
-    held: object
-    writers: set[Stream] = field(default_factory=set)
-    """The streams that may write the array later, as far as they are known."""
-    peer: _cuda.Context | None = None
-    """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
+    def __init__(self, array: Any) -> None:
+        if hasattr(array, "detach"):  # PyTorch: without gradients
+            array = array.detach()
+        device, self.ordinal, self._interface = _where(array)
+        if device not in (_dlpack.CPU, _dlpack.CUDA_HOST, *_GPUS):
+            raise ArrayMismatch(f"the array is on DLPack device type {device}: copy it to the CPU or to a CUDA GPU")
+        self.on_device = device in _GPUS
+        # The context of its GPU; None without CUDA.
+        self._context: _cuda.Context | None = None
+        if self.ordinal is not None:
+            with contextlib.suppress(CudaMissing):
+                self._context = _cuda.Context.at(self.ordinal)
+        if self._context is not None:
+            self._context.refuse_capture()
+        if hasattr(array, "is_neg") and array.is_neg():  # PyTorch's DLPack leaves the sign out
+            array = array.resolve_neg()
+        if not (self.on_device or hasattr(array, "astype") or hasattr(array, "to")):  # such as a list
+            array = _libraries.on_the_host(array)
+        self.array = array
+        self.held: object = None
+        """Keeps the memory alive until the GPU has read it. None until `read`."""
+        self._lies(0, (), (), "")
+        # The stream that waits until the array is written, if it is known.
+        self._ready: Stream | None = None
+        self.writers: set[Stream] = set()
+        """The streams that may write the array later, as far as they are known."""
+        self.peer: _cuda.Context | None = None
+        """The GPU that the array is on, if it is not the renderer's. Then the writers must wait for the copy."""
+
+    def read(self, context: _cuda.Context | None = None, stream: Stream | None = None) -> Source:
+        """Ask where the array lies, the first time. `stream` belongs to `context`; see `order`."""
+        if self.held is None:
+            with _libraries.refusing(self.array, "does not show its memory"):
+                self._read(stream if context is not None and context.ordinal == self.ordinal else None)
+                if len(self.strides) != len(self.shape) or (not self.pointer and 0 not in self.shape):
+                    raise ValueError(f"address {self.pointer:#x}, shape {self.shape}, strides {self.strides}")
+        return self
+
+    def _read(self, stream: Stream | None) -> None:
+        array = self.array
+        if not self.on_device:
+            array = _libraries.on_the_host(array)
+            self._lies(array.ctypes.data, array.shape, array.strides, array.dtype)
+        elif isinstance(array, Array):
+            self._lies(array.pointer, array.shape, array.strides, array.dtype)
+        elif self._interface is not None:
+            self._read_interface(self._interface)
+        else:
+            try:
+                array = (self._read_dlpack(array, stream), array)
+            except Exception as error:
+                # The standard lets a producer refuse, for example memory that is read-only.
+                if isinstance(error, CudaError) or not hasattr(array, "__cuda_array_interface__"):
+                    raise
+                self._read_interface(array.__cuda_array_interface__)
+        self.held = array
+
+    def _read_dlpack(self, array: Any, stream: Stream | None) -> object:
+        # The producer makes this stream wait for what it has enqueued. Without CUDA nobody waits.
+        ready, number = stream or Stream(LEGACY_STREAM), -1
+        with contextlib.ExitStack() as within:
+            if self._context is not None:
+                if stream is None:
+                    self._context.refuse_capture(ready)
+                number = ready.handle
+                within.enter_context(self._context.current())
+            within.enter_context(_streams.its_gpu_is_current(array))
+            taken, knows = _dlpack.export(array, stream=number)
+        if taken.device[0] not in _GPUS:
+            raise ValueError(f"its capsule is on DLPack device type {taken.device[0]}")
+        self._lies(taken.pointer, taken.shape, taken.strides, taken.dtype)
+        self._ready = ready if knows else Stream(LEGACY_STREAM)
+        return taken
+
+    def _read_interface(self, interface: dict[str, Any]) -> None:
+        import numpy as np
+
+        if interface.get("mask") is not None:
+            raise ArrayMismatch("the array has a mask, which cannot be drawn: fill what is masked")
+        dtype, shape = np.dtype(interface["typestr"]), tuple(map(int, interface["shape"]))
+        strides = interface.get("strides")
+        # Before version 3 it named no stream, and libraries used the default one.
+        stream = interface.get("stream", LEGACY_STREAM if interface.get("version", 0) < 3 else None)
+        strides = compact(shape, dtype.itemsize) if strides is None else tuple(map(int, strides))
+        self._lies(int(interface["data"][0]), shape, strides, dtype)
+        if stream is not None:
+            self._ready = Stream(int(stream))
+
+    def _lies(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: object) -> None:
+        """Note where it lies. `strides` counts bytes."""
+        self.pointer, self.shape, self.strides, self.dtype = pointer, shape, strides, str(dtype)
+
+    def shape_and_dtype(self) -> tuple[tuple[int, ...], str]:
+        """Return the shape and NumPy's name of the type, if possible without `read`."""
+        if self.held is None and hasattr(self.array, "shape") and hasattr(self.array, "dtype"):
+            return _libraries.shape_and_dtype(self.array)
+        return self.read().shape, self.dtype
+
+    def pitch(self, layout: Layout) -> int:
+        """Check the array against the field's layout, and return its bytes from row to row."""
+        return require_shape(layout, self.shape, self.strides, self.dtype)
+
+    def order(self, context: _cuda.Context, stream: Stream) -> None:
+        """Make `stream` wait, on the GPU, until the array is written."""
+        if self.ordinal in (None, context.ordinal):
+            self._order(context, stream)
+            return
+        self.peer = peer = _cuda.Context.at(self.ordinal)
+        default = Stream(LEGACY_STREAM)
+        context.reach(peer)
+        peer.refuse_capture(default)
+        # Libraries name the streams of the current GPU.
+        with peer.current():
+            self._order(peer, default)
+            self.writers |= {default, *_streams.current_streams(peer.ordinal).values()}
+        _cuda.order_across(peer, default.handle, context, [stream.handle])
+
+    def _order(self, context: _cuda.Context, stream: Stream) -> None:
+        if self.on_device and isinstance(self.array, Array):
+            self.array._order_after(context, stream)
+            self.writers = {*self.array._consumers, self.array._stream or stream}
+        elif self._ready is not None:
+            if self._ready != stream:
+                context.refuse_capture(self._ready, stream)
+                with context.current():
+                    _cuda.order(context, self._ready.handle, stream.handle)
+            self.writers = {self._ready}
 
 
-class _Held:
-    """Owns a DLPack capsule that was taken, and releases it when dropped."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release = release
-
-    def __del__(self) -> None:
-        self._release()
+_GPUS = (_dlpack.CUDA, _dlpack.CUDA_MANAGED)
 
 
-def of(array: Any, layout: Layout, context: _cuda.Context | None, stream: Stream | None) -> Source:
-    """Check an array, and make `stream` wait, on the GPU, until the array is written."""
-    if context is not None and stream is not None:
-        ordinal = gpu_of(array)
-        if ordinal is not None and ordinal != context.ordinal:
-            return _of_peer(array, layout, context, stream, _cuda.Context.at(ordinal))
-        if _is_ours(array):
-            array._order_after(context, stream)
-            pitch = require_shape(layout, array.shape, array.strides, str(array.dtype))
-            return Source(array.pointer, pitch, True, array, {*array._consumers, array._stream or stream})
-        if _is_cuda_dlpack(array):
-            with context.current():
-                return _by_dlpack(array, layout, stream)
-        interface = getattr(array, "__cuda_array_interface__", None)
-        if interface is not None:
-            return _by_interface(array, interface, layout, context, stream)
-    import numpy as np
-
-    host = np.asarray(array)
-    pitch = require_shape(layout, host.shape, host.strides, str(host.dtype))
-    return Source(host.ctypes.data, pitch, False, host)
+def of(array: Any, context: _cuda.Context | None, stream: Stream | None) -> Source:
+    """Return where an array lies: on any GPU if there is a `context`, else in the CPU's memory."""
+    source = array if isinstance(array, Source) else Source(array)
+    if context is None and source.on_device:
+        source = Source(_libraries.on_the_host(source.array))
+    return source.read(context, stream)
 
 
 def gpu_of(array: Any) -> int | None:
     """Return the CUDA ordinal of the GPU that an array is on; None for memory of no GPU."""
-    if _is_cuda_dlpack(array):
-        return int(array.__dlpack_device__()[1])
-    interface = getattr(array, "__cuda_array_interface__", None)
-    pointer = 0 if interface is None else int(interface["data"][0])
-    # An empty array's pointer may be null.
-    ordinal = _cuda.device_of(pointer) if pointer else -1
-    return ordinal if ordinal >= 0 else None
+    device, ordinal, _ = _where(array)
+    return ordinal if device in _GPUS else None
 
 
-def describe(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str] | None:
-    """Return address, shape, strides in bytes and dtype of an array in CUDA memory; None for any other array."""
-    if _is_ours(array):
-        return array.pointer, array.shape, array.strides, str(array.dtype)
-    interface = getattr(array, "__cuda_array_interface__", None)
-    if interface is not None:
-        shape = tuple(interface["shape"])
-        strides = interface.get("strides")
-        if strides is None:
-            strides = compact(shape, _item_bytes(interface))
-        return int(interface["data"][0]), shape, tuple(strides), _dtype(interface)
-    if not _is_cuda_dlpack(array):
-        return None
-    # With -1 the producer orders nothing: nobody reads the array here.
-    taken = _dlpack.take(array.__dlpack__(stream=-1))
-    try:
-        return taken.pointer, taken.shape, tuple(step * taken.item_bytes for step in taken.strides), taken.dtype
-    finally:
-        taken.release()
-
-
-def describe_host(array: Any) -> tuple[int, tuple[int, ...], tuple[int, ...], str]:
-    """Return the same for an array in host memory."""
-    import numpy as np
-
-    host = np.asarray(array)
-    return host.ctypes.data, host.shape, host.strides, str(host.dtype)
-
-
-def _dtype(interface: dict[str, Any]) -> str:
-    import numpy as np
-
-    return str(np.dtype(interface["typestr"]))
-
-
-def _item_bytes(interface: dict[str, Any]) -> int:
-    import numpy as np
-
-    return int(np.dtype(interface["typestr"]).itemsize)
-
-
-def _is_ours(array: Any) -> bool:
-    """Return whether it is a frame or an array of a field, which knows the streams that write it."""
-    return isinstance(array, Array) and _is_cuda_dlpack(array)
-
-
-def _is_cuda_dlpack(array: Any) -> bool:
-    return hasattr(array, "__dlpack_device__") and int(array.__dlpack_device__()[0]) in (
-        _dlpack.CUDA,
-        _dlpack.CUDA_MANAGED,
-    )
-
-
-def _by_dlpack(array: Any, layout: Layout, stream: Stream) -> Source:
-    # The producer makes this stream wait for what it has enqueued.
-    with _streams.its_gpu_is_current(array):
-        try:
-            capsule = array.__dlpack__(stream=stream.handle, max_version=(1, 0))
-        except TypeError:
-            capsule = array.__dlpack__(stream=stream.handle)
-    taken = _dlpack.take(capsule)
-    held = _Held(taken.release)
-    strides = tuple(step * taken.item_bytes for step in taken.strides)
-    pitch = require_shape(layout, taken.shape, strides, taken.dtype)
-    return Source(taken.pointer, pitch, True, (held, array))
-
-
-def _by_interface(
-    array: Any, interface: dict[str, Any], layout: Layout, context: _cuda.Context, stream: Stream
-) -> Source:
-    pointer = int(interface["data"][0])
-    if interface.get("mask") is not None:
-        raise ArrayMismatch("the array has a mask, which cannot be drawn")
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides")
-    if strides is None:
-        strides = compact(shape, _item_bytes(interface))
-    pitch = require_shape(layout, shape, tuple(strides), _dtype(interface))
-    producer = interface.get("stream")
-    if producer is not None and producer != stream.handle:
-        with context.current():
-            _cuda.order(context, int(producer), stream.handle)
-    return Source(pointer, pitch, True, array, set() if producer is None else {Stream(int(producer))})
-
-
-def _of_peer(array: Any, layout: Layout, context: _cuda.Context, stream: Stream, peer: _cuda.Context) -> Source:
-    """Do the same for an array on another GPU: its default stream waits for what writes it, and `stream` for that."""
-    default = Stream(_cuda.LEGACY_STREAM)
-    context.reach(peer)
-    # Libraries name the streams of the current GPU.
-    with peer.current():
-        source = of(array, layout, peer, default)
-        source.writers |= {default, *_streams.current_streams(peer.ordinal).values()}
-    _cuda.order_across(peer, default.handle, context, [stream.handle])
-    source.peer = peer
-    return source
+def _where(array: Any) -> tuple[int, int | None, Any]:
+    """Return DLPack's type of the device that an array is on, its GPU, and its interface if it has no DLPack there."""
+    with _libraries.refusing(array, "does not say where it lies"):
+        device = _dlpack.CPU
+        if hasattr(array, "__dlpack_device__"):
+            device, ordinal = map(int, array.__dlpack_device__())
+            if device in _GPUS:
+                return device, ordinal, None
+        # Numba's managed arrays are NumPy's, too.
+        interface = getattr(array, "__cuda_array_interface__", None)
+        if interface is None:
+            return device, None, None
+        pointer, ordinal = int(interface["data"][0]), -1
+        if pointer:  # an empty array's may be null
+            with contextlib.suppress(CudaError):
+                ordinal = _cuda.device_of(pointer)
+        return _dlpack.CUDA, ordinal if ordinal >= 0 else None, interface
 
 
 def why_peer(ordinal: int, context: _cuda.Context, gaps: bool) -> str:
@@ -185,6 +194,7 @@ def why_peer(ordinal: int, context: _cuda.Context, gaps: bool) -> str:
 
 def copy(source: Source, layout: Layout, destination: int, context: _cuda.Context, stream: Stream) -> None:
     """Enqueue a copy of all rows to the device address `destination`."""
+    pitch = source.pitch(layout)
     kinds = context.driver.CUmemorytype
     peer = source.peer
     copy = context.driver.CUDA_MEMCPY2D() if peer is None else context.driver.CUDA_MEMCPY3D_PEER()
@@ -194,7 +204,7 @@ def copy(source: Source, layout: Layout, destination: int, context: _cuda.Contex
     else:
         copy.srcMemoryType = kinds.CU_MEMORYTYPE_HOST
         copy.srcHost = source.pointer
-    copy.srcPitch = source.pitch
+    copy.srcPitch = pitch
     copy.dstMemoryType = kinds.CU_MEMORYTYPE_DEVICE
     copy.dstDevice = destination
     copy.dstPitch = layout.row_bytes
@@ -205,7 +215,7 @@ def copy(source: Source, layout: Layout, destination: int, context: _cuda.Contex
             context.call("cuMemcpy2DAsync", copy, stream.handle)
             return
         # Without peer access, only these calls read what `cuMemCreate` made, such as PyTorch's expandable segments.
-        if source.pitch == layout.row_bytes:
+        if pitch == layout.row_bytes:
             size = layout.bytes
             context.call("cuMemcpyPeerAsync", destination, context.raw, source.pointer, peer.raw, size, stream.handle)
         else:

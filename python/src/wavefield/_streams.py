@@ -6,11 +6,13 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ._cuda import LEGACY_STREAM
 from .errors import WavefieldError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+LEGACY_STREAM = 1
+"""`CU_STREAM_LEGACY`: the default stream's number in stream protocols. The driver treats it like 0."""
 
 
 class Stream:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cuda, _open, _picture, _protocol, _render, _source, _status, _streams
 from ._allocations import Allocation, Allocations
-from ._array import Array, require_shape
+from ._array import Array
 from ._connection import Connection, close_all
 from ._imports import Imports
 from ._parameters import Clock, Parameters
@@ -266,6 +266,7 @@ class Field:
         if self._closed:
             raise FieldClosed("the field is closed, so its frame is gone")
         self._check_whole()
+        self._ring.refuse_capture(frame)
         self._handing_over = frame.index
         if shown is not None:
             show = {"type": "show", "frame": frame.index, "allocation": shown.number, "offset": offset}
@@ -325,13 +326,14 @@ class Field:
         Any other array is copied once. `copy=True` always copies; `copy=False` raises `ValueError` if a copy is needed.
         """
         self._leave_frame()
-        place = "copy=True asks for it" if copy else self._place(array)
+        source = self._read(array)
+        place = "copy=True asks for it" if copy else self._place(source)
         if isinstance(place, str):
             if copy is False:
                 raise ValueError(f"the array would be copied: {place}")
             with self.frame() as frame:
-                frame.copy_from(array)
-            return self._say_copied(place, not copy and _source.describe(array) is not None)
+                frame.copy_from(source)
+            return self._say_copied(place, not copy and source.on_device)
         allocation, offset = place
         if allocation.shown is not None:
             last, there = allocation.shown
@@ -342,16 +344,19 @@ class Field:
                 )
         frame = self._begin()
         try:
-            frame._held.append(array)
-            if self._context is not None:
-                # This orders the stream after what writes the array.
-                _source.of(array, self._welcome.layout, self._context, frame._stream)
+            frame._held.append(source.held)
+            if self._context is not None and frame._stream is not None:
+                source.order(self._context, frame._stream)
             self._finish(frame, allocation, offset)
         except BaseException:
             self._give_up(frame)
             raise
         self._shown = Shown.WITHOUT_COPY
         return self._shown
+
+    def _read(self, array: Any) -> _source.Source:
+        """Return where an array lies."""
+        return _source.of(array, self._context, None if self._context is None else self._ring.stream())
 
     def _say_copied(self, reason: str, warn: bool) -> Shown:
         """Note a copy. With `warn`, also warn in CUDA memory that a copy can be avoided, once for each reason."""
@@ -369,14 +374,13 @@ class Field:
     def _place(self, array: Any) -> tuple[Allocation, int] | str:
         """Return the allocation that an array lies in and its offset there, or the reason why it must be copied."""
         layout, alignment = self._welcome.layout, self._welcome.offset_alignment
-        described = _source.describe(array) if self._context is not None else _source.describe_host(array)
-        if described is None:
+        source = self._read(array)
+        if self._context is not None and not source.on_device:
             return 'it is in the CPU\'s memory; memory="host", or arrays of CuPy or PyTorch, avoid the copy to the GPU'
-        pointer, shape, strides, dtype = described
-        gaps = require_shape(layout, shape, strides, dtype) != layout.row_bytes
-        ordinal = None if self._context is None else _source.gpu_of(array)
-        if self._context is not None and ordinal is not None and ordinal != self._context.ordinal:
-            return _source.why_peer(ordinal, self._context, gaps)
+        pointer = source.pointer
+        gaps = source.pitch(layout) != layout.row_bytes
+        if self._context is not None and source.ordinal not in (None, self._context.ordinal):
+            return _source.why_peer(source.ordinal, self._context, gaps)
         if gaps:
             return "it has gaps between its rows; make it contiguous, or write into an array of field.empty()"
         found = self._allocations.find(pointer, layout.bytes, alignment)
@@ -384,7 +388,7 @@ class Field:
             return found
         if self._imports is None:
             return "it is not in the renderer's memory; write into np.asarray(field.empty()) instead"
-        return self._imports.find(array, pointer, layout.bytes, alignment)
+        return self._imports.find(source.array, pointer, layout.bytes, alignment)
 
     # Pictures, parameters.
 
@@ -425,6 +429,7 @@ class Field:
         on the GPU. If you hold 8 of a kind and size, it raises `PicturesInUse`.
         """
         self._check_open()
+        self._ring.refuse_capture()
         if self._next == 0:
             raise WavefieldError("there is nothing to see yet: hand a frame over first")
         if camera is not None and cameras is not None:
@@ -515,6 +520,7 @@ class Field:
     def _leave_frame(self) -> None:
         """Check that the field is open, and give up a frame that a loop has left behind."""
         self._check_open()
+        self._ring.refuse_capture(self._pending)
         if self._pending is not None:
             self._give_up(self._pending)
 

@@ -84,7 +84,10 @@ class Frame(Array):
         self._check()
         if isinstance(self._memory, DeviceMemory) and self._stream is not None:
             context = self._memory.context
-            source = _source.of(array, self._layout, context, self._stream)
+            context.refuse_capture(*self._writers)
+            source = _source.of(array, context, self._stream)
+            source.pitch(self._layout)
+            source.order(context, self._stream)
             self._held.append(source.held)
             if not source.on_device:
                 # To copy pageable memory, the driver's call waits for the stream, and notices neither Ctrl-C nor a
@@ -94,7 +97,8 @@ class Frame(Array):
         else:
             import numpy as np
 
-            source = _source.of(array, self._layout, None, None)
+            source = _source.of(array, None, None)
+            source.pitch(self._layout)
             np.copyto(np.asarray(self), np.asarray(source.held).reshape(self.shape))
 
     def _end(self, how: str) -> None:
