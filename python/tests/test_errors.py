@@ -49,7 +49,9 @@ def test_a_runtime_folder_that_is_not_ones_own_is_passed_over(
     (tmp_path / "file").touch()
     for folder in (str(tmp_path / "missing"), str(tmp_path / "file"), "."):
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
-        with pytest.raises(wavefield.NoRenderer, match=r"no socket .*wavefield-user/wavefield.sock \(XDG_RUNTIME_DIR is"):
+        with pytest.raises(
+            wavefield.NoRenderer, match=r"no socket .*wavefield-user/wavefield\.sock \(XDG_RUNTIME_DIR is"
+        ):
             wavefield.connect(memory="host")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: 4711)

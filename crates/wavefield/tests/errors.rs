@@ -67,7 +67,11 @@ fn without_cuda() -> Option<tempfile::TempDir> {
 fn no_cuda_driver() {
     let Some(folder) = without_cuda() else { return };
     let output = with_libraries(folder.path()).args(SMALL).arg("--producer=cuda").output().unwrap();
-    assert_fails(&output, 1, &["--producer cuda", "CUDA driver", "install NVIDIA's driver"]);
+    assert_fails(
+        &output,
+        1,
+        &["--producer cuda", "CUDA driver", "libcuda.so.1: file too short", "install NVIDIA's driver"],
+    );
 }
 
 #[test]
@@ -239,6 +243,25 @@ fn a_field_beyond_what_one_allocation_holds() {
     }
     let output = run(&["--headless", "--device=llvmpipe", "--grid=16384x16384", "--frames=1"]);
     assert_fails(&output, 1, &["16384x16384", "4294967296 bytes", "llvmpipe", "largest square --grid is"]);
+}
+
+/// A software device draws little, and says so, unless the user has chosen.
+#[test]
+fn a_software_device_gets_a_small_field_unless_told_otherwise() {
+    if !stdout(&run(&["devices"])).contains("llvmpipe") {
+        return common::skip_without_tools("no software Vulkan device (lavapipe) here");
+    }
+    let draw = |more: &[&str]| {
+        let output =
+            run(&[&["--headless", "--device=llvmpipe", "--frames=1", "--size=64x48"], more].concat());
+        assert_exit(&output, 0);
+        let said = stderr(&output);
+        (stdout(&output), said.lines().filter(|line| line.contains("--grid 128x128")).count())
+    };
+    let (report, lines) = draw(&[]);
+    assert!(report.contains("128x128") && lines == 1, "{report}");
+    let (report, lines) = draw(&["--grid=24x16"]);
+    assert!(report.contains("24x16") && lines == 0, "{report}");
 }
 
 #[test]

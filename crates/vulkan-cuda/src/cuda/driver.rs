@@ -1,5 +1,6 @@
 //! Loads `libcuda` without panics, and lists its devices.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 
@@ -30,7 +31,8 @@ fn open() -> Result<Library> {
     for file in files() {
         // SAFETY: opening runs the library's initialisers. The file is NVIDIA's, or the user's replacement for it.
         match unsafe { Library::new(&file) } {
-            Err(error) => missing.push(error.to_string()),
+            // The error itself says only that `dlopen` failed.
+            Err(error) => missing.push(error.source().map_or(error.to_string(), ToString::to_string)),
             // Another name of the same file.
             Ok(library) if tried.contains(&address(&library)) => {}
             Ok(library) => {
