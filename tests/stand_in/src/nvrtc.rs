@@ -118,7 +118,8 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
             program.log = format!("{}(1): error: unrecognized token\n", program.name).into();
             return COMPILATION;
         }
-        let include = |line: &str| Some(line.strip_prefix("#include ")?.trim_matches(['<', '>', '"']).to_owned());
+        let include =
+            |line: &str| Some(line.strip_prefix("#include ")?.trim_matches(['<', '>', '"']).to_owned());
         let paths = || options.iter().filter_map(|option| option.strip_prefix("--include-path="));
         let is_found = |header: &String| {
             program.headers.contains(header) || paths().any(|path| Path::new(path).join(header).exists())

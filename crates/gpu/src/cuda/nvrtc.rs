@@ -104,7 +104,8 @@ fn headers(lib: &Path) -> Vec<PathBuf> {
     // A toolkit, conda's package or a wheel of CUDA 13; a wheel of CUDA 12. Then Debian's package.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
     let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
-    let main = main.filter(|folder| folder.join("cuda_runtime.h").exists()).take(1);
+    // The folder is unknown, so relative, if the system found the library.
+    let main = main.filter(|folder| folder.is_absolute() && folder.join("cuda_runtime.h").exists()).take(1);
     let more =
         ["cuda_cccl", "cuda_nvcc", "curand"].map(|wheel| lib.join("../..").join(wheel).join("include"));
     let all = main.flat_map(|main| [main.join("cccl"), main]).chain(more);
