@@ -147,7 +147,7 @@ fn missing_libraries_are_named() {
 fn a_wrong_libcuda_is_passed_over_or_named() {
     let Some(stand_in) = StandIn::new() else { return };
     for (name, words) in
-        [("libcuda.so.1", "which is CUDA's device 0"), ("libcuda.so", "but cudarc finds another, ")]
+        [("libcuda.so.1", "which is CUDA's device 0"), ("libcuda.so", "cudarc finds another libcuda first")]
     {
         let folder = tempfile::tempdir().unwrap();
         let stubs = harness::stubs(folder.path(), &harness::library(), &[name]);
