@@ -254,10 +254,12 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
         submit(gpu, &field, batch, |commands| work(commands, field.buffer, frame))?;
         // ANCHOR_END: frame
     }
-    // At the end the CPU waits for all frames. Not for ever: after a fault, CUDA signals nothing more.
-    let (semaphores, values) = ([free.0], [last]);
-    let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-    gpu.device.wait_semaphores(&info, 10_000_000_000).map_err(of("vkWaitSemaphores"))?;
+    // At the end the CPU waits, up to 10 seconds for each frame. Not for ever: after a fault, CUDA signals nothing more.
+    for frame in 1..=last {
+        let (semaphores, values) = ([free.0], [frame]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        gpu.device.wait_semaphores(&info, 10_000_000_000).map_err(of("vkWaitSemaphores"))?;
+    }
     cu!(cuStreamSynchronize(gpu.stream))?;
     // First CUDA lets go, of the mapping before the import. Then Vulkan.
     for (vulkan, cuda) in [ready, free] {

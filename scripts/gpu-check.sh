@@ -122,6 +122,7 @@ for handoff in "${handoffs[@]}"; do
     --handoff "$handoff" --param amplitude=2 --param frequency=4
 done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
+check kernel-files scripts/kernel-files.sh "$out/kernel-files"
 check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
 check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/field/kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512

@@ -68,6 +68,9 @@ fn every_stage_shows_what_it_promises() {
         let run = run.unwrap();
         let report = run.check_clean(0).unwrap_or_else(|problem| panic!("stage {stage}: {problem}"));
         assert_eq!(report.count("cuWaitExternalSemaphoresAsync"), waits, "stage {stage}");
+        // At the end the CPU waits for each frame with a limit of its own.
+        let frames = report.count("cuLaunchKernel");
+        assert_eq!(report.count("vkWaitSemaphores"), frames, "stage {stage}");
         let said = text(&run.output.stdout);
         let lines: Vec<_> = said.lines().collect();
         assert!(lines[0].starts_with("Vulkan has "), "{said}");

@@ -7,6 +7,8 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
+use wavefield_test_support::harness;
+
 use common::{StandIn, demo, difference, ends, finish, pixels, skip_without_tools, text};
 
 /// A small picture of the wave's start.
@@ -137,6 +139,22 @@ fn missing_libraries_are_named() {
         let (code, said) = run(library, &[]);
         assert!(code == Some(0) && said.contains("There is no display: "), "{library}: {said}");
         assert!(said.contains("wavefield.png") && !said.contains("panicked"), "{library}: {said}");
+    }
+}
+
+/// cudarc, which the demo calls, opens `libcuda.so` first and never looks further.
+#[test]
+fn a_wrong_libcuda_is_passed_over_or_named() {
+    let Some(stand_in) = StandIn::new() else { return };
+    for (name, words) in
+        [("libcuda.so.1", "which is CUDA's device 0"), ("libcuda.so", "cudarc finds another libcuda first")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let stubs = harness::stubs(folder.path(), &harness::library(), &[name]);
+        let mut command = harness::finding(stand_in.demo(&[&SMALL[..], &["--headless"]].concat()), &stubs);
+        let run = StandIn::finish(&mut command).unwrap();
+        run.check_clean(0).unwrap();
+        assert!(run.text().contains(words), "{name}: {}", run.text());
     }
 }
 

@@ -330,9 +330,11 @@ void enqueue(const Gpu &gpu, int stage, uint64_t last, const Work &work) {
         batch.pSignalSemaphoreInfos = &read;
         submit(gpu, field, batch, [&](VkCommandBuffer commands) { work(commands, field.buffer, frame); });
     }
-    // At the end the CPU waits for all frames. Not for ever: after a fault, CUDA signals nothing more.
-    const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &free.vulkan, &last};
-    VK(vkWaitSemaphores(gpu.device, &info, 10000000000));
+    // At the end the CPU waits, up to 10 seconds for each frame. Not for ever: after a fault, CUDA signals nothing more.
+    for (uint64_t frame = 1; frame <= last; ++frame) {
+        const VkSemaphoreWaitInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, nullptr, 0, 1, &free.vulkan, &frame};
+        VK(vkWaitSemaphores(gpu.device, &info, 10000000000));
+    }
     CU(cuStreamSynchronize(gpu.stream));
     // First CUDA lets go, of the mapping before the import. Then Vulkan.
     for (const Timeline &timeline : {ready, free}) {

@@ -42,6 +42,23 @@ def test_the_default_socket_is_the_renderers(monkeypatch: pytest.MonkeyPatch, tm
     assert default_socket() == Path(f"/tmp/wavefield-{os.getuid()}/wavefield.sock")
 
 
+def test_a_runtime_folder_that_is_not_ones_own_is_passed_over(
+    shared_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `su`, cron and containers leave the variable. The renderer passes over the same folders."""
+    (tmp_path / "file").touch()
+    for folder in (str(tmp_path / "missing"), str(tmp_path / "file"), "."):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        with pytest.raises(
+            wavefield.NoRenderer, match=r"no socket .*wavefield-user/wavefield\.sock \(XDG_RUNTIME_DIR is"
+        ):
+            wavefield.connect(memory="host")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "getuid", lambda: 4711)
+    with pytest.raises(wavefield.NoRenderer, match="which is no folder of yours"):
+        wavefield.connect(memory="host")
+
+
 def test_a_socket_that_was_left(tmp_path: Path) -> None:
     path = tmp_path / "left"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:

@@ -10,7 +10,7 @@ use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
-use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
+use super::{Batching, Choice, OverlayMode, ProducerKind, Scene, parse};
 use wavefield_base::report;
 use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
@@ -35,8 +35,9 @@ pub struct Config {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
     pub scene: Scene,
-    /// Columns and rows of vertices; with --scene texture, of texels.
-    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
+    /// Columns and rows of vertices; with --scene texture, of texels [default: 1024x1024; on a software
+    /// device 128x128].
+    #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", hide_default_value = true, value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
     pub grid: Grid,
     // A kernel to run instead of the wave; CUDA only, unless it has a twin in `gallery`.
     #[arg(skip)]
@@ -94,9 +95,14 @@ pub struct Config {
     /// The picture's size, or the window's initial size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = OUTPUT)]
     pub size: vk::Extent2D,
-    /// Samples per pixel: 4 for smooth edges, 1 for speed.
-    #[arg(long, value_enum, default_value_t, help_heading = OUTPUT)]
+    /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4; in a software device's window 1].
+    #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = OUTPUT)]
     pub samples: Samples,
+    // Whether the user left these two to the program: see `Config::suited_to`.
+    #[arg(skip)]
+    pub any_grid: bool,
+    #[arg(skip)]
+    pub any_samples: bool,
     /// Write the last frame to this file; needs --headless. For every output, - is standard output.
     #[arg(long, value_name = "FILE.png", value_parser = parse::named(&["png"]), help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
@@ -136,6 +142,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// These settings on this device. A software device is slow, so it draws less unless the user has chosen.
+    pub fn suited_to(&self, choice: &Choice, windowed: bool) -> Self {
+        let slow = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
+        let grid = if slow && self.any_grid { Grid { cols: 128, rows: 128 } } else { self.grid };
+        let samples = if slow && self.any_samples && windowed { Samples::One } else { self.samples };
+        Self { grid, samples, ..self.clone() }
+    }
+
     /// `wavefield …` with the options for these settings, quoted for a shell. It contains only options that have an effect and
     /// differ from their defaults, and omits settings that only the library offers.
     pub fn command_line(&self, headless: bool) -> String {

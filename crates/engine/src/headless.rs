@@ -32,6 +32,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     let traced = Traced::begin(config)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    let config = &config.suited_to(&choice, false);
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let mut run = Headless::new(&choice, config)?;
@@ -111,7 +112,7 @@ pub struct Headless {
 impl Headless {
     /// Makes the engine and the image. Prints a note if the device has no CUDA, or is a software device.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
-        announce(choice);
+        announce(choice, config);
         Self::quietly(choice, config)
     }
 
@@ -125,7 +126,7 @@ impl Headless {
     /// `flights` frames in flight.
     #[cfg(target_os = "linux")]
     pub fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
-        announce(choice);
+        announce(choice, config);
         let inline = config.handoff == Handoff::Inline;
         Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
     }
@@ -218,7 +219,7 @@ pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
 }
 
 /// Prints a note if `auto` does without CUDA, and one if the device is a software device.
-pub fn announce(choice: &Choice) {
+pub fn announce(choice: &Choice, config: &Config) {
     let info = choice.adapter.info();
     if let Some(reason) = &choice.fallback {
         wavefield_base::note!(
@@ -227,8 +228,11 @@ pub fn announce(choice: &Choice) {
         );
     }
     if info.kind == vk::PhysicalDeviceType::CPU {
+        let grid = config.grid;
+        let small =
+            if config.any_grid { format!("; it is slow, so it draws --grid {grid}") } else { String::new() };
         wavefield_base::note!(
-            "note: {} is a software device: the picture is right, its speed says nothing",
+            "note: {} is a software device: the picture is right, its speed says nothing{small}",
             info.name
         );
     }

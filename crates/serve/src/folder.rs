@@ -8,10 +8,18 @@ use rustix::io::Errno;
 use wavefield_base::{Error, Result};
 
 pub fn default_path() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => Path::new(&folder).join("wavefield.sock"),
-        None => shared_folder().join("wavefield.sock"),
-    }
+    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| is_own(folder));
+    folder.unwrap_or_else(shared_folder).join("wavefield.sock")
+}
+
+/// Whether this is a folder of this user. After `su`, XDG_RUNTIME_DIR is another user's; a container or cron may have no such
+/// folder.
+fn is_own(folder: &Path) -> bool {
+    let own = rustix::process::getuid().as_raw();
+    let is_own = |found: rustix::fs::Stat| {
+        rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir() && found.st_uid == own
+    };
+    folder.is_absolute() && rustix::fs::stat(folder).is_ok_and(is_own)
 }
 
 pub(super) fn shared_folder() -> PathBuf {
@@ -48,6 +56,23 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn only_a_folder_of_this_user_is_for_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(is_own(folder.path()));
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for other in ["", ".", "/no/such/folder", file.to_str().unwrap()] {
+            assert!(!is_own(Path::new(other)), "{other}");
+        }
+        // Only root can give a folder away, and only for others is the root folder another user's.
+        let other = match std::os::unix::fs::chown(folder.path(), Some(4711), None) {
+            Ok(()) => folder.path(),
+            Err(_) => Path::new("/"),
+        };
+        assert!(!is_own(other), "{}", other.display());
+    }
 
     #[test]
     fn a_folder_of_ones_own_is_nobody_elses() {

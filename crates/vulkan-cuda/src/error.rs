@@ -132,6 +132,7 @@ pub fn vulkan_words(result: vk::Result) -> String {
 /// the error's own, so it begins with a semicolon. It is empty if there is no advice.
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
+        34 => "; this file is only for linking: take its folder (stubs) out of LD_LIBRARY_PATH",
         100 => "; no CUDA device is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES",
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself"

@@ -4,7 +4,7 @@
 #![cfg(unix)]
 
 mod common;
-use wavefield_test_support::stand_in;
+use wavefield_test_support::{harness, stand_in};
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -46,25 +46,37 @@ fn no_vulkan_driver() {
     assert_fails(&output, 1, &["vkCreateInstance", "no Vulkan driver", "install"]);
 }
 
-/// A folder with libraries that cannot be opened, under the names of the CUDA driver.
-fn without_cuda() -> tempfile::TempDir {
+/// A folder with libraries that cannot be opened, under the names of the CUDA driver. `None`, and a skip, if the program would
+/// then find the driver in its usual folder.
+fn without_cuda() -> Option<tempfile::TempDir> {
+    if ["x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", ".", "wsl/lib"]
+        .iter()
+        .any(|folder| Path::new("/usr/lib").join(folder).join("libcuda.so.1").exists())
+    {
+        common::skip("CUDA's driver is installed here");
+        return None;
+    }
     let folder = tempfile::tempdir().unwrap();
     for name in ["libcuda.so", "libcuda.so.1"] {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
-    folder
+    Some(folder)
 }
 
 #[test]
 fn no_cuda_driver() {
-    let folder = without_cuda();
+    let Some(folder) = without_cuda() else { return };
     let output = with_libraries(folder.path()).args(SMALL).arg("--producer=cuda").output().unwrap();
-    assert_fails(&output, 1, &["--producer cuda", "CUDA driver", "install NVIDIA's driver"]);
+    assert_fails(
+        &output,
+        1,
+        &["--producer cuda", "CUDA driver", "libcuda.so.1: file too short", "install NVIDIA's driver"],
+    );
 }
 
 #[test]
 fn without_cuda_the_default_falls_back_and_says_why_in_one_line() {
-    let folder = without_cuda();
+    let Some(folder) = without_cuda() else { return };
     let output = with_libraries(folder.path()).args(SMALL).output().unwrap();
     assert_exit(&output, 0);
     let text = stderr(&output);
@@ -76,7 +88,7 @@ fn without_cuda_the_default_falls_back_and_says_why_in_one_line() {
 
 #[test]
 fn a_kernel_needs_cuda() {
-    let folder = without_cuda();
+    let Some(folder) = without_cuda() else { return };
     let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/../field/kernels/test/flat.ptx");
     let output = with_libraries(folder.path()).args(SMALL).args(["--kernel", kernel]).output().unwrap();
     assert_fails(&output, 1, &["flat.ptx needs CUDA", "libcuda", "choose another kernel"]);
@@ -87,7 +99,7 @@ fn a_kernel_needs_cuda() {
 /// Kernels that also exist as a compute shader run without CUDA. The others report that they need it.
 #[test]
 fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
-    let folder = without_cuda();
+    let Some(folder) = without_cuda() else { return };
     let kernel = |name, more: &[&str]| {
         let mut command = with_libraries(folder.path());
         command.args(SMALL).args(["--kernel", name]).args(more).output().unwrap()
@@ -155,6 +167,29 @@ fn a_cuda_driver_that_does_not_start() {
     assert_fails(&output, 1, &["cuInit", "CUDA_ERROR_NO_DEVICE, 100", "CUDA_VISIBLE_DEVICES"]);
 }
 
+/// A toolkit's `libcuda`, or one that lacks functions, comes first. The driver's is found all the same, or all are named.
+#[test]
+fn a_wrong_libcuda_does_not_cost_cuda() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let lacking = stand_in.lacking(&["cuMemCreate"]);
+    for library in [stand_in.library(), lacking.library()] {
+        for names in [&["libcuda.so"][..], &["libcuda.so.1"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let stubs = harness::stubs(folder.path(), library, names);
+            let mut command = harness::finding(stand_in.command(&stand_in::ALL), &stubs);
+            let run = stand_in::run(command.args(SMALL).arg("--producer=cuda")).unwrap();
+            run.check_clean(0).unwrap();
+        }
+    }
+    // Two that are wrong.
+    let folder = tempfile::tempdir().unwrap();
+    let stubs = harness::stubs(folder.path(), stand_in.library(), &["libcuda.so.1"]);
+    let mut command = harness::finding(lacking.cuda_alone(), &stubs);
+    let output = command.args(SMALL).arg("--producer=cuda").output().unwrap();
+    let stub = "cuInit failed on the CUDA driver, libcuda.so.1: ";
+    assert_fails(&output, 1, &["no libcuda works: ", stub, ", 34); ", "it lacks cuMemCreate"]);
+}
+
 #[test]
 fn a_cuda_device_with_no_vulkan_twin() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -208,6 +243,25 @@ fn a_field_beyond_what_one_allocation_holds() {
     }
     let output = run(&["--headless", "--device=llvmpipe", "--grid=16384x16384", "--frames=1"]);
     assert_fails(&output, 1, &["16384x16384", "4294967296 bytes", "llvmpipe", "largest square --grid is"]);
+}
+
+/// A software device draws little, and says so, unless the user has chosen.
+#[test]
+fn a_software_device_gets_a_small_field_unless_told_otherwise() {
+    if !stdout(&run(&["devices"])).contains("llvmpipe") {
+        return common::skip_without_tools("no software Vulkan device (lavapipe) here");
+    }
+    let draw = |more: &[&str]| {
+        let output =
+            run(&[&["--headless", "--device=llvmpipe", "--frames=1", "--size=64x48"], more].concat());
+        assert_exit(&output, 0);
+        let said = stderr(&output);
+        (stdout(&output), said.lines().filter(|line| line.contains("--grid 128x128")).count())
+    };
+    let (report, lines) = draw(&[]);
+    assert!(report.contains("128x128") && lines == 1, "{report}");
+    let (report, lines) = draw(&["--grid=24x16"]);
+    assert!(report.contains("24x16") && lines == 0, "{report}");
 }
 
 #[test]

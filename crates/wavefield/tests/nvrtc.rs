@@ -4,9 +4,9 @@
 #![cfg(target_os = "linux")]
 
 mod common;
-use wavefield_test_support::stand_in;
+use wavefield_test_support::{harness, stand_in};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use common::{assert_exit, stderr};
 use stand_in::{StandIn, each, with_libraries};
@@ -41,6 +41,134 @@ fn a_cu_file_is_compiled_and_run() {
         let report = run.check_clean(0).unwrap();
         assert_eq!((report.count("nvrtcCompileProgram"), report.count("nvrtcDestroyProgram")), (1, 1));
         assert!(report.count("cuLaunchKernel") >= 3 && !run.text().contains("warning"), "{}", run.text());
+    }
+}
+
+/// The bytes that editors and compilers on other systems write. Compilers themselves take only ASCII, without a mark.
+#[test]
+fn kernel_files_are_read_as_editors_write_them() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let utf16 = |text: &str, of: fn(u16) -> [u8; 2]| {
+        format!("\u{feff}{text}").encode_utf16().flat_map(of).collect::<Vec<u8>>()
+    };
+    let latin_1 = |text: &str| [b"// \xe9t\xe9, 20 \xb0C\n", text.as_bytes()].concat();
+    let flat = include_str!("../../field/kernels/test/flat.ptx");
+    let mut cases = Vec::new();
+    for (ending, text) in [("cu", FLAT), ("ptx", flat)] {
+        let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
+        let all = [
+            ("a mark", marked(text)),
+            ("UTF-16", utf16(text, u16::to_le_bytes)),
+            ("UTF-16, the other order", utf16(text, u16::to_be_bytes)),
+            ("Latin-1", latin_1(text)),
+            ("a mark and CRLF", marked(&text.replace('\n', "\r\n"))),
+            ("the end of a C string", [text.as_bytes(), b"\0"].concat()),
+        ];
+        cases.extend(all.map(|(name, bytes)| (format!("{name} in .{ending}"), ending, bytes)));
+    }
+    let problems = each(&cases, |(name, ending, bytes)| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kernel").with_extension(ending);
+        std::fs::write(&path, bytes).unwrap();
+        let mut command = stand_in.command(&stand_in::ALL);
+        let run = stand_in::run(command.args(SMALL).arg("--kernel").arg(&path))?;
+        run.check_clean(0).map(|_| ()).map_err(|problem| format!("{name}: {problem}"))
+    });
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+#[test]
+fn what_is_no_kernel_is_said() {
+    let code = "it is machine code (a cubin or fatbin), so it cannot be ";
+    let mark = &[0xff, 0xfe, 0, 0xd8][..];
+    for (ending, bytes, words) in [
+        ("ptx", &b""[..], "it is empty, so it cannot be PTX"),
+        ("cu", b"", "it is empty, so it cannot be CUDA C++"),
+        ("ptx", b"\x7fELF\x02\x01\x01\x33", code),
+        ("cubin", b"\x7fELF\x02\x01\x01\x33", code),
+        ("fatbin", b"\x50\xed\x55\xba\x01\0\x10\0", code),
+        ("cu", b"\x7fELF\x02\x01\x01\x33", code),
+        ("ptx", mark, "it is broken UTF-16"),
+        ("cuh", FLAT.as_bytes(), "no .entry in it: is this PTX text? CUDA C++ has a `__global__` function"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kernel").with_extension(ending);
+        std::fs::write(&path, bytes).unwrap();
+        let output = common::run(&[&SMALL[..], &["--kernel", path.to_str().unwrap()]].concat());
+        assert_exit(&output, 1);
+        assert!(stderr(&output).contains(words), "{ending}: {}", stderr(&output));
+    }
+}
+
+/// CUDA's headers are found where NVRTC is installed, in each form that it comes in, and those of C always.
+#[test]
+fn headers_are_found_beside_nvrtc_or_it_is_said_who_has_them() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let nothing = tempfile::tempdir().unwrap();
+    let run = |libraries: &Path, toolkit: &Path, header: &str| {
+        let (_folder, path) = file(&format!("#include <{header}>\n{FLAT}"));
+        let mut command = harness::finding(stand_in.command(&stand_in::ALL), libraries);
+        command.args(SMALL).arg("--kernel").arg(&path).env("CUDA_HOME", toolkit).env_remove("CUDA_PATH");
+        stand_in::run(&mut command).unwrap()
+    };
+    for header in ["math.h", "cmath", "cstdint", "stdint.h", "cfloat", "assert.h"] {
+        run(nothing.path(), nothing.path(), header).check_clean(0).unwrap();
+    }
+    for (library, headers) in [
+        ("nvidia/cuda_nvrtc/lib", "nvidia/cuda_runtime/include"),
+        ("nvidia/cu13/lib", "nvidia/cu13/include"),
+        ("cuda/lib64", "cuda/include"),
+        ("elsewhere", "toolkit/include"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let library = root.path().join(library);
+        for folder in
+            [&library, &root.path().join(headers).join("cccl"), &root.path().join("nvidia/curand/include")]
+        {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        std::os::unix::fs::symlink(stand_in.library(), library.join("libnvrtc.so.12")).unwrap();
+        for header in ["cuda_runtime.h", "cuda_fp16.h", "cccl/cstring_view"] {
+            std::fs::write(root.path().join(headers).join(header), "").unwrap();
+        }
+        for header in ["cuda_runtime.h", "cuda_fp16.h", "cstring_view"] {
+            run(&library, &root.path().join("toolkit"), header).check_clean(0).unwrap();
+        }
+    }
+    if Path::new("/usr/local/cuda/include").exists() || Path::new("/usr/include/cuda_runtime.h").exists() {
+        return common::skip("CUDA's headers are installed here");
+    }
+    let run = run(nothing.path(), nothing.path(), "cuda_fp16.h");
+    run.check_clean(1).unwrap();
+    for part in [
+        "cannot open source file \"cuda_fp16.h\"",
+        "Headers are in [",
+        "CUDA_HOME",
+        "nvidia-cuda-runtime-cu12",
+    ] {
+        assert!(run.text().contains(part), "{part}: {}", run.text());
+    }
+}
+
+/// The driver's compiler refuses PTX for another kind of GPU, or of a newer version, in words that name neither.
+#[test]
+fn ptx_for_another_gpu_is_named_with_this_one() {
+    let Some(stand_in) = StandIn::new() else { return };
+    let flat = include_str!("../../field/kernels/test/flat.ptx");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new.ptx");
+    std::fs::write(
+        &path,
+        flat.replace(".version 6.0\n.target sm_50", ".version 8.8\n.target sm_120a, debug"),
+    )
+    .unwrap();
+    for failure in ["cuModuleLoadDataEx:209", "cuModuleLoadDataEx:218", "cuModuleLoadDataEx:222"] {
+        let mut command = stand_in.command(&stand_in::ALL);
+        command.env("STAND_IN_FAIL", failure).args(SMALL).arg("--producer=cuda").arg("--kernel").arg(&path);
+        let run = stand_in::run(&mut command).unwrap();
+        run.check_clean(1).unwrap();
+        let words = "It is PTX 8.8 for sm_120a; Stand-in GPU, which is sm_";
+        assert!(run.text().contains(words) && run.text().contains("CUDA 12.0"), "{}", run.text());
     }
 }
 
@@ -187,4 +315,33 @@ fn nvrtc_s_own_words_name_the_file_and_its_line() {
     let (folder, path) = file(&format!("#include \"part.h\"\n{FLAT}"));
     std::fs::write(folder.path().join("part.h"), "constexpr float HEIGHT = 0.3f;\n").unwrap();
     KernelSource::from_file(&path, None).unwrap();
+}
+
+#[test]
+fn nvrtc_takes_what_people_include() {
+    if !has_nvrtc() {
+        return common::skip("NVRTC is not installed, or not where LD_LIBRARY_PATH says");
+    }
+    let uses = "__device__ std::uint8_t all() { return std::isnan(std::sin(float(M_PI)) * FLT_MAX) ? UINT8_MAX : 0; }\n";
+    let source =
+        format!("#include <cmath>\n#include <cstdint>\n#include <float.h>\n#include <math.h>\n{uses}{FLAT}");
+    let (_folder, path) = file(&source);
+    KernelSource::from_file(&path, None).unwrap();
+    // In any order, and beside CUDA's, which have some of the same names.
+    for includes in
+        [["cuda_runtime.h", "cstdint"], ["cmath", "cuda_fp16.h"], ["cooperative_groups.h", "climits"]]
+    {
+        let (_folder, path) =
+            file(&format!("#include <{}>\n#include <{}>\n{FLAT}", includes[0], includes[1]));
+        match KernelSource::from_file(&path, None).map_err(|error| error.to_string()) {
+            Ok(_) => {}
+            Err(words) if words.contains("Headers are in") => common::skip(&words),
+            Err(words) => panic!("{words}"),
+        }
+    }
+    // A comment that is not UTF-8, and a byte-order mark.
+    for start in [&b"// \xe9t\xe9\n"[..], b"\xef\xbb\xbf// mark\n"] {
+        std::fs::write(&path, [start, FLAT.as_bytes()].concat()).unwrap();
+        assert_eq!(KernelSource::from_file(&path, None).unwrap().entry, "flat");
+    }
 }

@@ -95,7 +95,7 @@ impl Scene {
                 self.wait(gpu, in_flight.pop_front())?;
             }
         }
-        self.wait(gpu, in_flight.pop_back())?;
+        in_flight.into_iter().try_for_each(|index| self.wait(gpu, Some(index)))?;
         Ok(begin.elapsed().as_secs_f64() * 1e6 / f64::from(frames))
     }
 }

@@ -403,7 +403,7 @@ fn run(
             wait(device, in_flight.pop_front())?;
         }
     }
-    wait(device, in_flight.pop_back())?;
+    in_flight.into_iter().try_for_each(|index| wait(device, Some(index)))?;
     Ok(begin.elapsed().as_secs_f64())
 }
 

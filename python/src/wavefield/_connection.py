@@ -23,13 +23,26 @@ ANSWER_SECONDS = 30.0
 
 def default_socket() -> Path:
     """Return the default socket of `wavefield serve`."""
-    folder = os.environ.get("XDG_RUNTIME_DIR")
-    return (Path(folder) if folder else shared_folder()) / "wavefield.sock"
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+    return (folder if _is_own(folder) else shared_folder()) / "wavefield.sock"
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether this is a folder of this user. After `su`, XDG_RUNTIME_DIR is another user's."""
+    return folder.is_absolute() and folder.is_dir() and folder.stat().st_uid == os.getuid()
 
 
 def shared_folder() -> Path:
-    """Return the folder of the socket if XDG_RUNTIME_DIR is not set."""
+    """Return the folder of the socket if XDG_RUNTIME_DIR is no folder of this user."""
     return Path(f"/tmp/wavefield-{os.getuid()}")
+
+
+def _why(path: Path) -> str:
+    """Return why the default socket is not in XDG_RUNTIME_DIR, although that is set."""
+    folder = os.environ.get("XDG_RUNTIME_DIR")
+    if not folder or path != shared_folder() / "wavefield.sock":
+        return ""
+    return f" (XDG_RUNTIME_DIR is {folder}, which is no folder of yours)"
 
 
 def _check_shared_folder() -> None:
@@ -97,7 +110,8 @@ class Connection:
         except FileNotFoundError:
             self._socket.close()
             raise NoRenderer(
-                f"no renderer: there is no socket {path}. Start a renderer with `wavefield serve` or wavefield.launch()"
+                f"no renderer: there is no socket {path}{_why(path)}. Start a renderer with `wavefield serve` or "
+                "wavefield.launch()"
             ) from None
         except ConnectionRefusedError:
             self._socket.close()

@@ -79,7 +79,9 @@ fn allowed(name: &'static str) -> Result<(), u32> {
 unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<(), u32> {
     let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
     // Only a compiler sees what is wrong with `crates/field/kernels/test/broken.ptx`, so it is recognised by its name.
-    if !ptx.contains(".version") || ptx.contains(".entry broken(") {
+    // A byte-order mark before the first directive or comment is no PTX.
+    let starts = ptx.trim_start().starts_with(['.', '/']);
+    if !starts || !ptx.contains(".version") || ptx.contains(".entry broken(") {
         return Err(INVALID_PTX);
     }
     *module = handle(ptx);

@@ -1,7 +1,9 @@
 //! `libnvrtc`: a compiler that does not understand CUDA C++. It returns the PTX of `flat` or `level` of `crates/field/kernels/test`. The word
-//! `mistake` in a source is an error, and `unused` is a warning.
+//! `mistake` in a source is an error, and `unused` is a warning. As in NVRTC, a byte-order mark is an error, a header that is not
+//! found is one, and what looks like UTF-16 is an empty source.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
 use crate::script::{self, alive};
@@ -14,6 +16,8 @@ const COMPILATION: c_int = 6;
 struct Program {
     name: String,
     source: String,
+    /// The names of the headers that came with the source.
+    headers: Vec<String>,
     log: Vec<u8>,
     ptx: Vec<u8>,
 }
@@ -52,16 +56,17 @@ pub unsafe extern "C" fn nvrtcCreateProgram(
     program: *mut *mut c_void,
     source: *const c_char,
     name: *const c_char,
-    _headers: c_int,
+    headers: c_int,
     _texts: *const *const c_char,
-    _names: *const *const c_char,
+    names: *const *const c_char,
 ) -> c_int {
     if let Some(code) = script::call("nvrtcCreateProgram") {
         return code;
     }
     let text = |text| CStr::from_ptr(text).to_string_lossy().into_owned();
     let mut programs = PROGRAMS.lock().unwrap();
-    programs.push(Some(Program { name: text(name), source: text(source), ..Program::default() }));
+    let headers = (0..headers as usize).map(|index| text(*names.add(index))).collect();
+    programs.push(Some(Program { name: text(name), source: text(source), headers, ..Program::default() }));
     *program = programs.len() as *mut c_void;
     alive("NVRTC program", 1);
     0
@@ -107,6 +112,20 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
         if let Some(line) = line("mistake") {
             let name = &program.name;
             program.log = format!("{name}({line}): error: identifier \"mistake\" is undefined\n").into();
+            return COMPILATION;
+        }
+        if program.source.starts_with(['\u{feff}', '\u{fffd}']) {
+            program.log = format!("{}(1): error: unrecognized token\n", program.name).into();
+            return COMPILATION;
+        }
+        let include =
+            |line: &str| Some(line.strip_prefix("#include ")?.trim_matches(['<', '>', '"']).to_owned());
+        let paths = || options.iter().filter_map(|option| option.strip_prefix("--include-path="));
+        let is_found = |header: &String| {
+            program.headers.contains(header) || paths().any(|path| Path::new(path).join(header).exists())
+        };
+        if let Some(header) = program.source.lines().filter_map(include).find(|header| !is_found(header)) {
+            program.log = format!("catastrophic error: cannot open source file \"{header}\"\n").into();
             return COMPILATION;
         }
         if let Some(line) = line("unused") {

@@ -58,15 +58,28 @@ pub fn beneath(program: Command, folder: &Path, extensions: &[&str]) -> Command 
     command
 }
 
-/// A program that finds the libraries in `folder` before the system's.
+/// A program that finds the libraries in `folder` before those that it, or this process, would find.
 pub fn finding(mut program: Command, folder: &Path) -> Command {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(usual) = std::env::var_os("LD_LIBRARY_PATH") {
+    let given = program.get_envs().find(|(name, _)| *name == "LD_LIBRARY_PATH");
+    let given = given.and_then(|(_, value)| value).map(ToOwned::to_owned);
+    if let Some(usual) = given.or_else(|| std::env::var_os("LD_LIBRARY_PATH")) {
         path.push(":");
         path.push(usual);
     }
     program.env("LD_LIBRARY_PATH", path);
     program
+}
+
+/// Makes a folder `stubs` in `folder`, in which a copy of `library` has these names. As a toolkit's, its `cuInit` returns
+/// `CUDA_ERROR_STUB_LIBRARY` (34).
+pub fn stubs(folder: &Path, library: &Path, names: &[&str]) -> PathBuf {
+    let stubs = folder.join("stubs");
+    std::fs::create_dir(&stubs).unwrap();
+    let copy = stubs.join("copy.so");
+    std::fs::copy(library, &copy).unwrap();
+    names.iter().for_each(|name| symlink(&copy, stubs.join(name)).unwrap());
+    stubs
 }
 
 /// The report that the stand-in writes when the process ends.

@@ -48,6 +48,11 @@ impl StandIn {
         Self { library, folder, patched: None }
     }
 
+    /// The shared library.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
     /// The program with the CUDA half and the Vulkan layer. The layer pretends to have `extensions`.
     pub fn command(&self, extensions: &[&str]) -> Command {
         self.beneath(wavefield(), extensions)

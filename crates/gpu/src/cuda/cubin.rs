@@ -58,7 +58,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
         let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
-    linked.map_err(|error| source.problem(log.after(error)))?;
+    linked.map_err(|error| source.refused(context, error, &log))?;
     // SAFETY: the linker returned `size` bytes, which live until it is destroyed.
     Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
 }

@@ -10,7 +10,7 @@ use super::cubin::Cubin;
 use super::jit_log::JitLog;
 use super::parameters::{self, KernelParameters};
 use super::ptx::{self, Code, Signature};
-use super::{Cuda, Stream, is_sticky, nvrtc};
+use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
 use wavefield_base::{Error, Result, input_file};
 
 /// The largest PTX of a kernel, in bytes.
@@ -52,12 +52,12 @@ impl KernelSource {
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
         let is_cuda = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("cu"));
         let kind = if is_cuda { "CUDA C++" } else { "PTX" };
-        let mut ptx = String::from_utf8(input_file::read(path, MAX_PTX)?)
-            .map_err(|_| problem(format!("it is not text, so it cannot be {kind}")))?;
+        let (mut ptx, source) = text_of(input_file::read(path, MAX_PTX)?)
+            .map_err(|what| problem(format!("it is {what}, so it cannot be {kind}")))?;
         if is_cuda {
             // Check the lines here, where they have the numbers that the user sees.
             KernelParameters::of(&ptx).map_err(problem)?;
-            let compiled = nvrtc::compile(path, &ptx)?;
+            let compiled = nvrtc::compile(path, &source)?;
             if !compiled.log.is_empty() {
                 wavefield_base::note!("note: {}", compiled.log);
             }
@@ -104,8 +104,44 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
+    /// The error of the driver's compiler, with its log, and what the PTX was made for.
+    pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
+        let (gpu, driver) =
+            (context.info(), Driver::load_without_cudarc().map_or("?".into(), Driver::version));
+        let (made, (major, minor)) = (ptx::made_for(&self.ptx), gpu.compute_capability);
+        let here = format!("{}, which is sm_{major}{minor}, has a driver for CUDA {driver}", gpu.name);
+        self.problem(format!(
+            "{}\n{made}; {here}, so at most compute_{major}{minor} works here",
+            log.after(error)
+        ))
+    }
+
     pub fn problem(&self, problem: impl Into<String>) -> Error {
         Error::Kernel { kernel: self.name.clone(), problem: problem.into() }
+    }
+}
+
+/// The text of a kernel's file, and its bytes for NVRTC: UTF-8, or UTF-16 with a byte-order mark, or else Latin-1, whose bytes
+/// stay. The error says what else it is.
+fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
+    let utf16 = |pairs: &[u8], word: fn([u8; 2]) -> u16| {
+        let words: Vec<_> = pairs.as_chunks().0.iter().map(|pair| word(*pair)).collect();
+        String::from_utf16(&words).map(|text| (text.clone(), text.into())).map_err(|_| "broken UTF-16")
+    };
+    match bytes.as_slice() {
+        [] => Err("empty"),
+        [0x7f, b'E', b'L', b'F', ..] | [0x50, 0xed, 0x55, 0xba, ..] => {
+            Err("machine code (a cubin or fatbin)")
+        }
+        [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        bytes => {
+            let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+            // The end of a C string.
+            let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+            let latin_1 = |_| bytes.iter().copied().map(char::from).collect();
+            Ok((std::str::from_utf8(bytes).map_or_else(latin_1, String::from), bytes.into()))
+        }
     }
 }
 
@@ -157,7 +193,7 @@ impl Kernel {
         // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have `count`
         // elements. `log` outlives the call.
         let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
-        context.check("cuModuleLoadDataEx", code).map_err(|error| problem(log.after(error)))?;
+        context.check("cuModuleLoadDataEx", code).map_err(|error| source.refused(context, error, &log))?;
         // From here on, `Drop` unloads the module.
         let mut kernel = Self {
             name: source.name.clone(),

@@ -34,8 +34,7 @@ use wavefield_base::Result;
 
 /// Loads CUDA's driver, with the functions that only this program calls.
 pub fn load_driver() -> Result<Driver> {
-    let driver = Driver::load()?;
-    // SAFETY: the library is present, because the driver was loaded.
-    unsafe { api::look_up() }?;
+    let driver = Driver::load_without_cudarc()?;
+    api::look_up()?;
     Ok(driver)
 }

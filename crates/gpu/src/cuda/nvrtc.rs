@@ -29,6 +29,14 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (crates/field/kernels/README.md)"
 };
 
+/// The standard headers of C, which NVRTC lacks, and their one text. The functions themselves are built into NVRTC.
+const STANDARD: &str = "assert float limits math stddef stdint stdio stdlib string";
+/// Who has the others.
+const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder), or with pip beside NVRTC: nvidia-cuda-runtime-cu12 has \
+     cuda_runtime.h and cuda_fp16.h, nvidia-cuda-cccl-cu12 has cooperative_groups.h's and cuda/std (for <limits> and other \
+     headers of C++); for CUDA 13 without -cu12";
+const STANDARD_TEXT: &str = concat!(include_str!("nvrtc_standard.h"), "\0");
+
 type Code = c_int;
 /// `NVRTC_ERROR_COMPILATION`: the source has an error, which the log describes.
 const COMPILATION: Code = 6;
@@ -53,6 +61,7 @@ struct Nvrtc {
     destroy: unsafe extern "C" fn(*mut Program) -> Code,
     log: (GetSize, Get),
     ptx: (GetSize, Get),
+    file: PathBuf,
     /// Keeps the functions loaded.
     _library: Library,
 }
@@ -63,11 +72,12 @@ pub(super) struct Compiled {
     pub(super) log: String,
 }
 
-/// Compiles CUDA C++. `path` is the file of `source`: it appears in messages, and headers are looked for in its folder.
+/// Compiles CUDA C++. `path` is the file of `source`: it appears in messages, and headers are looked for in its folder,
+/// then among CUDA's.
 ///
 /// # Errors
 /// NVRTC is not installed, or the source has an error. The error then has the compiler's log, with file name and lines.
-pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
+pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
@@ -81,23 +91,39 @@ pub(super) fn compile(path: &Path, source: &str) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// The folders of CUDA toolkits, which the system does not search by itself.
-fn folders() -> Vec<PathBuf> {
+/// The same folder of each CUDA toolkit. The system does not search them by itself.
+fn toolkits(folder: &str) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
     let roots = roots.filter(|root| !root.is_empty()).chain(usual);
-    roots.map(|root| Path::new(&root).join(if cfg!(windows) { "bin" } else { "lib64" })).collect()
+    roots.map(|root| Path::new(&root).join(folder)).collect()
+}
+
+/// The folders of CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
+fn headers(lib: &Path) -> Vec<PathBuf> {
+    // A toolkit, conda's package or a wheel of CUDA 13; a wheel of CUDA 12. Then Debian's package.
+    let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
+    let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
+    // The folder is unknown, so relative, if the system found the library.
+    let main = main.filter(|folder| folder.is_absolute() && folder.join("cuda_runtime.h").exists()).take(1);
+    let more =
+        ["cuda_cccl", "cuda_nvcc", "curand"].map(|wheel| lib.join("../..").join(wheel).join("include"));
+    let all = main.flat_map(|main| [main.join("cccl"), main]).chain(more);
+    all.filter(|folder| folder.is_absolute() && folder.is_dir()).collect()
 }
 
 impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
-        let folders = folders();
-        let places = std::iter::once(Path::new("")).chain(folders.iter().map(PathBuf::as_path));
-        let mut files = places.flat_map(|folder| NAMES.iter().map(|name| folder.join(name)));
+        let folders = toolkits(if cfg!(windows) { "bin" } else { "lib64" });
+        // By its folder, the headers beside it are found.
+        let path =
+            std::env::var_os(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" }).unwrap_or_default();
+        let places = std::env::split_paths(&path).chain([PathBuf::new()]).chain(folders.iter().cloned());
+        let mut files = places.flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
         // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for it.
-        let opened = files.find_map(|file| unsafe { Library::new(file) }.ok());
-        let library = opened.ok_or_else(|| {
+        let opened = files.find_map(|file| Some((unsafe { Library::new(&file) }.ok()?, file)));
+        let (library, file) = opened.ok_or_else(|| {
             let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
             let (names, more) = (NAMES.join(", "), folders.join(" or "));
             missing(match more.is_empty() {
@@ -106,12 +132,12 @@ impl Nvrtc {
             })
         })?;
         // SAFETY: these functions have these types in every version of the library.
-        unsafe { Self::look_up(library) }.map_err(|error| missing(error.to_string()))
+        unsafe { Self::look_up(library, file) }.map_err(|error| missing(error.to_string()))
     }
 
     /// # Safety
     /// The library must be NVRTC.
-    unsafe fn look_up(library: Library) -> Result<Self, libloading::Error> {
+    unsafe fn look_up(library: Library, file: PathBuf) -> Result<Self, libloading::Error> {
         // SAFETY: the library is NVRTC (the caller's promise). The functions are kept with the library, so none is called after it is closed.
         unsafe {
             Ok(Self {
@@ -122,6 +148,7 @@ impl Nvrtc {
                 destroy: *library.get(b"nvrtcDestroyProgram\0")?,
                 log: (*library.get(b"nvrtcGetProgramLogSize\0")?, *library.get(b"nvrtcGetProgramLog\0")?),
                 ptx: (*library.get(b"nvrtcGetPTXSize\0")?, *library.get(b"nvrtcGetPTX\0")?),
+                file,
                 _library: library,
             })
         }
@@ -150,19 +177,32 @@ impl Nvrtc {
         Err(format!("{call} of {} failed: {text} ({code})", self.name()))
     }
 
-    fn compile(&self, path: &Path, source: &str) -> Result<Compiled, String> {
-        let text = |text: &str, what: &str| CString::new(text).map_err(|_| format!("{what} has a zero byte"));
-        let name = text(&path.display().to_string(), "its name")?;
+    fn compile(&self, path: &Path, source: &[u8]) -> Result<Compiled, String> {
+        let text =
+            |text: &[u8], what: &str| CString::new(text).map_err(|_| format!("{what} has a zero byte"));
+        let name = text(path.display().to_string().as_bytes(), "its name")?;
         let source = text(source, "it")?;
+        let standard = STANDARD.split(' ').flat_map(|name| [format!("{name}.h\0"), format!("c{name}\0")]);
+        let standard: Vec<_> = standard.collect();
+        let names: Vec<_> = standard.iter().map(|name| name.as_ptr().cast()).collect();
+        let texts = vec![STANDARD_TEXT.as_ptr().cast(); names.len()];
         // The parent of a name without a folder is empty.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = text(&format!("--include-path={}", folder.display()), "its folder")?;
-        let options = [TARGET.as_ptr(), c"--std=c++17".as_ptr(), folder.as_ptr()];
+        let own = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut folders = headers(self.file.parent().unwrap_or(own));
+        folders.insert(0, own.into());
+        let include =
+            |folder: &PathBuf| text(format!("--include-path={}", folder.display()).as_bytes(), "its folder");
+        let includes = folders.iter().map(include).collect::<Result<Vec<_>, _>>()?;
+        let options =
+            [TARGET, c"--std=c++17"].into_iter().chain(includes.iter().map(|option| option.as_c_str()));
+        let options: Vec<_> = options.map(CStr::as_ptr).collect();
 
         let mut raw = std::ptr::null_mut();
-        let none = std::ptr::null();
-        // SAFETY: both texts are terminated and copied; there are no headers.
-        let code = unsafe { (self.create)(&mut raw, source.as_ptr(), name.as_ptr(), 0, none, none) };
+        let count = names.len() as c_int;
+        // SAFETY: all texts are terminated and copied; `texts` and `names` have `count` elements.
+        let code = unsafe {
+            (self.create)(&mut raw, source.as_ptr(), name.as_ptr(), count, texts.as_ptr(), names.as_ptr())
+        };
         self.check("nvrtcCreateProgram", code)?;
         let program = Open { raw, nvrtc: self };
 
@@ -172,7 +212,12 @@ impl Nvrtc {
         if code == COMPILATION
             && let Ok(log) = &log
         {
-            return Err(format!("{} cannot compile it:\n{log}", self.name()));
+            let hint = if log.contains("open source file") {
+                format!("\nHeaders are in {folders:?}. {HEADERS}")
+            } else {
+                String::new()
+            };
+            return Err(format!("{} cannot compile it:\n{log}{hint}", self.name()));
         }
         self.check("nvrtcCompileProgram", code)?;
         Ok(Compiled { ptx: program.text("nvrtcGetPTX", self.ptx)?, log: log? })

@@ -197,9 +197,18 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     }
 }
 
+/// What PTX says that it is, such as `It is PTX 8.8 for sm_120a`.
+pub(super) fn made_for(ptx: &str) -> String {
+    let code = Code::of(ptx).0;
+    let after = |directive| code.split_once(directive).map_or("", |(_, rest)| rest.trim_start());
+    let word =
+        |directive| short(after(directive).split([',', ' ', '\t', '\r', '\n']).next().unwrap_or_default());
+    format!("It is PTX {} for {}", word(".version"), word(".target"))
+}
+
 fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
     match entries {
-        [] => "no .entry in it: is this PTX text?".into(),
+        [] => "no .entry in it: is this PTX text? CUDA C++ has a `__global__` function, and its file's name ends with .cu".into(),
         entries => {
             let entries = listed(entries.iter().map(|entry| entry.name.to_owned()));
             let mangled =

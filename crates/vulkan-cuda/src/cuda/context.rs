@@ -88,7 +88,7 @@ impl Cuda {
     /// # Safety
     /// `context` must live until `keep` is dropped.
     pub unsafe fn from_raw(context: sys::CUcontext, keep: Arc<dyn Any + Send + Sync>) -> Result<Self> {
-        let driver = Driver::load()?;
+        let driver = Driver::load_without_cudarc()?;
         let whose = "the given CUDA context";
         // SAFETY: a live context (the caller's promise).
         check("cuCtxSetCurrent", whose, unsafe { api::cuCtxSetCurrent(context) })?;

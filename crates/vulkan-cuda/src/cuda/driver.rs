@@ -1,16 +1,72 @@
 //! Loads `libcuda` without panics, and lists its devices.
 
+use std::error::Error as _;
 use std::ffi::{CStr, c_char};
+use std::path::Path;
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::{self, CUdevice_attribute};
 
-use super::api::{self, Code};
+use super::api::{self, Code, Functions};
+use super::look_up::{self, LIBRARY, Library};
 use crate::identity::DeviceUuid;
 use crate::{Error, Result};
 
 /// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
+
+/// The files to try. The driver's is `libcuda.so.1`; a toolkit has a `libcuda.so` that is only for linking. If these names
+/// lead to another machine's copy, the driver's own may still be in its usual folder.
+fn files() -> Vec<String> {
+    const USUAL: &str =
+        "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64 lib lib/wsl/lib ../run/opengl-driver/lib";
+    let usual = USUAL.split(' ').map(|folder| format!("/usr/{folder}/libcuda.so.1"));
+    let names = if cfg!(windows) { ["nvcuda.dll"].as_slice() } else { &["libcuda.so.1", "libcuda.so"] };
+    names.iter().map(|name| name.to_string()).chain(usual.filter(|file| Path::new(file).exists())).collect()
+}
+
+/// Opens the first of these files that has all functions and whose `cuInit` succeeds.
+fn open() -> Result<Library> {
+    let (mut tried, mut refused, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for file in files() {
+        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's, or the user's replacement for it.
+        match unsafe { Library::new(&file) } {
+            // The error itself says only that `dlopen` failed.
+            Err(error) => missing.push(error.source().map_or(error.to_string(), ToString::to_string)),
+            // Another name of the same file.
+            Ok(library) if tried.contains(&address(&library)) => {}
+            Ok(library) => {
+                tried.push(address(&library));
+                match initialise(&library, &file) {
+                    Ok(()) => return Ok(library),
+                    Err(error) => refused.push(error),
+                }
+                std::mem::forget(library); // it may have started threads
+            }
+        }
+    }
+    if refused.len() == 1 {
+        return Err(refused.remove(0));
+    }
+    let all = refused.iter().map(Error::to_string).chain(missing).collect::<Vec<_>>().join("; ");
+    Err(Error::Driver { reason: format!("no libcuda works: {all}"), hint: "install NVIDIA's driver" })
+}
+
+fn initialise(library: &Library, file: &str) -> Result<()> {
+    // SAFETY: the library has the name of CUDA's driver, and is open while the functions are used.
+    let functions = unsafe { Functions::of(library) }?;
+    // SAFETY: 0 is the only flag value.
+    match unsafe { (functions.cuInit)(0) } {
+        Code::SUCCESS => Ok(()),
+        code => Err(failure(Some(&functions), "cuInit", &format!("the CUDA driver, {file}"), code)),
+    }
+}
+
+/// The address of `cuInit`, by which libraries are told apart.
+fn address(library: &Library) -> Option<usize> {
+    // SAFETY: the address is only compared.
+    unsafe { look_up::find(library, &["cuInit"]) }
+}
 
 /// Proof that CUDA's driver is loaded, initialised, and new enough. The library stays loaded until the process ends.
 ///
@@ -56,20 +112,30 @@ impl Driver {
     ///
     /// # Errors
     /// Fails if there is no library, or if it is too old (before CUDA 11.2). `cuInit` fails with 100 (`NO_DEVICE`), for
-    /// example.
+    /// example. Fails also if cudarc finds another library: cudarc would panic, or call that one.
     pub fn load() -> Result<Self> {
-        // SAFETY: opening runs the library's initialisers; it is the system's own CUDA driver.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(Error::Driver {
-                reason: "libcuda could not be opened".into(),
-                hint: "install NVIDIA's driver",
-            });
+        let driver = Self::load_without_cudarc()?;
+        // SAFETY: opening runs the initialisers of libraries with the names of CUDA's driver.
+        let theirs = unsafe { sys::is_culib_present().then(|| address(sys::culib())) };
+        match theirs == LIBRARY.get().map(address) {
+            true => Ok(driver),
+            false => Err(Error::Driver {
+                reason: "cudarc finds another libcuda first, or none".into(),
+                hint: "set LD_LIBRARY_PATH to the driver's folder, without a toolkit's (stubs) or another machine's",
+            }),
         }
-        // SAFETY: the library is present, checked above.
-        unsafe { api::look_up() }?;
+    }
+
+    /// As [`Driver::load`], for a program that calls none of cudarc's functions.
+    #[doc(hidden)]
+    pub fn load_without_cudarc() -> Result<Self> {
+        if LIBRARY.get().is_none() {
+            let library = open()?;
+            // If another thread was faster, it opened the same library.
+            LIBRARY.get_or_init(|| library);
+        }
+        api::look_up()?;
         let before = "the CUDA driver";
-        // SAFETY: present, checked above; 0 is the only flag value.
-        check("cuInit", before, unsafe { api::cuInit(0) })?;
         let mut version = 0;
         // SAFETY: writes one integer.
         check("cuDriverGetVersion", before, unsafe { api::cuDriverGetVersion(&mut version) })?;
@@ -168,15 +234,15 @@ fn version_words(version: i32) -> String {
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     match code {
         Code::SUCCESS => Ok(()),
-        code => Err(failure(call, device, code)),
+        code => Err(failure(api::functions(), call, device, code)),
     }
 }
 
-fn failure(call: &'static str, device: &str, code: Code) -> Error {
-    let text = |ask: unsafe fn(Code, *mut *const c_char) -> Code| {
+fn failure(functions: Option<&Functions>, call: &'static str, device: &str, code: Code) -> Error {
+    let text = |ask: fn(&Functions) -> unsafe extern "C" fn(Code, *mut *const c_char) -> Code| {
         let mut text = std::ptr::null();
         // SAFETY: writes one pointer to a static string, or null for a code that the driver does not know.
-        let answer = unsafe { ask(code, &mut text) };
+        let answer = functions.map_or(code, |functions| unsafe { ask(functions)(code, &mut text) });
         match answer == Code::SUCCESS && !text.is_null() {
             // SAFETY: a static, terminated string of the driver.
             true => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
@@ -187,8 +253,8 @@ fn failure(call: &'static str, device: &str, code: Code) -> Error {
         call,
         device: device.to_owned(),
         code: code.0,
-        name: text(api::cuGetErrorName),
-        text: text(api::cuGetErrorString),
+        name: text(|functions| functions.cuGetErrorName),
+        text: text(|functions| functions.cuGetErrorString),
     }
 }
 
@@ -196,7 +262,7 @@ impl Error {
     /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
     /// (cudarc itself prints only the code.)
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
-        failure(call, device, Code(error.0 as u32))
+        failure(api::functions(), call, device, Code(error.0 as u32))
     }
 }
 

@@ -1,8 +1,13 @@
 //! Looks up functions of `libcuda`, once, and without a panic if one is missing.
 
-use cudarc::driver::sys::culib;
+use std::sync::OnceLock;
+
+pub use libloading::Library;
 
 use crate::Error;
+
+/// CUDA's driver, once it is loaded. It stays open until the process ends.
+pub static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the
 /// arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
@@ -16,29 +21,39 @@ macro_rules! cuda_functions {
         static FUNCTIONS: std::sync::OnceLock<Functions> = std::sync::OnceLock::new();
 
         #[allow(non_snake_case)] // Fields have the names of CUDA's functions.
-        struct Functions {
-            $($name: unsafe extern "C" fn($($type),*) -> Code,)*
+        pub struct Functions {
+            $(pub $name: unsafe extern "C" fn($($type),*) -> Code,)*
             $($extra: Option<unsafe extern "C" fn($($extra_type),*) -> Code>,)*
         }
 
-        /// Looks up all functions, once. The error names the first that the library lacks.
-        ///
-        /// # Safety
-        /// The library must be present: see [`is_culib_present`].
-        pub unsafe fn look_up() -> $crate::Result<()> {
-            if FUNCTIONS.get().is_some() {
-                return Ok(());
-            }
-            // SAFETY: the library is present; these symbols are functions of these types in every version of it.
-            let functions = unsafe {
-                Functions {
-                    $($name: $crate::cuda::look_up::find(&$symbols).ok_or_else(|| $crate::cuda::look_up::lacks(stringify!($name)))?,)*
-                    $($extra: $crate::cuda::look_up::find(&$extra_symbols),)*
+        impl Functions {
+            /// Looks up all functions. The error names the first that the library lacks.
+            ///
+            /// # Safety
+            /// It must be CUDA's driver. The functions may be called only while it is open.
+            pub unsafe fn of(library: &$crate::cuda::look_up::Library) -> $crate::Result<Self> {
+                // SAFETY: these symbols are functions of these types in every version of the driver.
+                unsafe {
+                    Ok(Self {
+                        $($name: $crate::cuda::look_up::find(library, &$symbols).ok_or_else(|| $crate::cuda::look_up::lacks(stringify!($name)))?,)*
+                        $($extra: $crate::cuda::look_up::find(library, &$extra_symbols),)*
+                    })
                 }
-            };
-            // If another thread was faster, it found the same functions.
-            let _ = FUNCTIONS.set(functions);
+            }
+        }
+
+        /// Looks up all functions of [`LIBRARY`]($crate::cuda::look_up::LIBRARY), once.
+        pub fn look_up() -> $crate::Result<()> {
+            if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::LIBRARY.get()) {
+                // SAFETY: CUDA's driver, which stays open. If another thread was faster, it found the same functions.
+                let _ = FUNCTIONS.set(unsafe { Functions::of(library) }?);
+            }
             Ok(())
+        }
+
+        /// The functions, if they were set.
+        pub fn functions() -> Option<&'static Functions> {
+            FUNCTIONS.get()
         }
 
         /// Whether the library has an optional function.
@@ -82,10 +97,10 @@ macro_rules! cuda_functions {
 /// Returns the first of some symbols that the library has.
 ///
 /// # Safety
-/// The library must be present, and `F` must be the symbols' type.
-pub unsafe fn find<F: Copy>(symbols: &[&str]) -> Option<F> {
+/// `F` must be the symbols' type.
+pub unsafe fn find<F: Copy>(library: &Library, symbols: &[&str]) -> Option<F> {
     // SAFETY: the caller's promise.
-    symbols.iter().find_map(|symbol| unsafe { culib().get(symbol.as_bytes()) }.ok().map(|found| *found))
+    symbols.iter().find_map(|symbol| unsafe { library.get(symbol.as_bytes()) }.ok().map(|found| *found))
 }
 
 /// The error for a driver without a function.

@@ -193,6 +193,8 @@ impl RunArgs {
                 ring.depth()
             )));
         }
+        config.any_grid = !is_given(matches, "grid");
+        config.any_samples = !is_given(matches, "samples");
         config.validation = self.validation.unwrap_or(Validation::usual());
         self.kernel.apply(&mut config)?;
         if !is_given(matches, "style") {

@@ -103,7 +103,8 @@ impl<S: Screen> State<S> {
         hook: Option<FrameHookDesc<'_>>,
         screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode)>,
     ) -> Result<Self> {
-        announce(&choice);
+        let config = &config.suited_to(&choice, true);
+        announce(&choice, config);
         let context = ContextThread::begin(&choice, config, true);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: S::PRESENTS,
