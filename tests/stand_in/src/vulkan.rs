@@ -640,6 +640,8 @@ own! {
         if pretends(ash::khr::external_semaphore_fd::NAME) {
             (*out).external_semaphore_features |=
                 vk::ExternalSemaphoreFeatureFlags::EXPORTABLE | vk::ExternalSemaphoreFeatureFlags::IMPORTABLE;
+            (*out).compatible_handle_types |= (*info).handle_type;
+            (*out).export_from_imported_handle_types |= (*info).handle_type;
         }
     }
 
