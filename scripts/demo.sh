@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Sets up what is missing, and runs the demo with the given arguments. Without
-# arguments it opens a window. If there is no display, it writes wavefield.png into
-# the current directory.
+# demo.sh [--yes] [ARGUMENT...]: sets up what is missing, and runs the demo with the
+# given arguments. At a terminal it asks before it installs; --yes is the answer.
+# Without arguments the demo opens a window. If there is no display, it writes
+# wavefield.png into the current directory.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# fresh.sh [--root FOLDER] [COMMAND...]: runs the README's commands, scripts/demo.sh and scripts/test.sh, as a newcomer
-# would: on a bare Debian 12 as an ordinary user, with only git, CA certificates, sudo and Rust. Prints times, disk and
-# skips.
+# fresh.sh [--release NAME] [--root FOLDER] [COMMAND...]: runs the README's commands, scripts/demo.sh and scripts/test.sh,
+# as a newcomer would: on a bare Debian as an ordinary user, with only git, CA certificates, sudo and Rust. Prints times,
+# disk and skips.
 #
 # Needs root, debootstrap (Debian: the package of that name), and this machine's Rust and access to the registries, which
 # it copies in. Tries the last commit, not the working tree. Takes half an hour and 12 GB.
 #
+#   --release NAME  of Debian: bookworm, which is Debian 12 and the default, trixie (13) or sid
 #   --root FOLDER   keeps the bare root in this folder. If it is there, it is used again, with the newest commit.
 #   COMMAND...      runs these instead: scripts/fresh.sh --root /var/tmp/fresh 'scripts/test.sh --test gallery'
 set -euo pipefail
@@ -13,10 +14,15 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 fresh=
-if [[ ${1:-} == --root ]]; then
-    fresh=$(realpath -m "$2")
+release=bookworm
+while [[ ${1:-} == --* ]]; do
+    case $1 in
+        --release) release=$2 ;;
+        --root) fresh=$(realpath -m "$2") ;;
+        *) die "unknown option $1" ;;
+    esac
     shift 2
-fi
+done
 (($# > 0)) || set -- scripts/demo.sh scripts/test.sh
 ((EUID == 0)) || die 'this needs root, for debootstrap and chroot'
 for program in debootstrap git rustc unshare; do
@@ -51,10 +57,10 @@ as_newcomer() {
 
 make_root() {
     local mirror
-    say "making a bare Debian 12 in $fresh"
-    # By default debootstrap takes Debian's own server.
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Codename: bookworm' | head -n 1)
-    debootstrap --variant=minbase --include=ca-certificates,git,sudo bookworm "$fresh" ${mirror:+"$mirror"} >"$log" ||
+    say "making a bare Debian $release in $fresh"
+    # The server that this machine's Debian comes from. By default debootstrap takes Debian's own.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' | head -n 1)
+    debootstrap --variant=minbase --include=ca-certificates,git,sudo "$release" "$fresh" ${mirror:+"$mirror"} >"$log" ||
         die "debootstrap failed: $(tail -n 5 "$log")"
     # apt's `Valid-Until`, proxies and the like; names and certificates; the registries of pip and cargo.
     apt-config dump Acquire | grep -iE 'proxy|check-|::https?' >"$fresh/etc/apt/apt.conf.d/99host" || true

@@ -12,8 +12,9 @@ usage: scripts/kernels.sh COMMAND
   check source     every .ptx is what the .cu beside it gives
   check assemble   ptxas accepts the PTX for every GPU architecture
   tools            fetch ptxas with pip into target/tools
+  clang            print which clang is taken: $CLANG, or clang-14, or the newest from 14 on
 
-clang 14 is $CLANG or clang-14. ptxas is $PTXAS, or the one that `tools`
+`check source` needs clang 14, because another release names labels differently. ptxas is $PTXAS, or the one that `tools`
 fetched, or the one on PATH.
 
 exit status: 0 fine, 1 failed, 2 wrong usage, 3 a tool is missing
@@ -46,15 +47,18 @@ scratch() {
     trap 'rm -rf "$tmp"' EXIT
 }
 
+# Sets clang to a compiler, and release to its release.
+find_clang() {
+    local newest
+    newest=$(compgen -c clang- | grep -E '^clang-[0-9]+$' | sort --version-sort --reverse || true)
+    for clang in ${CLANG:-clang-14 $newest clang}; do
+        release=$("$clang" -dumpversion 2>/dev/null | cut -d. -f1) && ((release >= 14)) && return
+    done
+    missing "no ${CLANG:-clang} of release 14 or newer. Install one (Debian and Ubuntu: the package clang), or set CLANG."
+}
+
 # compile NAME OUT: compiles NAME.cu to PTX.
 compile() {
-    local clang=${CLANG:-clang-14} version
-    command -v "$clang" >/dev/null ||
-        missing "no $clang. Install clang 14 (Debian and Ubuntu: the package clang-14), or set CLANG."
-    # Another release may name a label differently, and the check compares text.
-    version=$("$clang" -dumpversion)
-    [[ $version == 14.* ]] || missing "$clang is clang $version, and the PTX is made with clang 14."
-
     {
         echo "// Made by scripts/kernels.sh from $1.cu. Do not edit."
         # Clang drops comments, but these lines declare the kernel's parameters.
@@ -70,17 +74,20 @@ compile() {
 
 build() {
     scratch
+    find_clang
     local name
     for name in "${sources[@]}"; do
         # Through a file, so that the old PTX survives a compiler error.
         compile "$name" "$tmp/$name.ptx"
         cat "$tmp/$name.ptx" >"$(ptx_of "$name")"
-        echo "made $(ptx_of "$name")"
+        echo "made $(ptx_of "$name") with clang $release"
     done
 }
 
 check_source() {
     scratch
+    find_clang
+    ((release == 14)) || missing "skipped: $clang is of release $release, and the PTX is compared with what clang 14 makes"
     local name
     for name in "${sources[@]}"; do
         compile "$name" "$tmp/$name.ptx"
@@ -183,5 +190,6 @@ case "$*" in
     'check source') check_source ;;
     'check assemble') check_assemble ;;
     tools) tools ;;
+    clang) find_clang && echo "$clang" ;;
     *) usage ;;
 esac

@@ -2,8 +2,14 @@
 # Sets up what is missing: with apt on Debian and Ubuntu; elsewhere it lists the
 # packages. demo.sh and test.sh source this and call `setup` with the tables that
 # they need. It never asks apt for what is already there, so a second run is fast
-# and works offline.
+# and works offline. At a terminal it asks first; `--yes`, as the script's first
+# argument, is the answer.
 
+yes=${CI:-}
+if [[ ${1:-} == --yes ]]; then
+    yes=true
+    shift
+fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 apt_lists=/var/lib/apt/lists
 # What the checks cover. wgpu takes minutes to build, and not everybody has OpenGL, so those are for CI.
@@ -14,54 +20,55 @@ die() { say "$@"; exit 1; }
 has_program() { command -v "$1" >/dev/null; }
 
 # The tables. Each line: a check whether it is there | its packages on Debian and
-# Ubuntu | on Fedora | on Arch. Those for Fedora and Arch come from their package
-# lists and are not tested.
+# Ubuntu | on Fedora | on Arch | what for. Of packages with a comma between them, the
+# first that apt has. Those for Fedora and Arch come from their package lists and are
+# not tested.
 
 # Nothing runs without these. rustc links with cc.
 essentials() {
     cat <<'END'
-can_link                   | gcc libc6-dev       | gcc glibc-devel     | gcc
-has_library libvulkan.so.1 | libvulkan1          | vulkan-loader       | vulkan-icd-loader
-has_vulkan_driver          | mesa-vulkan-drivers | mesa-vulkan-drivers | vulkan-swrast
+can_link                   | gcc libc6-dev       | gcc glibc-devel     | gcc               | linking Rust programs
+has_library libvulkan.so.1 | libvulkan1          | vulkan-loader       | vulkan-icd-loader | finding the Vulkan driver
+has_vulkan_driver          | mesa-vulkan-drivers | mesa-vulkan-drivers | vulkan-swrast     | Vulkan, on the CPU too
 END
 }
 
 # The libraries that winit opens at run time for a window.
 x11_window() {
     cat <<'END'
-has_library libX11.so.6            | libx11-6           | libX11           | libx11
-has_library libX11-xcb.so.1        | libx11-xcb1        | libX11-xcb       | libx11
-has_library libXcursor.so.1        | libxcursor1        | libXcursor       | libxcursor
-has_library libXi.so.6             | libxi6             | libXi            | libxi
-has_library libxkbcommon-x11.so.0  | libxkbcommon-x11-0 | libxkbcommon-x11 | libxkbcommon-x11
+has_library libX11.so.6            | libx11-6           | libX11           | libx11           | a window under X11
+has_library libX11-xcb.so.1        | libx11-xcb1        | libX11-xcb       | libx11           | a window under X11
+has_library libXcursor.so.1        | libxcursor1        | libXcursor       | libxcursor       | its pointer
+has_library libXi.so.6             | libxi6             | libXi            | libxi            | its mouse
+has_library libxkbcommon-x11.so.0  | libxkbcommon-x11-0 | libxkbcommon-x11 | libxkbcommon-x11 | its keyboard
 END
 }
 wayland_window() {
     cat <<'END'
-has_library libwayland-client.so.0 | libwayland-client0 | libwayland-client | wayland
-has_library libxkbcommon.so.0      | libxkbcommon0      | libxkbcommon      | libxkbcommon
+has_library libwayland-client.so.0 | libwayland-client0 | libwayland-client | wayland      | a window under Wayland
+has_library libxkbcommon.so.0      | libxkbcommon0      | libxkbcommon      | libxkbcommon | its keyboard
 END
 }
 
 # If one of these is missing, the tests that need it print that they are skipped.
 test_tools() {
     cat <<'END'
-has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb
-has_program xwd      | x11-apps                | xwd                      | xorg-xwd
-has_program xdotool  | xdotool                 | xdotool                  | xdotool
-has_program chromium | chromium                | chromium                 | chromium
-has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers
-has_library libEGL.so.1      | libegl1                         | libglvnd-egl                  | libglvnd
-has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri    | mesa-libEGL mesa-dri-drivers  | mesa
-has_program c++      | g++                     | gcc-c++                  | gcc
-has_vulkan_headers   | libvulkan-dev           | vulkan-headers vulkan-loader-devel | vulkan-headers
-has_program clang-14 | clang-14                |                          |
+has_program Xvfb     | xvfb                    | xorg-x11-server-Xvfb     | xorg-server-xvfb         | tests: a display without a screen
+has_program xwd      | x11-apps                | xwd                      | xorg-xwd                 | tests: what a window shows
+has_program xdotool  | xdotool                 | xdotool                  | xdotool                  | tests: keys and mouse
+has_program chromium | chromium                | chromium                 | chromium                 | tests: pages
+has_validation_layer | vulkan-validationlayers | vulkan-validation-layers | vulkan-validation-layers | tests: wrong use of Vulkan
+has_library libEGL.so.1      | libegl1                      | libglvnd-egl                       | libglvnd       | tests: OpenGL
+has_library libEGL_mesa.so.0 | libegl-mesa0 libgl1-mesa-dri | mesa-libEGL mesa-dri-drivers       | mesa           | tests: OpenGL
+has_program c++              | g++                          | gcc-c++                            | gcc            | tests: the example in C++
+has_vulkan_headers           | libvulkan-dev                | vulkan-headers vulkan-loader-devel | vulkan-headers | tests: the example in C++
+has_clang                    | clang-14,clang               | clang                              | clang          | tests: the kernels are built again
 END
 }
 python_tools() {
     cat <<'END'
-has_pip              | python3 python3-pip     | python3-pip              | python-pip
-has_venv             | python3-venv            | python3                  | python
+has_pip              | python3 python3-pip     | python3-pip              | python-pip | the Python package, ptxas
+has_venv             | python3-venv            | python3                  | python     | the Python package
 END
 }
 
@@ -107,20 +114,26 @@ has_vulkan_headers() {
         $(c++ -include vulkan/vulkan.h -dM -E -x c++ /dev/null 2>/dev/null) == *'define VK_API_VERSION_1_3 '* ]]
 }
 
+# Only clang 14 writes the PTX that is checked in, letter for letter. Where apt has none, any other builds the kernels.
+has_clang() {
+    has_program clang-14 || { ! { has_apt && apt_knows clang-14; } && "$root/scripts/kernels.sh" clang >/dev/null 2>&1; }
+}
+
 # Debian's venv lacks pip unless a separate package is installed.
 has_venv() { python3 -c 'import venv, ensurepip' 2>/dev/null; }
 
 has_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
-# find_missing TABLE...: fills debian, fedora and arch with the missing packages.
+# find_missing TABLE...: fills debian, fedora and arch with the missing packages, and purposes with a line for each.
 find_missing() {
-    local table check on_debian on_fedora on_arch words
-    debian=() fedora=() arch=()
+    local table check on_debian on_fedora on_arch purpose words
+    debian=() fedora=() arch=() purposes=()
     for table; do
-        while IFS='|' read -r check on_debian on_fedora on_arch; do
+        while IFS='|' read -r check on_debian on_fedora on_arch purpose; do
             read -ra words <<<"$check"
             "${words[@]}" </dev/null && continue
             read -ra words <<<"$on_debian" && debian+=("${words[@]}")
+            purposes+=("$(printf '%-28s %s' "${words[*]//,/ or }" "${purpose# }")")
             read -ra words <<<"$on_fedora" && fedora+=("${words[@]}")
             read -ra words <<<"$on_arch" && arch+=("${words[@]}")
         done < <("$table")
@@ -155,16 +168,23 @@ apt_knows() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[!\(]* ]]; }
 
 # Splits `debian` into known and unknown packages.
 ask_apt() {
-    local package
+    local packages package
     known=() unknown=()
-    # Before the first update apt has no lists.
-    if [[ -z $(compgen -G "$apt_lists/*Packages*") ]]; then
-        known=("${debian[@]}")
-        return
-    fi
-    for package in "${debian[@]}"; do
-        if apt_knows "$package"; then known+=("$package"); else unknown+=("$package"); fi
+    for packages in "${debian[@]}"; do
+        for package in ${packages//,/ }; do
+            # Before the first update apt has no lists.
+            [[ -n $(compgen -G "$apt_lists/*Packages*") ]] && ! apt_knows "$package" || break
+            package=
+        done
+        if [[ -n $package ]]; then known+=("$package"); else unknown+=("$packages"); fi
     done
+}
+
+# At a terminal, asks once. Without one, or with --yes, the answer is yes.
+agreed() {
+    local answer
+    [[ $yes != true && -t 0 && -t 2 ]] || return 0
+    read -rp "${0##*/}: install it now with $1? [Y/n] " answer && [[ $answer != [nN]* ]]
 }
 
 apt_get() {
@@ -178,14 +198,15 @@ install_with_apt() {
     local status=0 by=apt-get
     ((EUID == 0)) || by=sudo
     ask_apt
-    # If a release has no clang-14, another run will not find it either: then apt has
-    # nothing to do.
+    # What a release does not have, another run will not find either: then apt has nothing to do.
     if ((${#known[@]} > 0)); then
-        say 'missing here; as root, this installs it:'
+        say 'as root, this installs it:'
         # On a separate line, to be copied.
         echo "apt-get update && apt-get install --no-install-recommends ${known[*]}" >&2
         if ! has_program "$by"; then
             say 'nothing is installed: you are not root, and there is no sudo'
+        elif ! agreed "$by"; then
+            say 'nothing is installed'
         else
             say "installing it with $by"
             apt_get update || status=$?
@@ -203,12 +224,12 @@ install_with_apt() {
             esac
         fi
     fi
-    ((${#unknown[@]} == 0)) || say "note: apt has no ${unknown[*]} here"
+    ((${#unknown[@]} == 0)) || say "note: apt has no ${unknown[*]//,/ or } here"
 }
 
 name_packages() {
-    say 'missing here, by the names of some distributions:'
-    say "    Debian, Ubuntu:      ${debian[*]}"
+    say 'by the names of some distributions:'
+    say "    Debian, Ubuntu:      ${debian[*]//,/ or }"
     say "    Fedora (not tested): ${fedora[*]}"
     say "    Arch (not tested):   ${arch[*]}"
 }
@@ -240,6 +261,8 @@ setup() {
     elif has_all "$@"; then
         say 'nothing to install'
     else
+        say 'missing here:'
+        printf '    %s\n' "${purposes[@]}" >&2
         if has_apt; then install_with_apt; else name_packages; fi
         has_all essentials || die "cannot go on: without some of that nothing runs"
         has_all "$@" || say 'going on: only what needs them is left out'

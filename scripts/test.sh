@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sets up what is missing, and runs every check. The arguments go to cargo test. With CI=true, a missing tool is a
-# failure. WAVEFIELD_CHECK_WINDOWS=1 checks the Windows build too.
+# test.sh [--yes] [ARGUMENT...]: sets up what is missing, and runs every check. The arguments go to cargo test. At a terminal
+# it asks before it installs; --yes is the answer. With CI=true, a missing tool is a failure. WAVEFIELD_CHECK_WINDOWS=1 checks
+# the Windows build too.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -65,8 +66,9 @@ known_programs() {
     {
         { dpkg-query -W -f '${Priority} ${Package}\n' | sed -n 's/^required //p'; echo apt; } |
             xargs dpkg -L | grep -E '^(/usr)?/s?bin/.'
-        # `has_pip` looks for python3, and `can_link` for cc, which starts as and ld. awk belongs to no package.
-        for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk \
+        # `has_pip` looks for python3, `has_clang` for two names, and `can_link` for cc, which starts as and ld. awk belongs to
+        # no package.
+        for name in git cargo cargo-{clippy,fmt} clippy-driver rust{c,doc,fmt} python3 cc as ld awk clang-14 clang \
             $(for table in "${tables[@]}"; do "$table"; done | sed -n 's/^has_program \([^ ]*\).*/\1/p'); do
             command -v "$name" || true
         done
@@ -122,7 +124,7 @@ ended() {
 # equally long.
 all_tests() {
     local name status=0 others=() aside=(window window_rounds browser cuda_faults gallery rounds)
-    cargo test --locked "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
+    cargo test --locked --no-fail-fast "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
     for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
@@ -130,8 +132,8 @@ all_tests() {
         # `turns` is of a crate that is not among these.
         [[ " ${aside[*]} turns " == *" $name "* ]] || others+=("--test=$name")
     done
-    kept cargo test --locked "${crates[@]}" --lib --bins "${others[@]}" || status=$?
-    kept cargo test --locked "${crates[@]}" --doc || status=$?
+    kept cargo test --locked --no-fail-fast "${crates[@]}" --lib --bins "${others[@]}" || status=$?
+    kept cargo test --locked --no-fail-fast "${crates[@]}" --doc || status=$?
     ended "$windows" "$window_log" || status=$?
     return "$status"
 }
@@ -162,7 +164,7 @@ step 'build of the tests' cargo test --locked "${crates[@]}" --no-run "$@"
 WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$PWD/target}/debug/wavefield scripts/python.sh >"$python_log" 2>&1 &
 python=$!
 beside+=("$python")
-if (($#)); then step tests kept cargo test --locked "${crates[@]}" "$@"; else step tests all_tests; fi
+if (($#)); then step tests kept cargo test --locked --no-fail-fast "${crates[@]}" "$@"; else step tests all_tests; fi
 if [[ ${CI:-} == true ]]; then
     scripts/lines.sh
     step "the library's interface" scripts/api.py
@@ -171,7 +173,7 @@ if [[ ${CI:-} == true ]]; then
         packages=(-p "wavefield-$example-example")
         [[ $example == opengl ]] || packages+=(-p vulkan-cuda-wgpu -p wavefield-render-to-cuda-example)
         component_step "clippy for $example" clippy --locked "${packages[@]}" --all-targets -- -D warnings
-        step "$example" kept cargo test --locked "${packages[@]}"
+        step "$example" kept cargo test --locked --no-fail-fast "${packages[@]}"
     done
     step 'documentation of vulkan-cuda-wgpu' env RUSTDOCFLAGS='-D warnings' cargo doc --locked -p vulkan-cuda-wgpu --no-deps \
         --features cuda-12090

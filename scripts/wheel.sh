@@ -41,6 +41,8 @@ fi
 linked=()
 [[ $profile != release ]] || linked=(--zig --compatibility manylinux_2_28)
 rm -rf "$out"
+# pyproject.toml takes every file of such a name.
+"$python" scripts/licences.py >python/LICENSE-THIRD-PARTY
 (
     cd python
     # maturin looks for zig on PATH, as `python -m ziglang`.
@@ -64,6 +66,7 @@ END
 # From there, neither the repository nor its Python package can be found.
 (cd "$out" && env -u WAVEFIELD_BIN -u PYTHONPATH PATH="/usr/bin:/bin" venv/bin/python -W error -I three_lines.py)
 
+cargo tree --locked -p wavefield -e normal,no-proc-macro --prefix none --format '{p}' >"$out/crates"
 "$out/venv/bin/python" - "$out" <<'END'
 import importlib.metadata, struct, sys, zlib
 from pathlib import Path
@@ -74,8 +77,12 @@ from wavefield import _launch
 out = Path(sys.argv[1])
 assert Path(wavefield.__file__).is_relative_to(out / "venv"), wavefield.__file__
 assert _launch.find_renderer() == str(out / "venv" / "bin" / "wavefield"), _launch.find_renderer()
-licences = {file.name for file in importlib.metadata.files("wavefield") if file.parent.name == "licenses"}
-assert licences == {"LICENSE-MIT", "LICENSE-APACHE"}, licences
+licences = {file.name: file for file in importlib.metadata.files("wavefield") if file.parent.name == "licenses"}
+assert set(licences) == {"LICENSE-MIT", "LICENSE-APACHE", "LICENSE-THIRD-PARTY"}, licences
+theirs = licences["LICENSE-THIRD-PARTY"].read_text()
+crates = [line.split()[:2] for line in (out / "crates").read_text().splitlines() if "(/" not in line]
+unnamed = [name for name, version in crates if f"{name} {version[1:]}" not in theirs]
+assert len(crates) > 100 and not unnamed, unnamed
 png = (out / "picture.png").read_bytes()
 assert png[:8] == b"\x89PNG\r\n\x1a\n", png[:8]
 width, height = struct.unpack(">II", png[16:24])

@@ -168,24 +168,6 @@ fn a_software_device_gets_a_small_field_unless_told_otherwise() {
 }
 
 #[test]
-fn the_published_package_has_what_it_needs_and_no_more() {
-    let cargo = std::env::var("CARGO").expect("cargo runs the tests");
-    let mut command = Command::new(cargo);
-    command.args(["package", "--list", "--allow-dirty", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-    let output = finish(&mut command).unwrap();
-    let (list, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    for part in ["crates/", "docs/", "python/", ".ci/", ".github/"] {
-        assert!(!list.lines().any(|line| line.starts_with(part)), "{part} is published:\n{list}");
-    }
-    for part in
-        ["build.rs", "src/main.rs", "shaders/surface.wgsl", "kernels/wave.ptx", "README.md", "LICENSE-MIT"]
-    {
-        assert!(list.lines().any(|line| line == part), "{part} is not published:\n{list}");
-    }
-}
-
-#[test]
 fn frame_times_are_printed_at_the_end() {
     let (out, _) = ends(0, &["--headless", "--frames=20", "--grid=8x8", "--size=16x16"]);
     assert!(out.contains("frames: mean ") && out.contains("p50 ") && out.contains("p99 "), "{out}");

@@ -38,7 +38,8 @@ fn parameters(ptx: &str, name: &str) -> Vec<String> {
 fn parameter_type(parameter: &str) -> String {
     let words: Vec<_> = parameter.split_whitespace().collect();
     match words[..] {
-        [".param", kind, _name] => kind.to_owned(),
+        // Newer releases of clang say that it is a pointer.
+        [".param", kind, _name] | [".param", kind, ".ptr", ".align", _, _name] => kind.to_owned(),
         // A structure of floats.
         [".param", ".align", "4", ".b8", name] => format!(".b8[{}", name.split_once('[').unwrap().1),
         _ => panic!("not a plain parameter: {parameter}"),
@@ -75,7 +76,11 @@ fn check(what: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
-        Some(3) => skip_without_tools(stderr.trim()),
+        Some(3) => match stderr.split_once("skipped: ") {
+            // Some releases have no clang 14.
+            Some((_, reason)) => common::skip(reason.trim()),
+            None => skip_without_tools(stderr.trim()),
+        },
         _ => panic!("{}\n{}{stderr}", output.status, String::from_utf8_lossy(&output.stdout)),
     }
 }
@@ -135,7 +140,8 @@ fn a_vertex_is_written_in_one_store() {
     for name in ["wave", "ripples", "ocean", "pond", "swarm"] {
         let ptx = read(&format!("{name}.ptx"));
         let stores: Vec<_> = ptx.lines().map(str::trim).filter(|line| line.starts_with("st.")).collect();
-        let whole = stores.iter().filter(|store| store.starts_with("st.global.v4.f32")).count();
+        // Newer releases of clang write `b32`.
+        let whole = stores.iter().filter(|store| store.starts_with("st.global.v4.")).count();
         assert_eq!(whole, 1, "{name}: {stores:?}");
         // Some kernels also write to the memory of a block or of the module.
         assert!(stores.len() == 1 || ["ripples", "pond"].contains(&name), "{name}: {stores:?}");

@@ -64,9 +64,10 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     // A write beyond the limit on file sizes (`ulimit -f`) then fails with an error, like a write to a full disk. By default
     // SIGXFSZ would end the process without a message.
     #[cfg(unix)]
-    // SAFETY: ignores the signal, so no code runs in a handler.
+    // SAFETY: one is ignored; the handler of the other has the right type and calls only async-signal-safe functions.
     unsafe {
-        libc::signal(libc::SIGXFSZ, libc::SIG_IGN)
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(libc::SIGBUS, signals::no_memory as extern "C" fn(libc::c_int) as libc::sighandler_t);
     };
     let stop = Stop::default();
     if cli.handles_signals() {

@@ -2,7 +2,7 @@
 //! once, as it would without a handler.
 
 #[cfg(unix)]
-pub use unix::listen;
+pub use unix::{listen, no_memory};
 
 #[cfg(unix)]
 mod unix {
@@ -47,6 +47,18 @@ mod unix {
             }
         }
         Ok(())
+    }
+
+    /// Ends the program if memory turns out to be missing when it is used. Mesa's software driver keeps its memory in a file,
+    /// and does not notice that the file could not grow.
+    pub extern "C" fn no_memory(_: c_int) {
+        const WORDS: &str = "wavefield: the driver's memory could not be used (SIGBUS). A software driver may keep it in a file, \
+            and the shell's `ulimit -f`, or the system's memory, allows no more\n";
+        // SAFETY: both are async-signal-safe, and the text is static.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());
+            libc::_exit(1)
+        }
     }
 
     /// The signal handler. It may interrupt any code, so it only reads the clock and atomics, allocates nothing and

@@ -67,6 +67,72 @@ fn every_licence_is_allowed() {
     assert!(refused.is_empty(), "licences that deny.toml does not allow:\n{}", refused.join("\n"));
 }
 
+/// `scripts/wheel.sh` puts what the script prints into the wheel. It follows cargo's metadata, and `cargo tree` says whether
+/// something is missing.
+#[test]
+fn every_crate_of_the_program_is_among_the_licences() {
+    let (Ok(cargo), Ok(version)) =
+        (std::env::var("CARGO"), Command::new("python3").arg("--version").output())
+    else {
+        return common::skip_without_tools("not run by cargo, or no python3");
+    };
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--offline", "--locked", "--edges=normal,no-proc-macro", "--prefix=none"]);
+    let tree = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo starts");
+    let script = Command::new("python3").arg("scripts/licences.py").current_dir(common::ROOT).output();
+    let (output, tree) = (script.expect("python3 starts"), common::stdout(&tree));
+    // A crate of an optional feature that nobody fetched.
+    if common::stderr(&output).contains("failed to download") {
+        return common::skip_without_tools("packages are missing, run `cargo fetch`");
+    }
+    common::assert_exit(&output, 0);
+    let text = common::stdout(&output);
+    let crates: Vec<_> = tree.lines().filter(|line| !line.contains("(/")).collect();
+    assert!(crates.len() > 100, "{} crates; {}", crates.len(), common::stdout(&version));
+    for line in crates {
+        let words: Vec<_> = line.split([' ', '\n']).collect();
+        let name = format!("{} {}", words[0], words[1].trim_start_matches('v'));
+        assert!(
+            text.lines().any(|line| line.starts_with("For ") && line.contains(&name)),
+            "{name} has no text"
+        );
+    }
+    for font in ["UBUNTU FONT LICENCE", "SIL OPEN FONT LICENSE", "BITSTREAM VERA LICENSE", "John Slegers"] {
+        assert!(text.contains(font), "{font}");
+    }
+}
+
+#[test]
+fn the_list_of_a_release_names_every_package_that_is_published() {
+    let Some(packages) = packages() else { return };
+    let Ok(list) = std::fs::read_to_string(std::path::Path::new(common::ROOT).join("CONTRIBUTING.md")) else {
+        return common::skip("the published package has no CONTRIBUTING.md");
+    };
+    let list = list.split_once("## Release").expect("the list").1;
+    let named: Vec<_> =
+        list.split("cargo publish -p ").skip(1).map(|rest| rest.split([' ', '`']).next()).collect();
+    let published: Vec<_> = packages
+        .iter()
+        .filter(|package| package["source"].is_null() && package["publish"].is_null())
+        .collect();
+    let mut names: Vec<_> = published.iter().map(|package| package["name"].as_str()).collect();
+    names.sort();
+    assert_eq!(named, names);
+    for name in names.into_iter().flatten() {
+        let mut command = Command::new(std::env::var("CARGO").expect("as above"));
+        command.args(["package", "--list", "--allow-dirty", "--offline", "-p", name]);
+        let output = command.current_dir(common::ROOT).output().expect("cargo starts");
+        common::assert_exit(&output, 0);
+        for part in ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md", "src/lib.rs"] {
+            assert!(common::stdout(&output).lines().any(|line| line == part), "{name} lacks {part}");
+        }
+    }
+    // The address of the repository, which the list says too, stands in one place.
+    let addresses: std::collections::BTreeSet<_> =
+        published.iter().map(|package| package["repository"].to_string()).collect();
+    assert!(addresses.len() == 1 && !addresses.contains("null"), "{addresses:?}");
+}
+
 /// The stated Rust version is enough for every dependency. Only a build shows that it is enough for this program too.
 #[test]
 fn no_dependency_needs_a_newer_rust() {

@@ -35,8 +35,8 @@ impl Machine {
         }
         fs::copy(Path::new(ROOT).join("Cargo.toml"), machine.path("root/Cargo.toml")).unwrap();
         let real = [
-            "awk", "bash", "cat", "dirname", "env", "grep", "mkdir", "mktemp", "nproc", "rm", "sed", "sleep",
-            "sort", "tail", "tee", "timeout", "uname", "wc",
+            "awk", "bash", "cat", "cut", "dirname", "env", "grep", "mkdir", "mktemp", "nproc", "rm", "sed",
+            "sleep", "sort", "tail", "tee", "timeout", "uname", "wc",
         ];
         for name in real {
             let paths = std::env::var_os("PATH").unwrap();
@@ -69,7 +69,28 @@ impl Machine {
 
     fn run(&self, script: &str, variables: &[(&str, &str)]) -> Output {
         let mut command = Command::new(self.path("bin/bash"));
-        command.arg(self.path("root/scripts").join(script)).env_clear();
+        command.arg(self.path("root/scripts").join(script));
+        self.output(command, variables)
+    }
+
+    /// Runs a script with its arguments at a terminal, where the user types `typed`. Returns what the terminal shows.
+    fn at_a_terminal(&self, line: &str, typed: &str) -> Option<String> {
+        let paths = std::env::var_os("PATH").unwrap();
+        let Some(script) =
+            std::env::split_paths(&paths).map(|folder| folder.join("script")).find(|path| path.exists())
+        else {
+            common::skip_without_tools("`script`, which gives a program a terminal");
+            return None;
+        };
+        fs::write(self.path("tmp/typed"), typed).unwrap();
+        let mut command = Command::new(script);
+        command.args(["-qec", &format!("bash {}/{line}", self.path("root/scripts").display()), "/dev/null"]);
+        command.stdin(fs::File::open(self.path("tmp/typed")).unwrap());
+        Some(stdout(&self.output(command, &[("SHELL", self.path("bin/bash").to_str().unwrap())])))
+    }
+
+    fn output(&self, mut command: Command, variables: &[(&str, &str)]) -> Output {
+        command.env_clear();
         command.env("PATH", self.path("bin")).env("HOME", self.path("")).env("TMPDIR", self.path("tmp"));
         command.env("VK_DRIVER_FILES", "chosen").envs(variables.iter().copied());
         // Run as the user `nobody`.
@@ -86,7 +107,7 @@ impl Machine {
     }
 }
 
-/// Asserts that one line has the install command with `package`, and that no other line names the package.
+/// Asserts that one line has the install command with `package`, and that only one other line names it and what it is for.
 #[track_caller]
 fn assert_packages_once(text: &str, package: &str) {
     let lines: Vec<&str> =
@@ -94,7 +115,10 @@ fn assert_packages_once(text: &str, package: &str) {
     assert_eq!(lines.len(), 1, "{text}");
     assert!(lines[0].split(' ').any(|word| word == package), "{text}");
     let setup = text.split("formatting").next().unwrap();
-    assert_eq!(setup.matches(&format!(" {package}")).count(), 1, "{text}");
+    let purposes: Vec<&str> =
+        setup.lines().filter(|line| line.trim_start().starts_with(&format!("{package} "))).collect();
+    assert!(purposes.len() == 1 && purposes[0].split_whitespace().count() > 2, "{text}");
+    assert_eq!(setup.matches(&format!(" {package}")).count(), 2, "{text}");
 }
 
 #[test]
@@ -167,6 +191,47 @@ fn a_sudo_that_fails_is_not_taken_for_a_machine_without_network() {
     let text = stderr(&machine.run("test.sh", &[]));
     assert!(text.contains("online") && !text.contains("sudo failed"), "{text}");
     assert_packages_once(&text, "xvfb");
+}
+
+#[test]
+fn at_a_terminal_it_asks_once_before_it_installs() {
+    let installs = |line: &str, typed: &str| {
+        let machine = Machine::new();
+        machine.program("sudo", "echo \"sudo $*\" >>\"$TMPDIR/log\"; exec \"$@\"");
+        let text = machine.at_a_terminal(line, typed)?;
+        assert!(text.contains("tests: pages") && text.contains("formatting"), "{text}");
+        Some((text.matches("[Y/n]").count(), machine.log().matches("sudo ").count(), text))
+    };
+    for (line, typed, asked, sudo) in [
+        ("test.sh", "n\n", 1, 0),
+        ("test.sh", "\u{4}", 1, 0),
+        ("test.sh", "\n", 1, 2),
+        ("test.sh --yes", "", 0, 2),
+    ] {
+        let Some((questions, calls, text)) = installs(line, typed) else { return };
+        assert_eq!((questions, calls), (asked, sudo), "{line:?} {typed:?}: {text}");
+    }
+}
+
+/// Debian 13 has no clang 14.
+#[test]
+fn another_clang_is_installed_where_apt_has_no_clang_14() {
+    let machine = Machine::new();
+    machine.program("apt-cache", "case $2 in clang-14) ;; *) echo '  Candidate: 1.0' ;; esac");
+    machine.program("sudo", "exec \"$@\"");
+    // Only with lists does apt know what it has.
+    let setup = machine.path("root/scripts/setup.sh");
+    let text = fs::read_to_string(&setup).unwrap();
+    fs::write(machine.path("tmp/x_Packages"), "").unwrap();
+    let lists = machine.path("tmp").display().to_string();
+    fs::write(setup, text.replace("/var/lib/apt/lists", &lists)).unwrap();
+    let text = stderr(&machine.run("test.sh", &[]));
+    let line = text.lines().find(|line| line.starts_with("apt-get update && ")).expect(&text);
+    assert!(line.split(' ').any(|word| word == "clang") && !text.contains("apt has no"), "{text}");
+    // It is enough, then.
+    machine.program("clang-19", "echo 19.1.7");
+    let text = stderr(&machine.run("test.sh", &[]));
+    assert!(!text.contains("clang"), "{text}");
 }
 
 #[test]

@@ -13,6 +13,7 @@
 //! | `STAND_IN_FAIL` | `CALL:CODE[:NTH[:TIMES]]`, separated by commas: TIMES calls, from the NTH on (counted from 1), return CODE |
 //! | `STAND_IN_BESIDE` | `CALL+CALL`: the first of each call waits for the other; it is an offence if that takes longer than some seconds |
 //! | `STAND_IN_TELL` | `CALL:NTH:FILE`: makes FILE at the NTH call, so that a test can wait for it |
+//! | `STAND_IN_FILE_LIMIT` | `CALL:NTH:BYTES`: the NTH call limits the size of files, as `ulimit -f` does. A driver whose memory is a file has it by then |
 //! | `STAND_IN_REPORT` | the file for the report |
 //! | `STAND_IN_PRETEND` | names, separated by commas: device extensions of [`vulkan::PRETENDED`] that the layer adds, or the feature `sparseBinding` |
 //! | `STAND_IN_MEMORY` | the bytes of device memory; allocations beyond them fail |

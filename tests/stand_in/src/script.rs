@@ -64,13 +64,23 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Notified at each call.
 static CALLED: Condvar = Condvar::new();
 
-/// Makes the file that `STAND_IN_TELL` asks for, if this is the call.
+/// What follows `CALL:NTH:` in a variable, if this is the call.
+fn asked(variable: &str, name: &str, count: u64) -> Option<String> {
+    let text = std::env::var(variable).ok()?;
+    let (call, rest) = text.split_once(':')?;
+    let (nth, what) = rest.split_once(':')?;
+    (call == name && nth.parse() == Ok(count)).then(|| what.to_owned())
+}
+
+/// Does what `STAND_IN_TELL` and `STAND_IN_FILE_LIMIT` ask for, if this is the call.
 fn tell(name: &str, count: u64) {
-    static TELL: LazyLock<String> = LazyLock::new(|| std::env::var("STAND_IN_TELL").unwrap_or_default());
-    let mut parts = TELL.splitn(3, ':');
-    let wanted = parts.next() == Some(name) && parts.next().and_then(|nth| nth.parse().ok()) == Some(count);
-    if let Some(path) = parts.next().filter(|_| wanted) {
+    if let Some(path) = asked("STAND_IN_TELL", name, count) {
         let _ = std::fs::write(path, "");
+    }
+    if let Some(bytes) = asked("STAND_IN_FILE_LIMIT", name, count).and_then(|bytes| bytes.parse().ok()) {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+        // SAFETY: reads the local structure.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
     }
 }
 

