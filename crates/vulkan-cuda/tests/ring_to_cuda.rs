@@ -733,8 +733,11 @@ fn a_ring_in_use_is_leaked() {
     let Some(mut bench) = Bench::new(1) else { return };
     vulkan_cuda::on_cleanup_error(|error| {
         let text = error.to_string();
-        assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
-        LEAKED.store(true, Ordering::SeqCst);
+        // Other tests of this process copy views where they may not.
+        if !text.contains("a view of a slot was refused") {
+            assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
+            LEAKED.store(true, Ordering::SeqCst);
+        }
     });
     let gate = SharedTimeline::new(&bench.gpu.pair).unwrap();
     bench.write(1);
