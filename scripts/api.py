@@ -16,8 +16,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CRATE = ROOT / "crates/vulkan-cuda"
 PAGES = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc/vulkan_cuda"
-# Without tests.
-BUDGET = {"lines of code": 4600, "lines": 7800, "public types": 53}
 
 
 def without_tests(text: str) -> list[str]:
@@ -47,8 +45,7 @@ def main() -> None:
     lines = [line for file in (CRATE / "src").rglob("*.rs") for line in without_tests(file.read_text())]
     code = [line for line in lines if line.strip() and not line.strip().startswith("//")]
     types = [name for name in items if name.startswith(("struct", "enum", "trait", "union"))]
-    sizes = dict(zip(BUDGET, (len(code), len(lines), len(types)), strict=True))
-    print("vulkan-cuda:", ", ".join(f"{size} {what} (at most {BUDGET[what]})" for what, size in sizes.items()))
+    print(f"vulkan-cuda without tests: {len(code)} lines of code, {len(lines)} lines, {len(types)} public types")
 
     kept = CRATE / "api.txt"
     if "--write" in sys.argv:
