@@ -54,7 +54,10 @@ impl Open {
 #[test]
 fn keys_change_the_ring_and_the_batch_while_it_runs() {
     let (Some(stand_in), Some(display)) = (StandIn::new(), Display::start()) else { return };
-    let open = Open::new(display, stand_in.demo(&[&SMALL[..], &["--validation"]].concat()));
+    let mut demo = stand_in.demo(&[&SMALL[..], &["--validation"]].concat());
+    // Above the stand-in, where it sees which semaphores are shared. Below, a present would seem to wait for nobody's signal.
+    demo.env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation:VK_LAYER_WAVEFIELD_stand_in");
+    let open = Open::new(display, demo);
     open.shows("CUDA, ring 3, batch 1:");
     // The bar's parts, once the window had its size for a while.
     open.shows("(orange) + draw ");

@@ -101,7 +101,7 @@ use crate::frames::Frames;
 use crate::hand_over::{Parts, Progress};
 use crate::pair::Pair;
 use crate::slot::{QueueUse, Slot, Transfer};
-use crate::submission::{Semaphores, sealed::Submit};
+use crate::submission::{self, QueueTurn, Semaphores};
 use crate::view::SlotView;
 use crate::{Error, Result};
 
@@ -334,26 +334,20 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     where
         E: From<Error>,
     {
-        let (wait, signal) = self.semaphores()?;
-        let done = submit(wait, signal)?;
-        self.submitted();
-        Ok(done)
-    }
-
-    /// The wait and the signal of the frame's submission. The signal's value is then promised.
-    fn semaphores(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>)> {
-        let owned = &self.ring.parts.owned;
-        let signal = owned.vulkan.vulkan_signal(owned.vulkan.promised() + 1)?;
-        Ok((owned.cuda.vulkan_wait(self.wait), signal))
+        // SAFETY: the caller's promise.
+        unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }
 }
 
-impl<S: Slot, C: Stream> Submit for WriteTurn<'_, S, C> {
+impl<S: Slot, C: Stream> QueueTurn for WriteTurn<'_, S, C> {
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-        self.semaphores().map(|both| semaphores.add(both))
+        let owned = &self.ring.parts.owned;
+        let signal = owned.vulkan.vulkan_signal(owned.vulkan.promised() + 1)?;
+        semaphores.add(owned.cuda.vulkan_wait(self.wait), signal);
+        Ok(())
     }
 
-    fn submitted(self) {
+    fn submitted(self, _: &Semaphores) {
         let RingToCuda { parts, frames } = self.ring;
         let (value, mut ledger) = (parts.owned.vulkan.promised(), parts.ledger());
         (ledger.submitted, ledger.busy) = (value, true);

@@ -5,42 +5,37 @@ use ash::vk;
 use crate::{Error, Result};
 
 /// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a pair of
-/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction.
-pub trait QueueTurn: sealed::Submit {}
+/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction. Only this
+/// crate can make a [`Semaphores`], so nobody else calls or implements these functions.
+pub trait QueueTurn: Sized {
+    /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
+    #[doc(hidden)]
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()>;
 
-impl<T: sealed::Submit> QueueTurn for T {}
+    /// Notes that the submission was accepted. If this is not called, the drop gives the frame up.
+    #[doc(hidden)]
+    fn submitted(self, semaphores: &Semaphores);
+}
 
-pub(crate) mod sealed {
-    use super::*;
-
-    pub trait Submit: Sized {
-        /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
-        fn begin(&self, semaphores: &mut Semaphores) -> Result<()>;
-
-        /// Notes that the submission was accepted. If this is not called, the drop gives the frame up.
-        fn submitted(self);
+impl<A: QueueTurn, B: QueueTurn> QueueTurn for (A, B) {
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+        self.0.begin(semaphores)?;
+        self.1.begin(semaphores)
     }
 
-    impl<A: Submit, B: Submit> Submit for (A, B) {
-        fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-            self.0.begin(semaphores)?;
-            self.1.begin(semaphores)
-        }
+    fn submitted(self, semaphores: &Semaphores) {
+        self.0.submitted(semaphores);
+        self.1.submitted(semaphores);
+    }
+}
 
-        fn submitted(self) {
-            self.0.submitted();
-            self.1.submitted();
-        }
+impl<T: QueueTurn> QueueTurn for Vec<T> {
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
+        self.iter().try_for_each(|turn| turn.begin(semaphores))
     }
 
-    impl<T: Submit> Submit for Vec<T> {
-        fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-            self.iter().try_for_each(|turn| turn.begin(semaphores))
-        }
-
-        fn submitted(self) {
-            self.into_iter().for_each(T::submitted);
-        }
+    fn submitted(self, semaphores: &Semaphores) {
+        self.into_iter().for_each(|turn| turn.submitted(semaphores));
     }
 }
 
@@ -54,7 +49,8 @@ pub struct Semaphores {
 impl Semaphores {
     pub(crate) fn add(
         &mut self,
-        (wait, signal): (vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>),
+        wait: vk::SemaphoreSubmitInfo<'static>,
+        signal: vk::SemaphoreSubmitInfo<'static>,
     ) {
         for (list, one) in [(&mut self.waits, wait), (&mut self.signals, signal)] {
             match list.iter_mut().find(|other| other.semaphore == one.semaphore) {
@@ -111,6 +107,6 @@ pub unsafe fn submit<R, E: From<Error>>(
     let mut semaphores = Semaphores::default();
     turns.begin(&mut semaphores)?;
     let done = submit(&semaphores.waits, &semaphores.signals)?;
-    turns.submitted();
+    turns.submitted(&semaphores);
     Ok(done)
 }

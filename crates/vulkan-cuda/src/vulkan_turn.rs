@@ -9,7 +9,7 @@ use crate::cuda::Stream;
 use crate::hand_over::Parts;
 use crate::ledger::value;
 use crate::slot::{QueueUse, Slot, Transfer};
-use crate::submission::{Semaphores, sealed::Submit};
+use crate::submission::{self, QueueTurn, Semaphores};
 use crate::{Error, Result};
 
 /// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
@@ -140,30 +140,25 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     where
         E: From<Error>,
     {
-        let (wait, signal) = self.semaphores()?;
-        let done = submit(wait, signal)?;
-        self.submitted();
-        Ok(done)
+        // SAFETY: the caller's promise.
+        unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }
+}
 
-    /// The wait and the signal of the frame's submission. Smaller values can no longer be signalled then.
-    fn semaphores(&self) -> Result<(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>)> {
+impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
+    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
         let (frame, parts) = (self.frame, &self.parts);
+        // Smaller values can no longer be signalled then.
         parts.ledger().try_submit(frame).map_err(|later| {
             Error::Rule(format!(
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        Ok((self.wait_info(), parts.owned.vulkan.vulkan_signal(value(frame))?))
-    }
-}
-
-impl<S: Slot, C: Stream> Submit for VulkanTurn<S, C> {
-    fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-        self.semaphores().map(|both| semaphores.add(both))
+        semaphores.add(self.wait_info(), parts.owned.vulkan.vulkan_signal(value(frame))?);
+        Ok(())
     }
 
-    fn submitted(mut self) {
+    fn submitted(mut self, _: &Semaphores) {
         self.parts.ledger().submitted(self.frame);
         self.submitted = true;
     }
