@@ -79,13 +79,13 @@ impl Ring {
     /// a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated one.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
-        let depth = u64::from(self.depth.get());
+        let (depth, value) = (u64::from(self.depth.get()), frame.saturating_add(1));
         Turn {
             slot: (frame % depth) as usize,
             wait_free: frame.checked_sub(depth).map(|last_user| last_user + 1),
-            signal_ready: frame.saturating_add(1),
-            wait_ready: frame.saturating_add(1),
-            signal_free: frame.saturating_add(1),
+            signal_ready: value,
+            wait_ready: value,
+            signal_free: value,
         }
     }
     // ANCHOR_END: turn
@@ -99,7 +99,7 @@ impl Ring {
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first.saturating_add(frames.clamp(1, self.depth()) as u64);
-        let wait = self.turn(end.saturating_sub(1)).wait_free;
+        let wait = self.turn(end - 1).wait_free;
         (first..end).map(move |frame| Turn { wait_free: wait.filter(|_| frame == first), ..self.turn(frame) })
     }
     // ANCHOR_END: batch
