@@ -5,8 +5,8 @@ use ash::vk;
 use crate::{Error, Result};
 
 /// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a pair of
-/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction. Only this
-/// crate can make a [`Semaphores`], so nobody else calls or implements these functions.
+/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction.
+// (Only this crate can make `Semaphores`, so nobody else calls or implements the functions.)
 pub trait QueueTurn: Sized {
     /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
     #[doc(hidden)]
