@@ -466,6 +466,7 @@ fn a_limit_on_file_sizes_is_told() {
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("a.png: File too large"), "{}", stderr(&output));
     assert!(stderr(&output).contains("ulimit -f"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains(".part"), "only the user's name: {}", stderr(&output));
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(&folder), ["a.png"]);
 }
