@@ -26,9 +26,7 @@ pub const STEP: f64 = 1.0 / 60.0;
 /// # Errors
 /// The run failed before its first frame.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
-    if let Some(path) = &config.output {
-        output_file::check_writable(path)?;
-    }
+    output_file::check_outputs(&config.output)?;
     let traced = Traced::begin(config)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;

@@ -469,6 +469,7 @@ fn a_limit_on_file_sizes_is_told() {
         "{said}"
     );
     assert!(said.contains("ulimit -f"), "{said}");
+    assert!(!said.contains(".part"), "only the user's name: {said}");
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(names(&folder), ["a.png"]);
 }
