@@ -98,7 +98,7 @@ pub struct Config {
     /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4; in a software device's window 1].
     #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = OUTPUT)]
     pub samples: Samples,
-    // Whether the user left these two to the program: see `Config::suited_to`.
+    // Whether `--grid` and `--samples` were left out: see `Config::suited_to`.
     #[arg(skip)]
     pub any_grid: bool,
     #[arg(skip)]

@@ -15,7 +15,7 @@ use super::{
 use wavefield_base::{Error, Result, output_file, progress::Progress, report::Failures};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
 use wavefield_handoff::Handoff;
-use wavefield_render::OffscreenTarget;
+use wavefield_render::{OffscreenTarget, Samples};
 use wavefield_watch::recording::Film;
 
 /// Seconds of the field between two frames. It does not follow the clock, so frame N is the same picture in every run.
@@ -226,9 +226,13 @@ pub fn announce(choice: &Choice, config: &Config) {
         );
     }
     if info.kind == vk::PhysicalDeviceType::CPU {
-        let grid = config.grid;
-        let small =
-            if config.any_grid { format!("; it is slow, so it draws --grid {grid}") } else { String::new() };
+        let mut small = String::new();
+        if config.any_grid {
+            small = format!("; it is slow, so it draws --grid {}", config.grid);
+        }
+        if config.any_samples && config.samples == Samples::One {
+            small += if small.is_empty() { "; it is slow, so it draws --samples 1" } else { " --samples 1" };
+        }
         wavefield_base::note!(
             "note: {} is a software device: the picture is right, its speed says nothing{small}",
             info.name

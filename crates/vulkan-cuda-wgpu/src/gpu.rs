@@ -182,11 +182,12 @@ impl Gpu {
     ///
     /// # Errors
     /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit) does, and if
-    /// wgpu refuses the commands: its error handler has the reason. Also fails inside a callback that wgpu calls during
-    /// `submit`, as those of `Queue::on_submitted_work_done`: submit after it. The frame is then given up.
+    /// wgpu refuses the commands: its error handler has the reason. Also fails in a callback that wgpu runs during
+    /// `submit`, such as one of `Queue::on_submitted_work_done`: submit after the callback has returned. The frame is then
+    /// given up.
     ///
     /// # Panics
-    /// If wgpu does, as its default error handler. The next frame is as if there had been none.
+    /// Panics if wgpu panics, as its default error handler does. The next frame is not affected.
     pub fn submit<T: WgpuTurn>(
         &self,
         turn: T,
@@ -222,9 +223,11 @@ impl Gpu {
             // ANCHOR: submit
             // wgpu's next submission takes these two, so submit immediately.
             let all = vk::PipelineStageFlags::ALL_COMMANDS;
-            queue().add_wait_semaphore(wait.semaphore, Some(wait.value), all);
-            queue().add_signal_semaphore(signal.semaphore, Some(signal.value));
-            let index = catch_unwind(AssertUnwindSafe(|| self.queue.submit([acquire, work, release])));
+            let index = catch_unwind(AssertUnwindSafe(|| {
+                queue().add_wait_semaphore(wait.semaphore, Some(wait.value), all);
+                queue().add_signal_semaphore(signal.semaphore, Some(signal.value));
+                self.queue.submit([acquire, work, release])
+            }));
             // ANCHOR_END: submit
             *submitter() = None;
             // wgpu submits nothing if the commands are invalid: then it still has both.

@@ -17,7 +17,8 @@ use crate::{Error, Result};
 /// buffer or image, and passes on its [`Resource`].
 ///
 /// # Safety
-/// - [`Slot::resource`] must always return the same resource, which must live as long as the slot.
+/// - [`Slot::resource`] must always return the same resource, which must live as long as the slot, and a `context` as
+///   [`Resource`] says.
 /// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`CudaBuffer`]s, which
 ///   may overlap, are none by themselves.
 ///

@@ -6,7 +6,13 @@ use crate::{Error, Result};
 
 /// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a pair of
 /// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction.
-// (Only this crate can make `Semaphores`, so nobody else calls or implements the functions.)
+///
+/// ```compile_fail,E0277
+/// // Nobody else can say that a frame was submitted.
+/// fn forged(turn: vulkan_cuda::VulkanTurn<vulkan_cuda::SharedBuffer>) {
+///     vulkan_cuda::shared_ring::QueueTurn::submitted(turn, &Default::default());
+/// }
+/// ```
 pub trait QueueTurn: Sized {
     /// Adds what the submission waits for and signals. Fails if the turn may not be submitted now.
     #[doc(hidden)]
@@ -40,7 +46,6 @@ impl<T: QueueTurn> QueueTurn for Vec<T> {
 }
 
 /// The waits and signals of one submission. Each timeline is in each list once, with its greatest value.
-#[derive(Default)]
 pub struct Semaphores {
     waits: Vec<vk::SemaphoreSubmitInfo<'static>>,
     signals: Vec<vk::SemaphoreSubmitInfo<'static>>,
@@ -64,9 +69,8 @@ impl Semaphores {
 /// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission.
 ///
 /// # Errors
-/// Fails if one of the turns may not be submitted (a later frame of its ring was), and then does not call `submit`, or as
-/// `submit` does. None of the frames was submitted then: those that Vulkan reads are given up, and those that it writes
-/// never began.
+/// Fails if `submit` fails. Also fails, without calling `submit`, if a later frame of a turn's ring was already submitted. No
+/// frame counts as submitted then: frames that Vulkan reads are given up; frames that it writes never began.
 ///
 /// # Safety
 /// As for [`VulkanTurn::submit`](crate::VulkanTurn::submit) and [`WriteTurn::submit`](crate::WriteTurn::submit), for each
@@ -104,7 +108,7 @@ pub unsafe fn submit<R, E: From<Error>>(
     turns: impl QueueTurn,
     submit: impl FnOnce(&[vk::SemaphoreSubmitInfo<'static>], &[vk::SemaphoreSubmitInfo<'static>]) -> Result<R, E>,
 ) -> Result<R, E> {
-    let mut semaphores = Semaphores::default();
+    let mut semaphores = Semaphores { waits: Vec::new(), signals: Vec::new() };
     turns.begin(&mut semaphores)?;
     let done = submit(&semaphores.waits, &semaphores.signals)?;
     turns.submitted(&semaphores);

@@ -22,7 +22,8 @@ use crate::{Error, Result};
 /// until it is done; a launch there is not ordered at all. A copy's source may be shorter. cudarc panics if it is longer.
 ///
 /// A stream of another context cannot copy *from* the view: cudarc gives it no way to wait for the end of such a copy. The
-/// copy fails with `CUDA_ERROR_INVALID_VALUE`. Copy on the ring's stream first, and then between the contexts.
+/// copy fails with `CUDA_ERROR_INVALID_VALUE`. Copy on the ring's stream first, and then between the contexts. So does one on
+/// a stream that is being captured. For other bindings, take [`address`](SlotView::address).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,
@@ -78,6 +79,10 @@ impl<T> SlotView<'_, T> {
     /// The address for work on `stream`, and what keeps the ring's stream behind that work. The address is null, which the
     /// driver refuses, if nothing could order the work.
     fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
+        let none = Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
+        if [self.stream, stream].iter().any(|stream| stream.capture_status() != none) {
+            return (refuse("a stream is being captured"), SyncOnDrop::Record(None));
+        }
         // (The default streams of all contexts have the same handle.)
         if *stream == **self.stream {
             return (self.address, SyncOnDrop::Record(None));
@@ -105,7 +110,10 @@ impl<T> DevicePtr<T> for SlotView<'_, T> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         // For a copy to another context, cudarc binds that context and asks for the address on the ring's stream, but copies
         // on a stream that it does not name.
-        if *stream == **self.stream && result::ctx::get_current() != Ok(Some(stream.context().cu_ctx())) {
+        let another = |current: sys::CUcontext| current != stream.context().cu_ctx();
+        if *stream == **self.stream
+            && result::ctx::get_current().is_ok_and(|current| current.is_some_and(another))
+        {
             return (refuse("a stream of another context cannot copy it"), SyncOnDrop::Record(None));
         }
         self.on(stream)

@@ -788,6 +788,7 @@ fn all_of_them_on_the_stand_in() {
         ("contexts::copies_from_host_memory_and_unknown_kernels", ""),
         ("contexts::a_captured_stream_gets_no_frame", ""),
         ("contexts::several_turns_go_in_one_submission", ""),
+        ("contexts::a_stream_that_cannot_wait_is_refused", "cuStreamWaitEvent:999:1"),
         (
             "a_read_that_fails_comes_again",
             "cuWaitExternalSemaphoresAsync:999:1,cuSignalExternalSemaphoresAsync:999:1",

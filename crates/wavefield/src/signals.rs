@@ -52,8 +52,8 @@ mod unix {
     /// Ends the program if memory turns out to be missing when it is used. Mesa's software driver keeps its memory in a file,
     /// and does not notice that the file could not grow.
     pub extern "C" fn no_memory(_: c_int) {
-        const WORDS: &str = "wavefield: the driver's memory could not be used (SIGBUS). A software driver may keep it in a file, \
-            and the shell's `ulimit -f`, or the system's memory, allows no more\n";
+        const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
+            and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
         // SAFETY: both are async-signal-safe, and the text is static.
         unsafe {
             libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());

@@ -144,6 +144,11 @@ impl Stream {
 struct Address(u64);
 
 impl Address {
+    /// An address that a call was given. A driver refuses null at once.
+    fn of(address: u64) -> Result<Self, u32> {
+        if address == 0 { Err(INVALID_VALUE) } else { Ok(Self(address)) }
+    }
+
     fn bytes(self, size: u64) -> &'static mut [u8] {
         // SAFETY: as on a GPU, the caller promises that it has `size` bytes at this address.
         unsafe { std::slice::from_raw_parts_mut(self.0 as *mut u8, size as usize) }
@@ -641,7 +646,7 @@ exports! {
         Ok(())
     }
     fn cuMemsetD32Async(target: u64, value: c_uint, count: usize, stream: *mut c_void) {
-        let target = Address(target);
+        let target = Address::of(target)?;
         stream_of(stream)?.push(move || {
             let target = target;
             target.bytes(count as u64 * 4).chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&value.to_ne_bytes()));
@@ -649,7 +654,7 @@ exports! {
         })
     }
     fn cuMemsetD8Async(target: u64, value: u8, count: usize, stream: *mut c_void) {
-        let target = Address(target);
+        let target = Address::of(target)?;
         stream_of(stream)?.push(move || {
             let target = target;
             target.bytes(count as u64).fill(value);
@@ -657,7 +662,7 @@ exports! {
         })
     }
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, size: usize, stream: *mut c_void) {
-        let (to, from) = (Address(to), Address(from));
+        let (to, from) = (Address::of(to)?, Address::of(from)?);
         stream_of(stream)?.push(move || {
             let (to, from) = (to, from);
             to.bytes(size as u64).copy_from_slice(from.bytes(size as u64));
@@ -668,10 +673,7 @@ exports! {
     fn cuMemcpyPeerAsync(
         to: u64, _to_context: *mut c_void, from: u64, _from_context: *mut c_void, size: usize, stream: *mut c_void
     ) {
-        if to == 0 || from == 0 {
-            return Err(INVALID_VALUE);
-        }
-        let (to, from) = (Address(to), Address(from));
+        let (to, from) = (Address::of(to)?, Address::of(from)?);
         stream_of(stream)?.push(move || {
             let (to, from) = (to, from);
             std::thread::sleep(Duration::from_millis(60));
@@ -680,7 +682,7 @@ exports! {
         })
     }
     fn cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, size: usize, stream: *mut c_void) {
-        let (to, from) = (Address(to as u64), Address(from));
+        let (to, from) = (Address::of(to as u64)?, Address::of(from)?);
         stream_of(stream)?.push(move || {
             let (to, from) = (to, from);
             to.bytes(size as u64).copy_from_slice(from.bytes(size as u64));
@@ -691,7 +693,7 @@ exports! {
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, size: usize, stream: *mut c_void) {
         // CUDA reads pageable memory before the call returns.
         let bytes = Address(from as u64).bytes(size as u64).to_vec();
-        let to = Address(to);
+        let to = Address::of(to)?;
         stream_of(stream)?.push(move || {
             let to = to;
             to.bytes(bytes.len() as u64).copy_from_slice(&bytes);

@@ -65,8 +65,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 static CALLED: Condvar = Condvar::new();
 
 /// What follows `CALL:NTH:` in a variable, if this is the call.
-fn asked(variable: &str, name: &str, count: u64) -> Option<String> {
-    let text = std::env::var(variable).ok()?;
+fn asked(text: &str, name: &str, count: u64) -> Option<String> {
     let (call, rest) = text.split_once(':')?;
     let (nth, what) = rest.split_once(':')?;
     (call == name && nth.parse() == Ok(count)).then(|| what.to_owned())
@@ -74,10 +73,13 @@ fn asked(variable: &str, name: &str, count: u64) -> Option<String> {
 
 /// Does what `STAND_IN_TELL` and `STAND_IN_FILE_LIMIT` ask for, if this is the call.
 fn tell(name: &str, count: u64) {
-    if let Some(path) = asked("STAND_IN_TELL", name, count) {
+    static ASKED: LazyLock<[String; 2]> = LazyLock::new(|| {
+        ["STAND_IN_TELL", "STAND_IN_FILE_LIMIT"].map(|name| std::env::var(name).unwrap_or_default())
+    });
+    if let Some(path) = asked(&ASKED[0], name, count) {
         let _ = std::fs::write(path, "");
     }
-    if let Some(bytes) = asked("STAND_IN_FILE_LIMIT", name, count).and_then(|bytes| bytes.parse().ok()) {
+    if let Some(bytes) = asked(&ASKED[1], name, count).and_then(|bytes| bytes.parse().ok()) {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
         // SAFETY: reads the local structure.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };

@@ -777,7 +777,7 @@ own! {
 
     fn vkSignalSemaphore(device: vk::Device, info: *const vk::SemaphoreSignalInfo<'_>) -> vk::Result {
         may_fail!("vkSignalSemaphore", device);
-        // The question and the signal together: of two threads, the second is found.
+        // One lock for the check and the signal, so that a second thread's late signal is noticed.
         static ALONE: Mutex<()> = Mutex::new(());
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let (below, mut counter) = (device_of(device), 0);

@@ -104,8 +104,13 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// The error of the driver's compiler, with its log, and what the PTX was made for.
+    /// The error of the driver's compiler, with its log. If the PTX is for another GPU or a newer driver, says for which.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
+        let error = error.into();
+        // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.
+        if !matches!(error, Error::Cuda { code: 209 | 218 | 222, .. }) {
+            return self.problem(log.after(error));
+        }
         let (gpu, driver) =
             (context.info(), Driver::load_without_cudarc().map_or("?".into(), Driver::version));
         let (made, (major, minor)) = (ptx::made_for(&self.ptx), gpu.compute_capability);

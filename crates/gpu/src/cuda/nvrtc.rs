@@ -31,7 +31,7 @@ const HINT: &str = if cfg!(windows) {
 
 /// The standard headers of C, which NVRTC lacks, and their one text. The functions themselves are built into NVRTC.
 const STANDARD: &str = "assert float limits math stddef stdint stdio stdlib string";
-/// Who has the others.
+/// Which packages contain the other headers.
 const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder), or with pip beside NVRTC: nvidia-cuda-runtime-cu12 has \
      cuda_runtime.h and cuda_fp16.h, nvidia-cuda-cccl-cu12 has cooperative_groups.h's and cuda/std (for <limits> and other \
      headers of C++); for CUDA 13 without -cu12";
@@ -116,7 +116,7 @@ impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
         let folders = toolkits(if cfg!(windows) { "bin" } else { "lib64" });
-        // By its folder, the headers beside it are found.
+        // The library's folder tells where its headers are.
         let path =
             std::env::var_os(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" }).unwrap_or_default();
         let places = std::env::split_paths(&path).chain([PathBuf::new()]).chain(folders.iter().cloned());

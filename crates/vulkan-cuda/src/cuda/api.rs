@@ -1,6 +1,6 @@
 //! The functions of `libcuda` that this crate calls, as a table. `look_up.rs` turns it into functions.
 //!
-//! cudarc provides the types and opens the library. Its functions are not used, for two reasons. Each is looked up at
+//! cudarc provides the types. Its functions are not used, for two reasons. Each is looked up at
 //! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
 //! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
 //! a code is a number.

@@ -83,7 +83,8 @@ impl Cuda {
     }
 
     /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
-    /// from it. Afterwards the context is current on this thread, even after an error. Fails as [`Driver::load`] does.
+    /// from it. Afterwards the context is current on this thread, even after an error. Fails if the
+    /// driver is missing or too old.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
@@ -104,8 +105,9 @@ impl Cuda {
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
-    /// Adopts cudarc's context, and keeps it alive. For the rest as [`Cuda::from_raw`].
+    /// Adopts cudarc's context, and keeps it alive. Fails as [`Driver::load`] does. Otherwise as [`Cuda::from_raw`].
     pub fn from_cudarc(context: &Arc<CudaContext>) -> Result<Self> {
+        Driver::load()?;
         // SAFETY: cudarc's context lives as long as the `Arc`.
         unsafe { Self::from_raw(context.cu_ctx(), context.clone()) }
     }

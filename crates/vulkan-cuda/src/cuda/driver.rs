@@ -112,7 +112,7 @@ impl Driver {
     ///
     /// # Errors
     /// Fails if there is no library, or if it is too old (before CUDA 11.2). `cuInit` fails with 100 (`NO_DEVICE`), for
-    /// example. Fails also if cudarc finds another library: cudarc would panic, or call that one.
+    /// example. Also fails if cudarc would load a different libcuda: its calls would go to that one, or panic.
     pub fn load() -> Result<Self> {
         let driver = Self::load_without_cudarc()?;
         // SAFETY: opening runs the initialisers of libraries with the names of CUDA's driver.

@@ -7,7 +7,12 @@ pub use libloading::Library;
 use crate::Error;
 
 /// CUDA's driver, once it is loaded. It stays open until the process ends.
-pub static LIBRARY: OnceLock<Library> = OnceLock::new();
+pub(crate) static LIBRARY: OnceLock<Library> = OnceLock::new();
+
+/// CUDA's driver, if it is loaded.
+pub fn library() -> Option<&'static Library> {
+    LIBRARY.get()
+}
 
 /// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the
 /// arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
@@ -42,9 +47,9 @@ macro_rules! cuda_functions {
             }
         }
 
-        /// Looks up all functions of [`LIBRARY`]($crate::cuda::look_up::LIBRARY), once.
+        /// Looks up all functions of CUDA's driver, once.
         pub fn look_up() -> $crate::Result<()> {
-            if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::LIBRARY.get()) {
+            if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::library()) {
                 // SAFETY: CUDA's driver, which stays open. If another thread was faster, it found the same functions.
                 let _ = FUNCTIONS.set(unsafe { Functions::of(library) }?);
             }

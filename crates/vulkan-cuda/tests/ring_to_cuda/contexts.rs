@@ -270,9 +270,29 @@ fn a_captured_stream_gets_no_frame() {
     assert!(read.view::<u32>().err().unwrap().to_string().contains("is being captured"));
     end(&bench.stream);
     drop(read);
+    // Or after the view was made.
+    let write = ring.write().unwrap().unwrap();
+    let mut view = write.view::<u32>().unwrap();
+    capture(&bench.stream);
+    assert!(bench.stream.memcpy_htod(&[1_u32; WORDS], &mut view).is_err(), "it would go into the graph");
+    end(&bench.stream);
+    drop(write);
     bench.write(2);
     bench.check(1, 2);
     assert_eq!(ring.write().unwrap().unwrap().frame(), 0);
+}
+
+/// Nothing would order the other stream's copy: so it does not begin.
+#[test]
+#[ignore = "needs a driver that fails"]
+fn a_stream_that_cannot_wait_is_refused() {
+    let Some(mut bench) = Bench::new(1) else { return };
+    let other = bench.gpu.cuda.new_stream().unwrap();
+    bench.write(1);
+    let read = bench.ring.next_read().unwrap().unwrap();
+    assert!(other.clone_dtoh(&read.view::<u32>().unwrap()).is_err());
+    drop(read);
+    bench.ring.wait_idle(LIMIT).unwrap();
 }
 
 /// Frames of rings of both directions, and two of one ring, in one submission: all of them count, or none.

@@ -465,7 +465,7 @@ fn a_limit_on_file_sizes_is_told() {
     assert_exit(&output, 1);
     let said = stderr(&output);
     assert!(
-        said.contains("a.png: File too large") || said.contains("the driver's memory could not be used"),
+        said.contains("a.png: File too large") || said.contains("memory could not be accessed (SIGBUS)"),
         "{said}"
     );
     assert!(said.contains("ulimit -f"), "{said}");
