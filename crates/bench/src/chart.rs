@@ -73,7 +73,7 @@ fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usi
 
 /// A bar and its figure. One that is longer than `full` ends in an arrow.
 fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Markup {
-    // No figure has no bar.
+    // NaN draws an empty bar.
     let width = length * (value / full).clamp(0.0, 1.0).max(0.0);
     let (cut, end) = (value > full, x + width);
     html! {

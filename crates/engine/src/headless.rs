@@ -51,7 +51,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(match run.engine.device().info().kind {
-        // Here each takes long.
+        // A software device is slow, so draw few.
         vk::PhysicalDeviceType::CPU => 20,
         // More than a run needs to settle: see `Footprint::SETTLED`.
         _ if config.verify => 1000,
@@ -93,7 +93,6 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
     Ok(())
 }
 
-/// The time since `last`. Sets `last` to now.
 fn lap(last: &mut Instant) -> Duration {
     let now = Instant::now();
     now - std::mem::replace(last, now)

@@ -39,7 +39,6 @@ pub struct FieldRendererDesc {
     pub samples: Samples,
 }
 
-/// What a renderer draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// What people see, in this format.

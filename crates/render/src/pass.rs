@@ -188,8 +188,6 @@ impl Attachments {
         unsafe { pipeline_barrier(&self.device, commands, &[], &barriers) };
     }
 
-    /// Begins the pass over the whole pictures.
-    ///
     /// # Safety
     /// As [`Attachments::record`].
     unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {

@@ -49,7 +49,6 @@ pub(super) struct Client {
     pub(super) drawing: Drawing,
     /// The camera that it asked for before its ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
-    /// The parameters that it was last told.
     pub(super) told: Parameters,
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
@@ -98,7 +97,6 @@ impl From<Fault> for Ended {
     }
 }
 
-/// A request, what to do, and its descriptors.
 type Heard = (Request, Judged, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.

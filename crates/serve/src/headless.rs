@@ -75,7 +75,7 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.host.close(serving.run.engine(), &reason));
-    // The client's memory is the host's.
+    // The host owns the client's memory, so it may be dropped only at rest.
     match serving.run.engine().quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),

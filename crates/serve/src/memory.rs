@@ -350,7 +350,6 @@ fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     }
 }
 
-/// As [`memory_descriptor`].
 fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     match handle {
         SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),

@@ -185,7 +185,6 @@ impl Session {
         self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
-    /// The id that the next allocation will have.
     pub fn next_id(&self) -> u64 {
         self.last_id + 1
     }
@@ -320,7 +319,6 @@ impl Session {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
 
-    /// Fails if there are [`MAX_ALLOCATIONS`] already.
     fn has_room(&self) -> Result<(), String> {
         let there = self.held().count() + usize::from(self.importing.is_some());
         match there < MAX_ALLOCATIONS {

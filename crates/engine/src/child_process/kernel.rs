@@ -25,8 +25,7 @@ pub struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Tries the kernel in a child process, waits for its end, and returns how long it took. Kills the child once `wanted` returns
-    /// false.
+    /// Tries the kernel in a child process, and returns how long it took. Kills the child if no longer `wanted`.
     pub fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =

@@ -282,8 +282,7 @@ impl Engine {
         Ok(self.filler.slots_now(self.pacer.finished()?, self.pacer.submitted()))
     }
 
-    /// From now on, finds what is at this point of the picture, in every frame. Both are in pixels. With `None`, looks for nothing.
-    /// Returns true if the call brought both APIs to rest.
+    /// From now on, finds what is at this pixel; `None` finds nothing. True if the call brought both APIs to rest.
     pub fn point(&mut self, at: Option<(f32, f32)>, picture: (u32, u32)) -> Result<bool> {
         let array = *self.array();
         let at = at.filter(|_| self.drawer.scene == Scene::Field);

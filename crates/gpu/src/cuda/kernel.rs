@@ -170,7 +170,6 @@ unsafe impl Send for Kernel {}
 /// The number of threads in a block, unless the kernel requires or allows fewer.
 const BLOCK: u32 = 256;
 
-/// The number of blocks of `block` threads that give one thread to each of `count` elements.
 pub fn blocks(count: u64, block: u32) -> u32 {
     count.div_ceil(u64::from(block)) as u32
 }

@@ -20,7 +20,6 @@ const MAX_NAME: usize = 40;
 /// The longest unit, in characters.
 const MAX_UNIT: usize = 16;
 
-/// A number that a kernel takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelParameter {
     /// A C identifier.

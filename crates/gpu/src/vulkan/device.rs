@@ -185,7 +185,6 @@ impl Device {
         Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
-    /// A timeline that has reached `value`.
     pub fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default()
             .semaphore_type(vk::SemaphoreType::TIMELINE)

@@ -35,7 +35,6 @@ pub struct Pacer {
     /// The most frames in flight; never more than there are flights.
     limit: u64,
     blocking_waits: u64,
-    /// The longest wait for one frame; `None` until a frame has finished.
     slowest: Option<Duration>,
 }
 

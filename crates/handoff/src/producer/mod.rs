@@ -115,9 +115,7 @@ pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 /// What a frame is drawn from. Each scene has one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// For [`Scene::Field`].
     Vertices(Vertices),
-    /// For [`Scene::Texture`].
     Texture(ImageSlot),
 }
 

@@ -23,9 +23,8 @@ pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -
     output_file::write(path, |file| writeln!(file, "{text}"))
 }
 
-/// The run.
 const PROCESS: u32 = 1;
-// Its threads.
+// Thread ids within `PROCESS`.
 const CPU: u32 = 1;
 const OTHER_THREADS: u32 = 2;
 const PRESENT: u32 = 3;

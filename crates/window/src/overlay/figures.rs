@@ -128,7 +128,6 @@ impl Figures {
         self.count += 1;
     }
 
-    /// Says that the time until the next frame is not a frame time.
     pub(super) fn ignore_gap(&mut self, now: Instant) {
         (self.end, self.rested) = (None, Some(now));
     }

@@ -38,7 +38,6 @@ const MEANINGS: [(&str, &str); 12] = [
     ("speed", "Seconds of the field per second."),
 ];
 
-/// Shows the panel. The user's changes go to `draft`.
 pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     Table::new("settings").num_columns(2).spacing([8.0, 5.0]).show(ui, |ui| {
         if !view.serves {

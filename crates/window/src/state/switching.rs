@@ -1,4 +1,4 @@
-//! Other settings while the window is open.
+//! Applies changed settings to the running window.
 
 use std::sync::atomic::Ordering;
 
