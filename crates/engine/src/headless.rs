@@ -58,8 +58,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
         _ => 120,
     });
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
-    // An f32 has so few bits that its product with a frame's number is exact in an f64. So frame N is bit-identical whether it is
-    // filled alone or in a batch.
+    // An f32 times a frame's number is exact in an f64, so frame N is bit-identical whether filled alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {

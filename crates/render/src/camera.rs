@@ -95,8 +95,7 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// From world space to Vulkan's clip space (Y down). Depth is reversed for even precision: 1 at the near plane, 0 at
-    /// infinity.
+    /// From world space to Vulkan's clip space (Y down). Depth is reversed, for even precision: 1 is near, 0 at infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();

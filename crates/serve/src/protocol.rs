@@ -1,5 +1,4 @@
-//! The messages of `docs/protocol.md`, which says what each field means: their types, and how they become bytes and back.
-//! Nothing here uses sockets.
+//! The messages of `docs/protocol.md`, which explains each field: their types, and how they become bytes and back. No sockets.
 
 use std::collections::BTreeMap;
 

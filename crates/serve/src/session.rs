@@ -215,8 +215,7 @@ impl Session {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Removes and returns the released allocations that are not needed any more. Free them once the GPU has drawn what was
-    /// submitted.
+    /// Removes the released allocations that are no longer needed. Free them once the GPU has drawn what was submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));

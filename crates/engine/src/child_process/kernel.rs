@@ -19,8 +19,7 @@ pub struct Trial<'a> {
     pub program: &'a Path,
     pub device: &'a CudaInfo,
     pub grid: Grid,
-    /// How long the kernel may run. It must be shorter than the renderer's own timeout: a kernel that does not end may also keep
-    /// the renderer off the GPU.
+    /// How long the kernel may run. Shorter than the renderer's timeout: an endless kernel may keep it off the GPU too.
     pub patience: Duration,
 }
 

@@ -125,8 +125,7 @@ impl Engine {
     /// The old objects stay until all new ones are made, so both need memory for a moment.
     ///
     /// # Errors
-    /// Fails as [`Engine::new`] does. Nothing has changed then, and the engine can go on drawing, unless
-    /// [`Engine::has_failed`].
+    /// As for [`Engine::new`]. Nothing has changed then, and the engine can go on unless [`Engine::has_failed`].
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };

@@ -17,8 +17,7 @@ use wavefield_render::{FieldRenderer, Picture, Slices};
 use wavefield_watch::observer::{At, Observer};
 
 pub(super) struct Recordings {
-    /// What each flight's commands were recorded for: the source, the picture, and how many slices. They can be submitted again
-    /// for the same.
+    /// What each flight's commands were recorded for, and can be submitted again for: source, picture, number of slices.
     pub(super) flights: Vec<Option<(Source, Picture, usize)>>,
     pub(super) draws: u64,
 }

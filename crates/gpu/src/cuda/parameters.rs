@@ -155,8 +155,7 @@ impl KernelParameters {
         values
     }
 
-    /// Takes over the values `had` of another kernel's parameters with the same names, moved into their ranges. The
-    /// rest get their defaults.
+    /// Takes over the values `had` of parameters with the same names, moved into their ranges; the rest get their defaults.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);

@@ -219,8 +219,7 @@ fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnc
     shown.inner.inner
 }
 
-/// A slider from 1 to `most`. Returns a changed value only when the slider is released: a drag passes many values, and each switch
-/// waits for both APIs.
+/// A slider from 1 to `most`. Returns a value only on release: a drag passes many, and each switch waits for both APIs.
 fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     let id = ui.id().with(id);
     let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);
