@@ -113,7 +113,7 @@ impl DeviceTable {
         Ok(Self { rows, facts, driver })
     }
 
-    /// As the function `choose`. An error also names the variables that can make the loader leave a driver out.
+    /// As the function `choose`, but an error also names the variables that can make the loader leave a driver out.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.facts, wish, producer)
             .map_err(|reason| Error::Unsupported(reason + &wavefield_base::advice::driver_variables()))

@@ -136,7 +136,7 @@ impl Client {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
-    /// Answers the request with this `request_id`. Ends the client's time if it does not read or is gone: never waits.
+    /// Answers the request with this `request_id`. Ends the client's time if it does not read or is gone: the renderer never waits.
     pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
