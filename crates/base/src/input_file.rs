@@ -6,9 +6,8 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Reads a regular file of at most `most` bytes.
-///
-/// Other files are not even opened: reading a FIFO or `/dev/zero` may never end, and no signal would stop it.
+/// Reads a regular file of at most `most` bytes. Does not even open others: reading a FIFO or `/dev/zero` may
+/// never end, and no signal would stop it.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();

@@ -94,7 +94,6 @@ pub fn word(value: impl ValueEnum) -> String {
 pub struct Failures(Option<Error>);
 
 impl Failures {
-    /// Keeps the first failure; prints any later one.
     pub fn add(&mut self, error: Error) {
         match &self.0 {
             None => self.0 = Some(error),
@@ -111,7 +110,6 @@ impl Failures {
         self.0.as_ref()
     }
 
-    /// Turns the first failure into an error.
     pub fn outcome(self) -> Result<()> {
         self.0.map_or(Ok(()), Err)
     }
@@ -125,8 +123,7 @@ pub fn cleanup_error(error: &crate::Error) {
     FAILED.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process met an error that it could not return: a failed clean-up, or results that could not be written. The error
-/// was printed to standard error. The process must not exit with success.
+/// Whether a clean-up failed or results could not be written: printed already, but the exit code must not be 0.
 pub fn failed() -> bool {
     FAILED.load(Ordering::Relaxed)
 }

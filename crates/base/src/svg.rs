@@ -12,7 +12,6 @@ const STYLE: &str = ".paper{fill:#fff}.ink{fill:#222}.head{font-weight:600}.soft
 .hot{fill:#e4572e}.line{stroke:#999}@media(prefers-color-scheme:dark){.paper{fill:#16181d}.ink{fill:#e8e8e8}.soft{fill:#a0a0a0}\
 .row{fill:#23262d}.a{fill:#5b8ec4}.b{fill:#3d6690}.hot{fill:#ff7a50}.line{stroke:#666}}";
 
-/// Whether a file of this name is to be an SVG.
 pub fn is_name_of(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
 }

@@ -1,5 +1,4 @@
-//! Threads: rayon's pool, which fills and compares whole fields; a thread for a single job; exact sleeping; the CPU
-//! time that all threads have used.
+//! Threads: rayon's pool for whole fields; a thread for a single job; exact sleeping; the CPU time of all threads.
 
 use std::fmt::Display;
 use std::io::Error as IoError;
@@ -83,8 +82,7 @@ impl<T: Send + 'static> Job<T> {
     }
 }
 
-/// Makes this thread's sleeps end on time. By default Linux may stretch a sleep of 50 µs to twice that. A failure is
-/// ignored: it costs only precision.
+/// Makes this thread's sleeps end on time: Linux may stretch 50 µs to twice that. A failure costs only precision.
 #[cfg(target_os = "linux")]
 pub fn sleep_exactly() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));

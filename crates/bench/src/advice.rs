@@ -51,8 +51,7 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     Some(format!("Use `{}` here: {takes} {}.", options(chosen[0])?, costs.join(", ")))
 }
 
-/// The options that select what a cell measured, if a run without consent to a risk can choose it. Defaults that may change are
-/// spelled out.
+/// The options that select a cell, if a run without consent to a risk can choose it. Spells out defaults that may change.
 fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
     match Strategy::from_str(strategy, false).ok()? {

@@ -73,7 +73,7 @@ fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usi
 
 /// A bar and its figure. One that is longer than `full` ends in an arrow.
 fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Markup {
-    // No figure has no bar.
+    // NaN draws an empty bar.
     let width = length * (value / full).clamp(0.0, 1.0).max(0.0);
     let (cut, end) = (value > full, x + width);
     html! {
@@ -83,8 +83,7 @@ fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Mar
     }
 }
 
-/// The value that fills a bar: the largest that is at most four times the median, so that one slow hand-off does not hide the
-/// differences between the others.
+/// The value that fills a bar: the largest up to four times the median, so that one slow hand-off does not hide the rest.
 fn full(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     values.sort_unstable_by(f64::total_cmp);

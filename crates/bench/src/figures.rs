@@ -44,8 +44,7 @@ pub fn moment(seconds: u64) -> String {
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
-/// Text for a terminal, without control characters. A report may come from anywhere, and a control character in a name could
-/// move the cursor.
+/// Text for a terminal, without control characters: a report may come from anywhere, and they could move the cursor.
 pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
@@ -83,8 +82,7 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What must be known before reading a figure: what the machine cannot answer, and what is wrong with the run. Empty if nothing
-/// is.
+/// What must be known before reading a figure: what the machine cannot answer, and what is wrong with the run, if anything.
 pub fn limits(report: &Report) -> String {
     let Report { machine, cells, skipped, .. } = report;
     let mut words = Vec::new();
@@ -137,8 +135,7 @@ pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     grids
 }
 
-/// Rows as lines. Every column is as wide as its widest entry, with two spaces between columns. The first column is aligned to
-/// the left, the others to the right.
+/// Rows as lines. Columns are as wide as their widest entry, two spaces apart. The first is aligned left, the others right.
 pub fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));

@@ -59,8 +59,6 @@ pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
 }
 
-/// Runs the plan.
-///
 /// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
 /// the report has what was measured before it and is marked incomplete.
 pub fn run(

@@ -40,8 +40,7 @@ pub trait FrameHook {
 
     fn drawn(&mut self);
 
-    /// Called when a frame has failed with `error`. After `Ok` the engine is repaired: start the frame again once
-    /// [`FrameHook::is_ready`].
+    /// Called when a frame has failed. After `Ok` the engine is repaired: begin again once [`FrameHook::is_ready`].
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()>;
 
     /// Whether a frame may begin. If not, call [`FrameHook::before_frame`] and ask again.

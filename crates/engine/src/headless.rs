@@ -51,15 +51,14 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
     let frames = config.frames.unwrap_or(match run.engine.device().info().kind {
-        // Here each takes long.
+        // A software device is slow, so draw few.
         vk::PhysicalDeviceType::CPU => 20,
         // More than a run needs to settle: see `Footprint::SETTLED`.
         _ if config.verify => 1000,
         _ => 120,
     });
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
-    // An f32 has so few bits that its product with a frame's number is exact in an f64. So frame N is bit-identical whether it is
-    // filled alone or in a batch.
+    // An f32 times a frame's number is exact in an f64, so frame N is bit-identical whether filled alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -93,7 +92,6 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
     Ok(())
 }
 
-/// The time since `last`. Sets `last` to now.
 fn lap(last: &mut Instant) -> Duration {
     let now = Instant::now();
     now - std::mem::replace(last, now)

@@ -74,8 +74,7 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
-    /// Refuses settings that do not fit this device: a hand-off without the scene, a kernel that cannot run, or frames that
-    /// are too large.
+    /// Refuses a hand-off without the scene, a kernel that cannot run, and frames that are too large for this device.
     pub fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
         if cuda.is_some() {

@@ -113,8 +113,7 @@ impl DeviceTable {
         Ok(Self { rows, facts, driver })
     }
 
-    /// The row to use, and the reason if `auto` does not use CUDA. An error names the variables that can make the loader leave a
-    /// driver out.
+    /// As the function `choose`, but an error also names the variables that can make the loader leave a driver out.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.facts, wish, producer)
             .map_err(|reason| Error::Unsupported(reason + &wavefield_base::advice::driver_variables()))
@@ -134,8 +133,7 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, twin, fallback })
     }
 
-    /// The table as text, with a mark at the device that `choose` would take, and which GPUs reach each other. If it is wider than `width`, each device gets a
-    /// block of lines instead.
+    /// The table as text, with a mark at `choose`'s device, and which GPUs reach each other. In blocks if wider than `width`.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let chosen = self.row(wish, producer).map(|(index, _)| index);
         let mut table = vec![HEADINGS.map(String::from)];

@@ -1,7 +1,6 @@
 //! The result of `wavefield verify` as data: the text that it prints, the JSON that `--json` writes, and the verdict.
 //!
-//! [`VERIFY_SCHEMA`] holds the schema's version. Renaming a field or changing its meaning needs a new version. Readers of the
-//! JSON find the fields described here.
+//! Renaming a field or changing its meaning needs a new [`VERIFY_SCHEMA`]. Readers of the JSON find its fields here.
 
 use std::fmt;
 

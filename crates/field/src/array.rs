@@ -26,10 +26,8 @@ pub enum Kind {
 /// The type of an array's numbers, all little-endian. A message names it by NumPy's `typestr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Number {
-    /// 32-bit float.
     #[serde(rename = "<f4")]
     F32,
-    /// 16-bit float.
     #[serde(rename = "<f2")]
     F16,
     /// An unsigned byte: 0 to 255 stand for 0 to 1.
@@ -146,7 +144,6 @@ impl Array {
         }
     }
 
-    /// How many stamps a checked frame has.
     pub fn stamps(&self) -> u64 {
         self.bytes() / 4 / self.stamp_words()
     }

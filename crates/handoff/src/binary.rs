@@ -20,8 +20,7 @@ pub(super) const BINARY: Entry = one_slot::entry::<BinaryPair>(
     "One shared buffer or image and two binary semaphores: the classic scheme",
 );
 
-/// The two semaphores of one slot. They check that each signal has one wait, and that nothing waits for a signal that was not
-/// submitted.
+/// One slot's semaphores. They check that each signal has one wait, and that no wait comes before its signal is submitted.
 struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
@@ -41,8 +40,7 @@ impl Order for BinaryPair {
     }
 
     fn wait_free(&mut self, fill: &Fill) -> Result<()> {
-        // Only a submitted signal can be waited for, and the previous frame was submitted. The first frame waits for
-        // nothing.
+        // Only a submitted signal can be waited for; the previous frame's was. The first frame waits for nothing.
         if !std::mem::take(&mut self.read) {
             return Ok(());
         }

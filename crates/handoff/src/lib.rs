@@ -142,8 +142,7 @@ impl Handoff {
         (self.entry().supports)(info)
     }
 
-    /// Makes the producer, and waits for the queue. `context` must belong to the same GPU as the queue's device: see
-    /// [`vulkan_cuda::find_twin`].
+    /// Makes the producer, and waits for the queue. `context` must be of the queue's GPU: see [`vulkan_cuda::find_twin`].
     pub fn make(
         self,
         queue: &mut Queue,

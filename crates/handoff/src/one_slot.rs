@@ -13,7 +13,6 @@ use wavefield_base::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 
-/// An order's hand-off.
 pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, help: &'static str) -> Entry {
     Entry {
         name,

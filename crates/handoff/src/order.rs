@@ -36,8 +36,7 @@ pub(super) trait Order: Sized + 'static {
         submit(FrameSync::default())
     }
 
-    /// Which side keeps the other waiting, in words, for the error of a run that is stuck. `None` if the CPU does the
-    /// waiting: then the side is already known.
+    /// Which side keeps the other waiting, for the error of a stuck run. `None` if the CPU waits: then that is known.
     fn late_side(&self, _fill: &Fill) -> Option<String> {
         None
     }

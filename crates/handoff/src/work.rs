@@ -14,8 +14,7 @@ pub trait Work: Sized + 'static {
     type Slot: Slot;
     type Own;
 
-    /// Loads the kernels. `context` must belong to the same GPU as the device: see
-    /// [`vulkan_cuda::find_twin`].
+    /// Loads the kernels. `context` must be of the device's GPU: see [`vulkan_cuda::find_twin`].
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
     /// Makes the slots of a ring. Call it after `new`: a bad kernel should fail before gigabytes are allocated.

@@ -95,8 +95,7 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// From world space to Vulkan's clip space (Y down). Depth is reversed for even precision: 1 at the near plane, 0 at
-    /// infinity.
+    /// From world space to Vulkan's clip space (Y down). Depth is reversed, for even precision: 1 is near, 0 at infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();
@@ -132,8 +131,7 @@ impl Camera {
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
     }
 
-    /// Moves the target with a drag of the pointer, in heights of the picture. What is under the pointer, at the target's
-    /// distance, stays there.
+    /// Pans by a drag, in heights of the picture. What is under the pointer, at the target's distance, stays there.
     pub fn pan(&mut self, right: f32, down: f32) {
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
@@ -142,8 +140,7 @@ impl Camera {
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
-    /// Moves the target of an image with a drag of the pointer, in halves of the image's longer side. What is under the
-    /// pointer stays there.
+    /// Pans an image by a drag, in halves of its longer side. What is under the pointer stays there.
     pub fn slide(&mut self, right: f32, down: f32) {
         self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }

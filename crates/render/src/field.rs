@@ -39,13 +39,11 @@ pub struct FieldRendererDesc {
     pub samples: Samples,
 }
 
-/// What a renderer draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
     /// What people see, in this format.
     Color(vk::Format),
-    /// What lies at each pixel, as numbers in three pictures: depth, normal and index. With one sample for each pixel,
-    /// since a mean of indices means nothing.
+    /// Depth, normal and index of each pixel, in three pictures of one sample, since a mean of indices means nothing.
     Facts,
 }
 
@@ -169,8 +167,7 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Replaces the drawing and returns the old one. The GPU must be idle, and no draw recorded earlier may be submitted
-    /// again.
+    /// Returns the old drawing. The GPU must be idle, and no draw recorded earlier may be submitted again.
     pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
         std::mem::replace(&mut self.drawing, drawing)
     }

@@ -33,8 +33,7 @@ struct Globals {
     unused_too: [f32; 2],
 }
 
-/// The bytes from one view's [`Globals`] to the next: no device's `minUniformBufferOffsetAlignment` is larger ("Required
-/// Limits").
+/// Bytes from one view's [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;
 
 /// Where a view is drawn.

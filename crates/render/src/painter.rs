@@ -45,8 +45,7 @@ impl Painter {
         Ok(Self { renderer, pool, device })
     }
 
-    /// Uploads glyphs and images. If there are any, it waits for the queue without a timeout, so wait for all submissions
-    /// first.
+    /// Uploads glyphs and images. If there are any, waits for the queue without a timeout: wait for all submissions first.
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let set = self.renderer.set_textures(raw, pool, &textures.set);

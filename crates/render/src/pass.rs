@@ -81,8 +81,7 @@ pub(super) fn depth_format(device: &Device) -> vk::Format {
     }
 }
 
-/// Depth, and multisampled colour if there is more than one sample. One pair serves all frames, because frames on one queue
-/// draw one after another.
+/// Depth, and multisampled colour if needed. One pair serves all frames: those of one queue draw one after another.
 pub(super) struct Attachments {
     color: Option<Image>,
     depth: Image,
@@ -161,8 +160,7 @@ impl Attachments {
             vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
             vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
         );
-        // The picture's last use: a draw, a present (the wait for the acquire semaphore is at this same stage) or a
-        // read-back.
+        // The picture's last use: a draw, a present (the acquire semaphore's wait is at this same stage) or a read-back.
         let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
         let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
         let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
@@ -188,8 +186,6 @@ impl Attachments {
         unsafe { pipeline_barrier(&self.device, commands, &[], &barriers) };
     }
 
-    /// Begins the pass over the whole pictures.
-    ///
     /// # Safety
     /// As [`Attachments::record`].
     unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {

@@ -7,11 +7,9 @@ use wavefield_field::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// The camera. An image has no perspective: the camera's distance zooms it, and the x and y of the target move it. See
-    /// [`Placement`].
+    /// The camera. For an image its distance zooms, and its target's x and y move: see [`Placement`].
     pub camera: Camera,
-    /// The values at the ends of the colour map, or those of 0 and 1 in an image's RGB, in the array's own units. Finite and
-    /// not equal.
+    /// The values at the colour map's ends, or those of 0 and 1 in RGB, in the array's own units. Finite and not equal.
     pub limits: [f32; 2],
     /// The diameter of points, in pixels.
     pub size: f32,

@@ -49,7 +49,6 @@ pub(super) struct Client {
     pub(super) drawing: Drawing,
     /// The camera that it asked for before its ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
-    /// The parameters that it was last told.
     pub(super) told: Parameters,
     /// When something new of it was last drawn.
     pub(super) last_new: Instant,
@@ -98,7 +97,6 @@ impl From<Fault> for Ended {
     }
 }
 
-/// A request, what to do, and its descriptors.
 type Heard = (Request, Judged, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
@@ -138,8 +136,7 @@ impl Client {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
-    /// Sends an answer to a request with this `request_id`. If the client does not read, or its connection is broken, its time is
-    /// over: the renderer never waits.
+    /// Answers the request with this `request_id`. Ends the client's time if it does not read or is gone: the renderer never waits.
     pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {

@@ -16,12 +16,10 @@ const FLIGHTS: usize = 3;
 /// The field's clock advances at most this far from one frame to the next, also after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws frames, its own or a client's, until `stop` is requested or `config.frames` are drawn. Writes the last one to
-/// `config.output`.
+/// Draws its own or a client's frames until a stop, or `config.frames` of them. Writes the last one to `config.output`.
 ///
 /// # Errors
-/// Any failure of the run, including errors of the validation layer. A client can cause one only by an array at which the GPU
-/// hangs.
+/// Any failure, the validation layer's included. A client can cause one only by an array at which the GPU hangs.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
@@ -75,7 +73,7 @@ fn serve(
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.host.close(serving.run.engine(), &reason));
-    // The client's memory is the host's.
+    // The host owns the client's memory, so it may be dropped only at rest.
     match serving.run.engine().quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),

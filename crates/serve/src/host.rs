@@ -170,8 +170,7 @@ impl Host {
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // Not before a frame of the renderer's own is drawn: the time it takes tells how long a frame may take on this
-        // device.
+        // Not before a frame of the renderer's own is drawn, whose time tells how long a frame may take on this device.
         if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.has_next() {
             return Ok(());
         }
@@ -187,8 +186,7 @@ impl Host {
         Ok(())
     }
 
-    /// No frame was finished for `seconds` while a client's ring is drawn: drops the client. [`Host::restore`] then waits for the
-    /// GPU.
+    /// Drops the client: no frame of its ring finished for `seconds`. [`Host::restore`] then waits for the GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -244,8 +242,7 @@ impl FrameHook for Host {
         }
     }
 
-    /// Without a display that sets the pace: looks at the client again and again, until there is something new to draw or a
-    /// redraw is due.
+    /// Without a display that sets the pace: looks at the client until there is something new to draw or a redraw is due.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.before_frame(engine, parameters)?;
@@ -310,8 +307,7 @@ impl FrameHook for Host {
         }
     }
 
-    /// Handles a frame that could not be made. If a client's array takes too long to draw, drops the client. Then returns
-    /// `Ok`: try the frame again.
+    /// If a client's array takes too long to draw, drops the client and returns `Ok`: try the frame again.
     ///
     /// # Errors
     /// Returns any other `error` unchanged.

@@ -76,8 +76,7 @@ pub struct Options {
     pub socket: Option<PathBuf>,
     /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
     pub remove_folder: bool,
-    /// Headless: draws per second while there is nothing new to draw. 0 means 60 while a client's ring is drawn, otherwise no
-    /// limit.
+    /// Headless: draws per second while nothing is new. 0 means 60 while a client's ring is drawn, otherwise no limit.
     pub pace: f64,
     /// Where to write the measurements, as JSON.
     pub json: Option<PathBuf>,

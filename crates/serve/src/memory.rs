@@ -120,8 +120,7 @@ impl ClientMemory {
         })
     }
 
-    /// Fills the ring with [`frame_stamp::BLANK`] where the client writes, for `--verify`. Call this before the client gets the
-    /// ring.
+    /// For `--verify`, before the client gets the ring: fills it with [`frame_stamp::BLANK`] where the client writes.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
         let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
         let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
@@ -142,8 +141,7 @@ impl ClientMemory {
         }
     }
 
-    /// The places of the slots, and the descriptors they refer to. With memory `cuda`, `ready` and `free` are the last two
-    /// descriptors.
+    /// The slots' places, and the descriptors they refer to. With memory `cuda`, `ready` and `free` are the last two.
     pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
@@ -350,7 +348,6 @@ fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     }
 }
 
-/// As [`memory_descriptor`].
 fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     match handle {
         SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
@@ -358,8 +355,7 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     }
 }
 
-/// Shared memory whose size cannot change. A client that cut it short could otherwise end a process that touches the rest
-/// (`SIGBUS`).
+/// Shared memory of fixed size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

@@ -1,5 +1,4 @@
-//! The messages of `docs/protocol.md`, which says what each field means: their types, and how they become bytes and back.
-//! Nothing here uses sockets.
+//! The messages of `docs/protocol.md`, which explains each field: their types, and how they become bytes and back. No sockets.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,6 @@ pub const MAX_NAME: usize = 200;
 /// The most bytes of the parser's words about a message that it cannot read.
 const MAX_WORDS: usize = 300;
 
-/// A message of the client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromClient {
@@ -117,7 +115,6 @@ impl MemoryKind {
     }
 }
 
-/// A message of the renderer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromServer {
@@ -294,7 +291,6 @@ pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
 }
 
 impl FromClient {
-    /// Reads one packet.
     pub fn parse(packet: &[u8]) -> Result<Self, String> {
         if packet.len() > MAX_MESSAGE {
             return Err(format!("a message of {} bytes: {MAX_MESSAGE} is the limit", packet.len()));
@@ -348,7 +344,6 @@ fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> R
     object.map(|object| T::deserialize(Value::Object(object)).map_err(D::Error::custom)).transpose()
 }
 
-/// Encodes a message as a packet.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     // A message has only strings, numbers and structures of them, which JSON can always hold.
     serde_json::to_vec(message).unwrap_or_default()

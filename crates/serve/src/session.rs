@@ -185,7 +185,6 @@ impl Session {
         self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
-    /// The id that the next allocation will have.
     pub fn next_id(&self) -> u64 {
         self.last_id + 1
     }
@@ -216,8 +215,7 @@ impl Session {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Removes and returns the released allocations that are not needed any more. Free them once the GPU has drawn what was
-    /// submitted.
+    /// Removes the released allocations that are no longer needed. Free them once the GPU has drawn what was submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
@@ -320,7 +318,6 @@ impl Session {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
 
-    /// Fails if there are [`MAX_ALLOCATIONS`] already.
     fn has_room(&self) -> Result<(), String> {
         let there = self.held().count() + usize::from(self.importing.is_some());
         match there < MAX_ALLOCATIONS {

@@ -54,7 +54,6 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The next connection to a socket that listens, if one comes within `patience`.
     pub(super) fn accept(listening: BorrowedFd<'_>, patience: Duration) -> Result<Option<Self>> {
         if !readable(listening, patience)? {
             return Ok(None);

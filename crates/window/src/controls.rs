@@ -33,8 +33,7 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles the mouse and touches. `image` is where an image lies in the picture, `height` the picture's height in pixels,
-    /// `scale` the pixels of a point.
+    /// Handles mouse and touches. `image`: where an image lies. `height`: the picture's, in pixels. `scale`: pixels per point.
     pub(super) fn handle(
         &mut self,
         event: &Event,

@@ -40,7 +40,6 @@ impl Desktop {
         }
     }
 
-    /// What the user has done.
     pub(crate) fn inputs(&mut self, event: &WindowEvent) -> Vec<Input> {
         match event {
             WindowEvent::CloseRequested => return vec![Input::Close],

@@ -157,7 +157,7 @@ impl<'a, S: Screen> App<'a, S> {
             failures.catch(hook.close(&state.engine, &reason));
         }
         let log = state.instance.validation_log().clone();
-        // A client's memory is the hook's.
+        // The hook owns a client's memory, so it may be dropped only at rest.
         match state.engine.quiesce() {
             true => drop(state),
             false => stuck_gpu::leak(state),

@@ -21,12 +21,11 @@ pub enum Input {
     Close,
 }
 
-/// Those who look from elsewhere, and steer.
+/// Viewers outside this process, and their input.
 pub trait Remote {
     /// What they did since the last call.
     fn inputs(&mut self) -> Vec<Input>;
 
-    /// Whether anybody looks.
     fn is_watched(&self) -> bool;
 
     /// Takes a picture: sRGB RGBA. Does not wait.
@@ -38,7 +37,7 @@ pub trait Remote {
     fn wait(&mut self, until: Instant);
 }
 
-/// What changes for everybody who looks.
+/// Sent to every viewer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     Title(String),
@@ -46,7 +45,6 @@ pub enum News {
     Copy(String),
 }
 
-/// A picture to draw on.
 pub(crate) struct Canvas {
     pub(crate) picture: Picture,
     /// If it will be presented.
@@ -68,10 +66,10 @@ pub(crate) trait Screen {
 
     fn set_mode(&mut self, mode: PresentMode);
 
-    /// The pixels of a point.
+    /// Pixels per egui point.
     fn scale(&self) -> f32;
 
-    /// The size has changed, to this if it is known.
+    /// Tells the screen its new size, if known.
     fn resize(&mut self, extent: vk::Extent2D, scale: f32);
 
     /// Whether the pictures must be made again. The queue must be idle then.
@@ -124,7 +122,6 @@ pub(crate) trait Screen {
     /// Looks whether anything is visible.
     fn look(&mut self, _now: Instant) {}
 
-    /// Whether nobody sees the pictures.
     fn is_hidden(&self) -> bool;
 
     /// When the next picture is due, if the screen sets the pace by itself.

@@ -156,7 +156,6 @@ impl<S: Screen> State<S> {
         )
     }
 
-    /// Sends what was drawn.
     pub(super) fn collect(&mut self) -> Result<()> {
         // A hook that is not ready mends the engine between two frames.
         if !self.may_begin() {
@@ -311,7 +310,6 @@ impl<S: Screen> State<S> {
         self.ignore_gap();
     }
 
-    /// Says that the time until the next frame is not a frame time.
     fn ignore_gap(&mut self) {
         self.clock.ignore_gap();
         self.overlay.ignore_gap();
@@ -371,7 +369,6 @@ impl<S: Screen> State<S> {
         }
     }
 
-    /// Where a reset puts the camera. A client's array has its own initial camera.
     fn home(&self) -> Camera {
         match *self.engine.array() == Array::mesh(self.config.grid) {
             true => self.controls.first,

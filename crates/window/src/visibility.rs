@@ -32,7 +32,6 @@ impl Visibility {
         }
     }
 
-    /// Whether the window is invisible, so that nothing needs to be drawn.
     pub(super) fn is_hidden(&self) -> bool {
         self.empty || self.covered || self.away
     }

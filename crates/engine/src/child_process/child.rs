@@ -12,8 +12,7 @@ use vulkan_cuda::DeviceUuid;
 use wavefield_base::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, load_driver};
 
-/// How long the child may take until it [begins](Attempt::begins). It loads CUDA, makes a context and compiles in this time, which
-/// does not occupy the GPU.
+/// How long the child may take until it [begins](Attempt::begins). Starting CUDA and compiling do not occupy the GPU.
 const START: Duration = Duration::from_secs(30);
 /// How many bytes of the child's output to keep. In JSON each may become six, and a message has at most 65536.
 const WORDS: usize = 8 * 1024;

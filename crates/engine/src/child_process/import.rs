@@ -26,8 +26,7 @@ pub struct ImportTrial {
 }
 
 impl ImportTrial {
-    /// Imports these chunks in a child process, waits for its end, and returns how long it took. Kills the child once `wanted`
-    /// returns false.
+    /// Imports these chunks in a child process, and returns how long it took. Kills the child if no longer `wanted`.
     pub fn run(&self, chunks: &[(impl AsFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = unix_packets::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.
@@ -87,7 +86,6 @@ pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u
         adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
     let cuda = context(device)?;
     say!("{BEGINS}");
-    // CUDA first: Vulkan might accept what CUDA refuses.
     CudaAllocation::import(&cuda, &chunks()?)?;
     let (range, usage) =
         (Range { offset: 0, size: sizes.iter().sum() }, vk::BufferUsageFlags::from_raw(usage));

@@ -19,14 +19,12 @@ pub struct Trial<'a> {
     pub program: &'a Path,
     pub device: &'a CudaInfo,
     pub grid: Grid,
-    /// How long the kernel may run. It must be shorter than the renderer's own timeout: a kernel that does not end may also keep
-    /// the renderer off the GPU.
+    /// How long the kernel may run. Shorter than the renderer's timeout: an endless kernel may keep it off the GPU too.
     pub patience: Duration,
 }
 
 impl Trial<'_> {
-    /// Tries the kernel in a child process, waits for its end, and returns how long it took. Kills the child once `wanted` returns
-    /// false.
+    /// Tries the kernel in a child process, and returns how long it took. Kills the child if no longer `wanted`.
     pub fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =

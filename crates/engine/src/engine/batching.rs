@@ -13,8 +13,7 @@ pub enum Batching {
     Fixed(u32),
     /// The smallest number for which the hand-off takes at most a twentieth of a frame. The ring's depth is the limit.
     Auto {
-        /// The longest delay that a batch may add until a change shows in the picture. This limit takes precedence
-        /// over the hand-off's cost.
+        /// The longest delay that a batch may add until a change shows. This limit outranks the hand-off's cost.
         latency: Duration,
     },
 }

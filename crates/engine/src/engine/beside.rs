@@ -1,5 +1,4 @@
-//! Pictures of the array beside the frames: for programs that see. They have submissions of their own, and every wait for the
-//! engine's frames waits for these too.
+//! Pictures of the array for programs that see, in submissions of their own. Every wait for the engine's frames covers them.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};

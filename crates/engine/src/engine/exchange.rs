@@ -22,8 +22,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Wraps a producer that has not produced yet. `drawing` draws its arrays ([`Engine::drawing_of`]), and `camera` is
-    /// where they are seen from.
+    /// Wraps a producer that has not produced yet. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
         let view = View { camera, ..View::of(drawing.array()) };
@@ -37,8 +36,7 @@ impl Engine {
         self.drawer.renderer.drawing_of(array)
     }
 
-    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, which nothing uses any
-    /// more.
+    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, now unused.
     ///
     /// # Errors
     /// Fails if the old producer failed, or if an API did not come to rest. Then nothing is exchanged and nothing is

@@ -125,8 +125,7 @@ impl Engine {
     /// The old objects stay until all new ones are made, so both need memory for a moment.
     ///
     /// # Errors
-    /// Fails as [`Engine::new`] does. Nothing has changed then, and the engine can go on drawing, unless
-    /// [`Engine::has_failed`].
+    /// As for [`Engine::new`]. Nothing has changed then, and the engine can go on unless [`Engine::has_failed`].
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
@@ -282,8 +281,7 @@ impl Engine {
         Ok(self.filler.slots_now(self.pacer.finished()?, self.pacer.submitted()))
     }
 
-    /// From now on, finds what is at this point of the picture, in every frame. Both are in pixels. With `None`, looks for nothing.
-    /// Returns true if the call brought both APIs to rest.
+    /// From now on, finds what is at this pixel; `None` finds nothing. True if the call brought both APIs to rest.
     pub fn point(&mut self, at: Option<(f32, f32)>, picture: (u32, u32)) -> Result<bool> {
         let array = *self.array();
         let at = at.filter(|_| self.drawer.scene == Scene::Field);

@@ -42,7 +42,6 @@ pub use submission::Behind;
 pub use timing::FrameTiming;
 use timing::{Begun, Times};
 
-/// What one frame needs.
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
@@ -264,7 +263,6 @@ impl Engine {
         self.pacer.submitted()
     }
 
-    /// How many frames the GPU has drawn so far.
     pub fn drawn(&self) -> Result<u64> {
         self.pacer.finished()
     }

@@ -1,5 +1,4 @@
-//! Finds what is under the pointer: a vertex of a mesh, or a pixel of an image. The GPU reads it after the draw; the result is known
-//! once the frame is done.
+//! Finds the vertex or the image's pixel under the pointer. The GPU reads it after the draw, the CPU once the frame is done.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;

@@ -17,10 +17,8 @@ use wavefield_render::{FieldRenderer, Picture, Slices};
 use wavefield_watch::observer::{At, Observer};
 
 pub(super) struct Recordings {
-    /// What each flight's commands were recorded for: the source, the picture, and how many slices. They can be submitted again
-    /// for the same.
+    /// What each flight's commands were recorded for, and can be submitted again for: source, picture, number of slices.
     pub(super) flights: Vec<Option<(Source, Picture, usize)>>,
-    /// How often a draw was recorded: once per flight, and again for another slot or picture.
     pub(super) draws: u64,
 }
 
@@ -29,7 +27,6 @@ impl Recordings {
         Self { flights: vec![None; flights], draws: 0 }
     }
 
-    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
     pub(super) fn forget(&mut self) {
         self.flights.fill(None);
     }

@@ -45,8 +45,7 @@ impl KernelSource {
         Self::from_file(&path, entry.as_deref())
     }
 
-    /// Reads a file of PTX, or of CUDA C++ if its name ends with `.cu`; NVRTC compiles that. If `entry` is `None`, the
-    /// file must have exactly one entry.
+    /// Reads PTX, or CUDA C++ (`.cu`), which NVRTC compiles. Without `entry`, the file must have exactly one entry.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -75,8 +74,7 @@ impl KernelSource {
     /// unit of a parameter. There the characters mean nothing to a compiler, so each becomes `?`.
     ///
     /// # Errors
-    /// The text has a control character. The driver takes what begins like an ELF file (0x7f) for machine code, and
-    /// trusts the sizes in it.
+    /// The text has a control character: the driver takes what begins like ELF (0x7f) for machine code, and trusts its sizes.
     pub fn text(&self) -> Result<CString> {
         let byte = |c: char| match c {
             _ if !c.is_ascii() => Ok(b'?'),
@@ -175,7 +173,6 @@ unsafe impl Send for Kernel {}
 /// The number of threads in a block, unless the kernel requires or allows fewer.
 const BLOCK: u32 = 256;
 
-/// The number of blocks of `block` threads that give one thread to each of `count` elements.
 pub fn blocks(count: u64, block: u32) -> u32 {
     count.div_ceil(u64::from(block)) as u32
 }
@@ -286,8 +283,7 @@ impl Kernel {
         unsafe { self.launch_for(stream, count, &mut arguments) }
     }
 
-    /// Enqueues a kernel of any signature with at least `count` threads, in blocks that it accepts. The last block may
-    /// have more threads than needed.
+    /// Enqueues a kernel of any signature with at least `count` threads, rounded up to whole blocks that it accepts.
     ///
     /// # Safety
     /// As for [`Kernel::launch_with`].

@@ -8,8 +8,6 @@ use vulkan_cuda::Result;
 use super::api;
 use super::{Array, Cuda};
 
-/// A mipmapped array in memory that CUDA allocated.
-///
 /// The stream that uses it must be idle before it is dropped.
 pub struct MipmappedArray {
     raw: sys::CUmipmappedArray,

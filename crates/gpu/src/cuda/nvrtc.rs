@@ -13,8 +13,7 @@ use wavefield_base::{Error, Result};
 /// The oldest GPU that the PTX is for: NVRTC 13 supports no older one. A driver can compile the PTX for any newer GPU.
 const TARGET: &CStr = c"--gpu-architecture=compute_75";
 
-/// The file names to try, the best first. A driver loads PTX of its own CUDA version and older, so an older compiler
-/// suits more drivers.
+/// The file names to try, best first: a driver loads PTX up to its own CUDA version, so older compilers suit more drivers.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
 } else {
@@ -72,8 +71,7 @@ pub(super) struct Compiled {
     pub(super) log: String,
 }
 
-/// Compiles CUDA C++. `path` is the file of `source`: it appears in messages, and headers are looked for in its folder,
-/// then among CUDA's.
+/// Compiles CUDA C++. `path`, the file of `source`, appears in messages; headers are looked for beside it, then among CUDA's.
 ///
 /// # Errors
 /// NVRTC is not installed, or the source has an error. The error then has the compiler's log, with file name and lines.

@@ -20,7 +20,6 @@ const MAX_NAME: usize = 40;
 /// The longest unit, in characters.
 const MAX_UNIT: usize = 16;
 
-/// A number that a kernel takes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelParameter {
     /// A C identifier.
@@ -156,8 +155,7 @@ impl KernelParameters {
         values
     }
 
-    /// Takes over the values `had` of another kernel's parameters with the same names, moved into their ranges. The
-    /// rest get their defaults.
+    /// Takes over the values `had` of parameters with the same names, moved into their ranges; the rest get their defaults.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);

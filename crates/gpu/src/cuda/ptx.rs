@@ -33,8 +33,7 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// Compares the parameters of an entry with these. If `floats` is not 0, a structure of that many floats must
-    /// follow.
+    /// Compares an entry's parameters with these, followed by a structure of `floats` floats unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -72,8 +71,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The forms in which compilers write this kind, the usual one first. `.b64` tells only the size, and `.b8[8]` is a
-    /// structure.
+    /// How compilers write this kind, the usual form first. `.b64` tells only the size, and `.b8[8]` is a structure.
     fn types(self) -> &'static [&'static str] {
         match self {
             Self::Pointer => &[

@@ -48,8 +48,7 @@ impl TextureDesc {
     }
 }
 
-/// A texture object. It owns CUDA's object, and keeps the image alive. Before it is dropped, the stream that uses it must be
-/// idle.
+/// Owns CUDA's texture object, and keeps the image alive. Before it is dropped, the stream that uses it must be idle.
 pub struct Texture {
     raw: sys::CUtexObject,
     context: Cuda,

@@ -147,8 +147,7 @@ impl Bindings {
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
-    /// Binds, for each set n of the shader, number `chosen[n]` of the sets made for it. `offsets`: where each
-    /// [`Bound::Uniforms`] begins, in bytes.
+    /// Binds set number `chosen[n]` of the shader's set n. `offsets`: where each [`Bound::Uniforms`] begins, in bytes.
     ///
     /// # Safety
     /// `commands` is recording, and [`Bindings::point`] was called for these sets. The offsets are multiples of
@@ -167,8 +166,7 @@ impl Bindings {
     }
 }
 
-/// A sampler with linear filtering between texels and between mip levels. `beyond` says what a shader reads beyond the
-/// image's edges.
+/// A sampler with linear filtering between texels and mip levels. `beyond`: what is read beyond the image's edges.
 pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Owned<vk::Sampler>> {
     let info = vk::SamplerCreateInfo::default()
         .mag_filter(vk::Filter::LINEAR)

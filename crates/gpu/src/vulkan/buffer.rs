@@ -90,8 +90,7 @@ impl Buffer {
     }
 }
 
-/// The error for a buffer in `GpuOnly` memory. Upload and read-back memory is always mapped: Vulkan demands that every device
-/// has some.
+/// The error for a `GpuOnly` buffer. Other memory is always mapped: Vulkan demands that every device has some.
 fn unmapped(device: &Device) -> Error {
     Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
 }

@@ -17,8 +17,7 @@ use wavefield_base::{Error, Result, stuck_gpu};
 pub struct DeviceDesc {
     /// Draws to a window: enables `VK_KHR_swapchain`.
     pub present: bool,
-    /// Shares memory and semaphores with CUDA: enables the external memory and semaphore extensions, and `sparseBinding` if
-    /// the device has it.
+    /// Shares memory and semaphores with CUDA: enables the external extensions, and `sparseBinding` if the device has it.
     pub interop: bool,
     /// Launches CUDA kernels from command buffers, if the device can: for `--handoff inline`.
     pub inline: bool,
@@ -135,8 +134,7 @@ impl Device {
         self.shared.adapter.instance()
     }
 
-    /// The allocator, for a library that allocates by itself. The library must free everything before the last clone of
-    /// this device is dropped.
+    /// The allocator, for a library, which must free everything before the last clone of this device is dropped.
     pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
@@ -185,7 +183,6 @@ impl Device {
         Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
-    /// A timeline that has reached `value`.
     pub fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default()
             .semaphore_type(vk::SemaphoreType::TIMELINE)
@@ -226,8 +223,7 @@ impl Device {
         }
     }
 
-    /// The driver's estimate of the bytes of the device's own memory that this process can still allocate; `None` if there is
-    /// no estimate.
+    /// Bytes of the device's own memory that this process can still allocate, by the driver's estimate, if it gives one.
     pub fn free_memory(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }

@@ -118,8 +118,7 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
     })
 }
 
-/// Records the copy of all levels from a buffer into Vulkan's own colour image. After it, `reads` may read the image in
-/// `SHADER_READ_ONLY_OPTIMAL`.
+/// Records the copy of all levels into Vulkan's own colour image, which `reads` then reads in `SHADER_READ_ONLY_OPTIMAL`.
 ///
 /// # Safety
 /// `commands` is recording, outside a render pass. Buffer and image are alive, and hold what `levels` names.

@@ -10,8 +10,7 @@ use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, mes
 use super::{Adapter, failed};
 use wavefield_base::{Error, Result};
 
-/// The Vulkan version that this crate needs. It is the first with timeline semaphores, synchronization2 and dynamic rendering
-/// in core.
+/// What this crate needs: the first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
 /// A Vulkan instance. Cheap to clone; it is destroyed with its last clone.

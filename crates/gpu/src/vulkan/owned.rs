@@ -6,8 +6,7 @@ use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
 use super::Device;
 use wavefield_base::{Error, Result};
 
-/// A handle that is destroyed with this value, unless its device is stuck. The GPU must be done with it by then: see
-/// the module [`vulkan`](super).
+/// Destroys its handle when dropped, unless the device is stuck. The GPU must be done with it by then: see [`vulkan`](super).
 pub struct Owned<T: Destroy> {
     raw: T,
     device: Device,

@@ -35,7 +35,6 @@ pub struct Pacer {
     /// The most frames in flight; never more than there are flights.
     limit: u64,
     blocking_waits: u64,
-    /// The longest wait for one frame; `None` until a frame has finished.
     slowest: Option<Duration>,
 }
 
@@ -45,8 +44,7 @@ impl Pacer {
         Self::counting_from(0, queue, depth)
     }
 
-    /// A pacer with another depth that continues this one's count. Replace this one only when none of its frames is in
-    /// flight.
+    /// Continues this pacer's count with another depth. Replace this one only when none of its frames is in flight.
     pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
         let mut successor = Self::counting_from(self.submitted, queue, depth)?;
         (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
@@ -103,8 +101,7 @@ impl Pacer {
         self.slowest
     }
 
-    /// Waits until the next frame's resources are free, and returns them. Without a submission in between, another call
-    /// returns the same.
+    /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.
     ///
     /// While it waits, it calls `alive` at least ten times a second with the time since the last frame finished, or since the
     /// wait began. An error of `alive` ends the wait.

@@ -34,8 +34,7 @@ pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owne
     })
 }
 
-/// Copies a colour image to the CPU, row by row without padding. Waits for the queue to be idle. The image has 4 bytes per
-/// pixel and is in the layout `TRANSFER_SRC_OPTIMAL`.
+/// Copies a colour image in `TRANSFER_SRC_OPTIMAL` to the CPU: rows of 4 bytes per pixel, unpadded. Waits for the queue.
 pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     let extent = image.extent();
     let size = u64::from(extent.width) * u64::from(extent.height) * 4;

@@ -64,8 +64,7 @@ struct Target {
 /// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
 const MOST_LOSSES: u32 = 4;
 
-/// How long [`Swapchain::acquire`] waits before it returns `None`. A hidden window may never get an image, and the event
-/// loop must go on.
+/// How long [`Swapchain::acquire`] waits before `None`: a hidden window may never get an image, and the event loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
@@ -123,8 +122,7 @@ impl Swapchain {
         unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
     }
 
-    /// Allows copies from the images, from the next acquire on. This is off by default, because a driver may compress images
-    /// that are only shown.
+    /// Allows copies from the images, from the next acquire on. Off by default: a driver may compress images that are only shown.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -221,8 +219,7 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Accepts the loss of a surface, because the next acquire makes another one. Fails after [`MOST_LOSSES`] losses, and on
-    /// every other error.
+    /// Accepts up to [`MOST_LOSSES`] losses of the surface, since the next acquire makes another. Fails on other errors.
     fn unless_lost(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
         if result != vk::Result::ERROR_SURFACE_LOST_KHR || self.losses == MOST_LOSSES {
             return Err(self.device.failed(call)(result));

@@ -52,8 +52,6 @@ pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferM
         .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
 }
 
-/// Records the barriers.
-///
 /// # Safety
 /// `cmd` is in the recording state, outside a render pass, and the barriers name live objects of `device`.
 pub unsafe fn pipeline_barrier(

@@ -32,8 +32,7 @@ impl Validation {
     }
 }
 
-/// Counts the layer's messages for one instance. It outlives the instance, so that messages during the destruction of the
-/// last object still count.
+/// Counts the layer's messages for one instance. Outlives it, so that messages during its destruction count too.
 #[derive(Debug, Default)]
 pub struct ValidationLog {
     errors: AtomicU64,

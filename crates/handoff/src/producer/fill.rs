@@ -87,8 +87,7 @@ impl Fill {
         self.stream.is_idle().map_err(|error| self.blame(error))
     }
 
-    /// Blocks until the stream is idle, for at most `timeout`. `cuStreamSynchronize` has no timeout, and a kernel may never
-    /// end.
+    /// Blocks until the stream is idle, at most for `timeout`, which `cuStreamSynchronize` lacks: a kernel may never end.
     pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
         let began = Instant::now();
         while !self.is_idle()? {

@@ -115,9 +115,7 @@ pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 /// What a frame is drawn from. Each scene has one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// For [`Scene::Field`].
     Vertices(Vertices),
-    /// For [`Scene::Texture`].
     Texture(ImageSlot),
 }
 
@@ -241,8 +239,7 @@ pub trait Producer {
     /// Records what gives `source` back, outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Calls `submit` once, with what the frame's submission waits for and signals. If that fails, or is never done, the frame
-    /// is given up.
+    /// Calls `submit` once, with what the submission waits for and signals. If it fails or is never done, the frame is given up.
     ///
     /// # Safety
     /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned last, with these
@@ -256,8 +253,7 @@ pub trait Producer {
         None
     }
 
-    /// Whether none of its own work is running, not counting work in the Vulkan queue. Does not wait. Fails if its work has
-    /// failed, for example because a kernel faulted.
+    /// Whether its own work outside the Vulkan queue is done. Does not wait. Fails if that work did, as when a kernel faults.
     fn is_idle(&self) -> Result<bool> {
         self.fill().map_or(Ok(true), Fill::is_idle)
     }

@@ -40,8 +40,7 @@ pub fn own_slots(
 /// Makes the memory of `depth` slots with `make`. `context` is CUDA's side, if CUDA shares that memory.
 ///
 /// # Errors
-/// Fails as `make` does. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what
-/// would fit.
+/// As for `make`. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what would fit.
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,

@@ -41,8 +41,7 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).collect();
-        // No more frames in flight than slots, so that a buffer's last frame is done before `produce` writes the
-        // buffer again.
+        // No more frames in flight than slots: a buffer's last frame is done before `produce` writes it again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
         Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
@@ -58,8 +57,7 @@ pub(crate) fn own_slot(image: &Image) -> Source {
     Source::Texture(slot(image.raw(), image.view()))
 }
 
-/// Vulkan's own images with mip chains. They can be sampled, read back, and cleared before a checked run; `more` adds
-/// uses.
+/// Vulkan's own images with mip chains, for sampling, read-back and clearing before a checked run; `more` adds uses.
 pub(crate) fn own_images(
     device: &Device,
     size: Grid,

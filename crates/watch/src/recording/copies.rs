@@ -16,8 +16,7 @@ pub struct Pixels {
 /// A buffer, and the size of the picture in it.
 type Copied = (Buffer, vk::Extent2D);
 
-/// The copies of the frames in flight, each with a tag, such as its time. The GPU must be done with them before they are
-/// dropped.
+/// Copies of the frames in flight, each tagged, say with its time. The GPU must be done with them before they are dropped.
 pub struct Copies<T> {
     device: Device,
     /// Each flight's tag and picture, until it is taken.

@@ -116,8 +116,7 @@ impl Film {
         }
     }
 
-    /// [`Film::done`] for every flight, in the order of their pictures. The GPU must be at rest. Flights may be numbered differently
-    /// afterwards.
+    /// [`Film::done`] for every flight, in the pictures' order. The GPU must be at rest. Flights may then be renumbered.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }

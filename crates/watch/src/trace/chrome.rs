@@ -13,8 +13,7 @@ use super::cpu::CpuSpan;
 use super::recorder::{FrameSpans, Track};
 use wavefield_base::{Result, output_file};
 
-/// Writes a file, whole or not at all. A name that ends with `.svg` gives a picture, any other trace events, with
-/// `command` recorded.
+/// Writes a file, whole or not at all: a picture if its name ends with `.svg`, else trace events with `command` recorded.
 pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -> Result<()> {
     let text = match wavefield_base::svg::is_name_of(path) {
         true => super::picture::drawing(track),
@@ -23,9 +22,8 @@ pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -
     output_file::write(path, |file| writeln!(file, "{text}"))
 }
 
-/// The run.
 const PROCESS: u32 = 1;
-// Its threads.
+// Thread ids within `PROCESS`.
 const CPU: u32 = 1;
 const OTHER_THREADS: u32 = 2;
 const PRESENT: u32 = 3;

@@ -11,8 +11,7 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
 use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
 
-/// The number of slices of a traced draw, each with its own end time. If the GPU switches to CUDA and back during the draw, one slice
-/// is longer by that time.
+/// Slices of a traced draw, each with its own end time: a switch to CUDA and back makes one slice longer.
 pub const SLICES: usize = 16;
 
 /// The times of a frame's parts, in nanoseconds of the GPU's clock.

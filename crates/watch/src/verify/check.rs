@@ -58,8 +58,7 @@ pub struct Checked {
 }
 
 impl Check {
-    /// Begins a check of a producer that stamps its frames and has not produced yet. Blanks its slots, and waits for
-    /// the queue.
+    /// Begins a check of a stamping producer that has not produced yet. Blanks its slots, and waits for the queue.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
         // These threads check the slots at the end.
         wavefield_base::threads::start()?;

@@ -1,5 +1,4 @@
-//! The check on the GPU. It runs `check.wgsl` over every vertex of a slot, or every texel of every level, among the
-//! commands of the draw.
+//! The check on the GPU: runs `check.wgsl` over every vertex, or every level's texels, among the commands of the draw.
 //!
 //! A checked frame's commands are: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
 //! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: it reads the counts

@@ -36,8 +36,7 @@ impl Footprint {
         }
     }
 
-    /// Describes what has grown since `start` although it must not. Compares memory only if the picture has the same
-    /// size in both.
+    /// Describes what has grown since `start` although it must not. Compares memory only for pictures of equal size.
     pub fn growth_since(&self, start: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if let (Some(now), Some(then)) = (self.descriptors, start.descriptors)

@@ -74,7 +74,6 @@ pub struct Tally {
     pub before_draw: Counts,
     pub after_draw: Counts,
     pub wrong_frames: u64,
-    /// Frames that mix vertices of different frames, or whose slot changed while it was read.
     pub torn_frames: u64,
     pub first_wrong_frame: Option<u64>,
     /// Frames in which a look did not reach every vertex. This is a fault of the check itself.
@@ -82,7 +81,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds a frame of `vertices` vertices.
     pub fn add(&mut self, frame: u64, vertices: u64, looks: &Looks) {
         self.frames += 1;
         self.before_draw = self.before_draw + looks.before.counts;

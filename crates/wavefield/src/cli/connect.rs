@@ -7,8 +7,6 @@ use wavefield_base::{Error, Result, note};
 use wavefield_engine::{Config, Stop};
 use wavefield_window::EventLoop;
 
-/// Connects to the display.
-///
 /// If a display server accepts the connection and then sends nothing, this thread never returns from the library. So another
 /// thread watches the time and the stop, and ends the process if needed. That is safe because nothing has begun.
 pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {

@@ -94,8 +94,7 @@ impl Figures {
         }
     }
 
-    /// Adds a frame, unless it was added before. `in_queue` says that its kernel is in Vulkan's queue. `behind` is the GPU's time
-    /// for the work after the draw.
+    /// Adds a frame unless it was added before. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`Mean::behind`].
     pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
@@ -128,7 +127,6 @@ impl Figures {
         self.count += 1;
     }
 
-    /// Says that the time until the next frame is not a frame time.
     pub(super) fn ignore_gap(&mut self, now: Instant) {
         (self.end, self.rested) = (None, Some(now));
     }
@@ -185,8 +183,7 @@ impl Figures {
     }
 }
 
-/// How long the GPU had no work, in seconds: from the end of a draw (`before`) and the work after it (`behind`) to the next
-/// submission (`asked`).
+/// How long the GPU had no work, in seconds: from a draw's end and the work behind it to the next submission (`asked`).
 fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
 }

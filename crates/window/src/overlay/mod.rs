@@ -48,7 +48,7 @@ pub(super) struct View<'a> {
     pub(super) no_cuda: Option<&'a str>,
     pub(super) command: &'a dyn Fn() -> String,
     pub(super) extent: vk::Extent2D,
-    /// The pixels of a point.
+    /// Pixels per egui point.
     pub(super) scale: f32,
     /// Which actions the keys have here.
     pub(super) takes: &'a dyn Fn(Action) -> bool,
@@ -305,7 +305,6 @@ impl Overlay {
         Ok((changed.then_some(draft), output.platform_output))
     }
 
-    /// The input since the last layout.
     fn take_input(&mut self, extent: vk::Extent2D, scale: f32) -> RawInput {
         let viewport = self.input.viewports.entry(ViewportId::ROOT).or_default();
         viewport.native_pixels_per_point = Some(scale);

@@ -38,7 +38,6 @@ const MEANINGS: [(&str, &str); 12] = [
     ("speed", "Seconds of the field per second."),
 ];
 
-/// Shows the panel. The user's changes go to `draft`.
 pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     Table::new("settings").num_columns(2).spacing([8.0, 5.0]).show(ui, |ui| {
         if !view.serves {
@@ -220,8 +219,7 @@ fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnc
     shown.inner.inner
 }
 
-/// A slider from 1 to `most`. Returns a changed value only when the slider is released: a drag passes many values, and each switch
-/// waits for both APIs.
+/// A slider from 1 to `most`. Returns a value only on release: a drag passes many, and each switch waits for both APIs.
 fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     let id = ui.id().with(id);
     let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);

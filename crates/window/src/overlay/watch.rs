@@ -35,7 +35,7 @@ impl Overlay {
     /// Finds what is under the pointer, if the pointer is on the picture.
     pub(super) fn point(&mut self, view: &mut View<'_>) -> Result<()> {
         let size = (view.extent.width, view.extent.height);
-        // A client's mesh may lie anywhere.
+        // Picking assumes a height field. A client's mesh need not be one.
         let may_find = !view.serves || view.engine.image_in(view.extent).is_some();
         let on_picture = may_find && !self.egui.is_pointer_over_area();
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);

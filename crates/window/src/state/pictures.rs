@@ -1,5 +1,4 @@
-//! Pictures for clients and for files, and films. A presented picture cannot be read back, so it is drawn again into an
-//! image.
+//! Pictures for clients and files, and films. A presented picture cannot be read back, so it is drawn again.
 
 use std::path::PathBuf;
 

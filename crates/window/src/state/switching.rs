@@ -1,4 +1,4 @@
-//! Other settings while the window is open.
+//! Applies changed settings to the running window.
 
 use std::sync::atomic::Ordering;
 
@@ -82,8 +82,7 @@ impl<S: Screen> State<S> {
         Ok(())
     }
 
-    /// Makes this kernel fill the field. Parameters that the old kernel also has keep their values. Returns the reason if the
-    /// kernel is refused.
+    /// Makes this kernel fill the field. Parameters of the same names keep their values. Returns the reason if refused.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
         let before = &self.engine.producer().profile().parameters;
         let parameters = match source.parameters() {
