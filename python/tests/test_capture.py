@@ -125,6 +125,18 @@ def test_wavefield_show(started: list[Started], library: Library, renderer: Fake
     assert len(renderer.frames) == 2
 
 
+def test_wavefield_show_on_a_chosen_stream(started: list[Started], renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """The stream is captured, and it is no library's current one."""
+    library = Library(driver)
+    array = Dlpack(np.ones((4, 6), np.float32), GPU)
+    wavefield.show(array, limits=(0, 1)).stream = 50
+    array.asked.clear()
+    array.shape, array.dtype = (4, 6), np.dtype(np.float32)  # type: ignore[attr-defined]
+    with library, pytest.raises(wavefield.CudaError, match=WORDS):
+        wavefield.show(array)
+    assert array.asked["capsule"] == 0, "the producer enqueued nothing"
+
+
 def test_what_needs_no_stream_goes_on(
     shown: wavefield.Field, library: Library, renderer: FakeRenderer, driver: FakeDriver
 ) -> None:
