@@ -132,6 +132,8 @@ class FakeDriver(ModuleType):
         if number == 1 and self.contexts and self.contexts[-1] == DEVICE_0:
             number = -1
             self.streams.setdefault(number, [])
+        if number not in self.streams:
+            raise AssertionError(f"no stream {number}")
         return number
 
     def implicit(self, stream: Any) -> bool:
@@ -153,6 +155,7 @@ class FakeDriver(ModuleType):
         self.capturing = dict.fromkeys(self.capturing, STATUS.CU_STREAM_CAPTURE_STATUS_INVALIDATED)
 
     def cuStreamIsCapturing(self, stream: int) -> Any:
+        self.stream_of(stream)
         if self.implicit(stream):
             return (real.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, None)
         return (OK, self.capturing.get(int(stream), STATUS.CU_STREAM_CAPTURE_STATUS_NONE))
@@ -165,8 +168,6 @@ class FakeDriver(ModuleType):
         if int(stream) in self.capturing or self.implicit(stream):
             self.end_captures()
         stream = self.stream_of(stream)
-        if stream not in self.streams:
-            raise AssertionError(f"no stream {stream}")
         self.enqueued[stream] = self.enqueued.get(stream, 0) + 1
         self.streams[stream].append(step)
         self.run()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -123,6 +125,37 @@ def test_wavefield_show(started: list[Started], library: Library, renderer: Fake
         wavefield.show(make(), limits=(0, 1)).status()
         renderer.draw(driver)
     assert len(renderer.frames) == 2
+
+
+def test_wavefield_show_on_a_chosen_stream(started: list[Started], renderer: FakeRenderer, driver: FakeDriver) -> None:
+    """The stream is captured, and it is no library's current one."""
+    library = Library(driver)
+    array = Dlpack(np.ones((4, 6), np.float32), GPU)
+    wavefield.show(array, limits=(0, 1)).stream = 50
+    array.asked.clear()
+    array.shape, array.dtype = (4, 6), np.dtype(np.float32)  # type: ignore[attr-defined]
+    with library, pytest.raises(wavefield.CudaError, match=WORDS):
+        wavefield.show(array)
+    assert array.asked["capsule"] == 0, "the producer enqueued nothing"
+
+
+def test_closing_keeps_what_a_copy_still_reads(
+    shown: wavefield.Field, library: Library, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wavefield._rings._abandoned", [])
+    array = IMAGE + 1
+    read = weakref.ref(array)
+    frame = next(shown.frames())
+    stopped = [True]
+    driver.streams[int(frame.stream)].append(lambda: not stopped)
+    frame.copy_from(Dlpack(array, GPU))
+    del array
+    with library:
+        shown.close()
+        gc.collect()
+        assert read() is not None
+        stopped.clear()
+        driver.run()
 
 
 def test_what_needs_no_stream_goes_on(

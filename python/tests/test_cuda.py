@@ -498,12 +498,12 @@ def test_the_stream_is_the_users(field: wavefield.Field, driver: FakeDriver, mon
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert field.stream == wavefield.Stream(1), "0 and 1 are the same stream"
+    driver.streams[99] = []
     torch.cuda.current_stream = lambda device: SimpleNamespace(cuda_stream=99)
     with pytest.raises(wavefield.WavefieldError, match="CuPy and PyTorch differ"):
         next(iter(field))
     field.stream = 2
     assert int(field.stream) == 2
-    driver.streams[99] = []
     with field.frame() as frame:
         assert frame.__cuda_array_interface__["stream"] == 2
     monkeypatch.delitem(sys.modules, "cupy")

@@ -20,7 +20,7 @@ import pytest
 import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session, memfd
-from wavefield._connection import close_all
+from wavefield._connection import close_all, default_socket
 
 
 def descriptors() -> int:
@@ -37,8 +37,6 @@ def test_the_default_socket_is_the_renderers(monkeypatch: pytest.MonkeyPatch, tm
     with pytest.raises(wavefield.NoRenderer, match=str(tmp_path / "wavefield.sock")):
         wavefield.connect(memory="host")
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    from wavefield._connection import default_socket
-
     assert default_socket() == Path(f"/tmp/wavefield-{os.getuid()}/wavefield.sock")
 
 
@@ -57,6 +55,26 @@ def test_a_runtime_folder_that_is_not_ones_own_is_passed_over(
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     with pytest.raises(wavefield.NoRenderer, match="which is no folder of yours"):
         wavefield.connect(memory="host")
+
+
+def test_a_runtime_folder_that_cannot_be_reached_is_passed_over(
+    shared_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    (closed / "run").mkdir(parents=True)
+    closed.chmod(0)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(closed / "run"))
+    user = os.geteuid()
+    try:
+        if user == 0:  # to whom no folder is closed
+            try:
+                os.seteuid(65534)
+            except OSError as error:
+                pytest.skip(f"root cannot become another user here: {error}")
+        assert default_socket() == shared_folder / "wavefield.sock"
+    finally:
+        os.seteuid(user)
+        closed.chmod(0o700)
 
 
 def test_a_socket_that_was_left(tmp_path: Path) -> None:

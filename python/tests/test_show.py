@@ -16,6 +16,7 @@ import wavefield
 from fake_driver import FakeDriver
 from fake_renderer import FakeRenderer, Session
 from started import Started
+from test_arrays import GPU, Dlpack
 from wavefield import _libraries, _show
 from wavefield.errors import CudaMissing
 
@@ -413,6 +414,31 @@ def test_an_array_on_the_gpu_is_copied_there(
     assert started[0].arguments[-2:] == ["--device", driver.uuid.hex()]
     renderer.draw(driver)
     np.testing.assert_array_equal(renderer.frames[0], array.astype(np.float32))
+
+
+def test_two_shapes_of_a_library_whose_streams_are_unknown(
+    started: list[Started], driver: FakeDriver, renderer: FakeRenderer
+) -> None:
+    """The second closes the first field. What it exports its array on is not that field's own stream."""
+    streams: list[int] = []
+
+    class Jax(Dlpack):
+        shape, dtype = property(lambda self: self.memory.shape), np.dtype(np.float32)
+
+        def __dlpack__(self, **options: Any) -> Any:
+            streams.append(options["stream"])
+            return super().__dlpack__(**options)
+
+    for array in (IMAGE, np.tile(IMAGE, (2, 1))):
+        field = wavefield.show(Jax(array, GPU), limits=(0, 1))
+        field.status()
+        renderer.draw(driver)
+        np.testing.assert_array_equal(renderer.frames[-1], array)
+    assert {*streams} <= {*driver.streams}, "it still exists"
+    # As when a library works on the field's own stream.
+    field.stream = int(field.stream)
+    wavefield.show(Jax(IMAGE, GPU), limits=(0, 1))
+    assert {*streams} <= {*driver.streams}
 
 
 @pytest.mark.usefixtures("without_cuda")

@@ -29,7 +29,10 @@ def default_socket() -> Path:
 
 def _is_own(folder: Path) -> bool:
     """Return whether this is a folder of this user. After `su`, XDG_RUNTIME_DIR is another user's."""
-    return folder.is_absolute() and folder.is_dir() and folder.stat().st_uid == os.getuid()
+    with contextlib.suppress(OSError):
+        found = folder.stat()
+        return folder.is_absolute() and stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return False
 
 
 def shared_folder() -> Path:

@@ -256,8 +256,12 @@ class CudaRing(Ring):
     def give_up(self, frame: Frame) -> None:
         """Order the next frame after what is enqueued for this one. If that fails, the context has failed."""
         assert frame._stream is not None
-        with contextlib.suppress(CudaError), self.context.current():
+        try:
             self.refuse_capture(frame)
+        except CudaError:
+            _abandoned.append(frame._held)  # nothing can be enqueued that tells when the GPU has read it
+            return
+        with contextlib.suppress(CudaError), self.context.current():
             # The next frame has the same slot, and the streams that took this frame may still write it.
             frame._order_after(self.context, frame._stream)
             self._use(frame._stream)

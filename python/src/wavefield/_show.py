@@ -11,6 +11,7 @@ from . import _cuda, _libraries, _open
 from ._array import Array, rows_are_contiguous
 from ._launch import Renderer, gpu_arguments
 from ._layout import Layout, dtypes_of, kind_of, native_name
+from ._rings import CudaRing
 from ._source import Source
 from .errors import (
     ArrayMismatch,
@@ -231,7 +232,9 @@ def _draw(shower: _Shower, field: Field, source: Source, converted: str) -> None
 def _prepare(array: Any, kind: str | None) -> tuple[Source, Layout, str]:
     """Return an array that can be drawn, its layout, and a text on how it was converted."""
     field = _shower.field if _shower is not None and _shower.usable else None
-    where = (None, None) if field is None or field._context is None else (field._context, field._ring.stream())
+    ring = None if field is None else field._ring
+    # Not the field's own stream: if `connect` closes the field, it destroys that.
+    where = (ring.context, ring.stream()) if isinstance(ring, CudaRing) and ring.stream() != ring.own else (None, None)
     source = Source(array)
     shape, dtype = source.shape_and_dtype()
     native = native_name(dtype)

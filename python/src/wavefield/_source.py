@@ -80,8 +80,7 @@ class Source:
         ready, number = stream or Stream(LEGACY_STREAM), -1
         with contextlib.ExitStack() as within:
             if self._context is not None:
-                if stream is None:
-                    self._context.refuse_capture(ready)
+                self._context.refuse_capture(ready)
                 number = ready.handle
                 within.enter_context(self._context.current())
             within.enter_context(_streams.its_gpu_is_current(array))
