@@ -37,7 +37,8 @@ fetch() {
 
 if [[ ${1:-} != inside ]]; then
     ((EUID == 0)) || skip 'this needs root, for namespaces and a second user'
-    for program in python3 unshare setpriv; do has_program "$program" || skip "there is no $program"; done
+    python3 -c 'import http.client, http.server' 2>/dev/null || skip 'there is no python3 with its libraries'
+    for program in unshare setpriv; do has_program "$program" || skip "there is no $program"; done
     "${namespaces[@]}" mount -t tmpfs none /run 2>/dev/null || skip 'this machine allows no namespaces'
     PATH=$PATH:/usr/sbin
     has_openssh || [[ -d $unpacked ]] || fetch
