@@ -83,7 +83,7 @@ megabytes() { du --summarize --one-file-system --block-size=1M "$fresh" | cut -f
 log=$(mktemp)
 clone=$fresh/home/newcomer/wavefield
 if [[ -d $clone ]]; then
-    read -r made <"$fresh/.release" || die "$fresh does not say which release it holds. Remove it"
+    made=$(cat "$fresh/.release" 2>/dev/null) || die "$fresh does not say which release it holds. Remove it"
     [[ $made == "$release" ]] || die "$fresh holds $made, not $release: choose another folder"
     git -c safe.directory='*' -C "$clone" fetch --quiet "$root" HEAD
     git -c safe.directory='*' -C "$clone" reset --quiet --hard FETCH_HEAD
