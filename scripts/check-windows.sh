@@ -75,7 +75,7 @@ for tool in cargo apt-cache apt-get dpkg-deb; do
     has_program "$tool" || skip "there is no $tool"
 done
 # A fresh image has no lists, so apt knows no packages.
-[[ -n $(compgen -G "$apt_lists/*Packages*") ]] || ((EUID != 0)) || apt_get update || true
+has_lists || ((EUID != 0)) || apt_get update || true
 choose
 [[ $(cat "$home/version" 2>/dev/null) == "$version" ]] || fetch
 

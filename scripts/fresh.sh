@@ -7,7 +7,8 @@
 # it copies in. Tries the last commit, not the working tree. Takes half an hour and 12 GB.
 #
 #   --release NAME  of Debian: bookworm, which is Debian 12 and the default, trixie (13) or sid
-#   --root FOLDER   keeps the bare root in this folder. If it is there, it is used again, with the newest commit.
+#   --root FOLDER   keeps the bare root in this folder. If it is there, of the same release, it is used again, with the
+#                   newest commit.
 #   COMMAND...      runs these instead: scripts/fresh.sh --root /var/tmp/fresh 'scripts/test.sh --test gallery'
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -73,6 +74,7 @@ make_root() {
     cp -a "$(rustc --print sysroot)" "$fresh/home/newcomer/.cargo"
     [[ ! -e ${CARGO_HOME:-$HOME/.cargo}/config.toml ]] ||
         cp "${CARGO_HOME:-$HOME/.cargo}/config.toml" "$fresh/home/newcomer/.cargo/"
+    echo "$release" >"$fresh/.release"
     git clone --quiet --no-hardlinks "$root" "$fresh/home/newcomer/wavefield"
 }
 
@@ -81,6 +83,8 @@ megabytes() { du --summarize --one-file-system --block-size=1M "$fresh" | cut -f
 log=$(mktemp)
 clone=$fresh/home/newcomer/wavefield
 if [[ -d $clone ]]; then
+    made=$(cat "$fresh/.release" 2>/dev/null) || die "$fresh does not say which release it holds. Remove it"
+    [[ $made == "$release" ]] || die "$fresh holds $made, not $release: choose another folder"
     git -c safe.directory='*' -C "$clone" fetch --quiet "$root" HEAD
     git -c safe.directory='*' -C "$clone" reset --quiet --hard FETCH_HEAD
 else

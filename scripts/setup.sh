@@ -166,14 +166,16 @@ has_apt() { has_program apt-get && has_program dpkg; }
 # Whether apt can install it, according to its lists.
 apt_knows() { [[ $(LC_ALL=C apt-cache policy "$1") == *'Candidate: '[!\(]* ]]; }
 
+# Before the first update apt has no lists.
+has_lists() { [[ -n $(compgen -G "$apt_lists/*Packages*") ]]; }
+
 # Splits `debian` into known and unknown packages.
 ask_apt() {
     local packages package
     known=() unknown=()
     for packages in "${debian[@]}"; do
         for package in ${packages//,/ }; do
-            # Before the first update apt has no lists.
-            [[ -n $(compgen -G "$apt_lists/*Packages*") ]] && ! apt_knows "$package" || break
+            has_lists && ! apt_knows "$package" || break
             package=
         done
         if [[ -n $package ]]; then known+=("$package"); else unknown+=("$packages"); fi
@@ -195,7 +197,7 @@ apt_get() {
 }
 
 install_with_apt() {
-    local status=0 by=apt-get
+    local status=0 by=apt-get packages
     ((EUID == 0)) || by=sudo
     ask_apt
     # What a release does not have, another run will not find either: then apt has nothing to do.
@@ -203,6 +205,9 @@ install_with_apt() {
         say 'as root, this installs it:'
         # On a separate line, to be copied.
         echo "apt-get update && apt-get install --no-install-recommends ${known[*]}" >&2
+        has_lists || for packages in "${debian[@]}"; do
+            [[ $packages != *,* ]] || say "of ${packages//,/ or }, the first that apt knows after its update"
+        done
         if ! has_program "$by"; then
             say 'nothing is installed: you are not root, and there is no sudo'
         elif ! agreed "$by"; then

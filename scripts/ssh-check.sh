@@ -3,7 +3,7 @@
 #
 # Uses a real sshd in namespaces of its own, where `localhost` means 127.0.0.1 and ::1, as Debian's hosts file says. Checks
 # that the thief reads along if the tunnel leads to `localhost`, hears nothing through the command that wavefield prints, and
-# cannot listen beside wavefield. Needs root and python3. If no sshd is installed, it unpacks Debian's under
+# cannot listen beside wavefield. Needs root and python3. If OpenSSH is not installed, it unpacks Debian's under
 # target/ssh-check. WAVEFIELD_BIN is the program (default: cargo builds it).
 #
 # Exit codes: 0 right, 1 wrong, 77 skipped, with the reason.
@@ -16,29 +16,35 @@ namespaces=(unshare --mount --net --pid --fork --kill-child --mount-proc)
 
 skip() { say "skipped: $*"; exit 77; }
 
-# Unpacks sshd and ssh with the libraries that are not installed.
+has_openssh() { has_program sshd && has_program ssh && has_program ssh-keygen; }
+
+# Unpacks it, with what it needs and is not installed.
 fetch() {
-    local package wanted=(openssh-server openssh-client)
+    local part=$home/part package
     has_apt && apt_knows openssh-server || skip 'there is no sshd, and apt has none'
-    while read -r package; do
-        dpkg -s "$package" >/dev/null 2>&1 || wanted+=("$package")
-    done < <(apt-cache depends "${wanted[@]}" | sed -n 's/^ *Depends: \(lib[^ ]*\)$/\1/p' | sort -u)
-    say "fetching ${wanted[*]} into target/"
-    mkdir -p "$home/debs"
-    (cd "$home/debs" && apt-get -qq download "${wanted[@]}" 2>/dev/null) ||
-        skip 'sshd could not be fetched. Is this machine online?'
-    for package in "$home/debs"/*.deb; do dpkg-deb -x "$package" "$unpacked"; done
-    rm -r "$home/debs"
+    say 'fetching OpenSSH into target/'
+    rm -rf "$part"
+    mkdir -p "$part/debs/partial" "$part/root"
+    apt_get install --yes --download-only --no-install-recommends -o Dir::Cache::archives="$part/debs" \
+        openssh-server openssh-client 2>/dev/null || skip 'OpenSSH could not be fetched. Is this machine online?'
+    for package in "$part/debs"/*.deb; do
+        dpkg-deb -x "$package" "$part/root" || skip "$package could not be unpacked"
+    done
+    # Only now, whole.
+    mv "$part/root" "$unpacked"
+    rm -r "$part"
 }
 
 if [[ ${1:-} != inside ]]; then
     ((EUID == 0)) || skip 'this needs root, for namespaces and a second user'
-    for program in python3 unshare setpriv; do has_program "$program" || skip "there is no $program"; done
+    python3 -c 'import http.client, http.server' 2>/dev/null || skip 'there is no python3 with its libraries'
+    for program in unshare setpriv; do has_program "$program" || skip "there is no $program"; done
     "${namespaces[@]}" mount -t tmpfs none /run 2>/dev/null || skip 'this machine allows no namespaces'
     PATH=$PATH:/usr/sbin
-    has_program sshd && has_program ssh || [[ -x $unpacked/usr/sbin/sshd ]] || fetch
+    has_openssh || [[ -d $unpacked ]] || fetch
     if [[ -z ${WAVEFIELD_BIN:-} ]]; then
-        cargo build --locked --quiet -p wavefield
+        has_cargo || skip 'there is no cargo'
+        cargo build --manifest-path "$root/Cargo.toml" --locked --quiet -p wavefield
         WAVEFIELD_BIN=${CARGO_TARGET_DIR:-$root/target}/debug/wavefield
     fi
     WAVEFIELD_BIN=$(realpath "$WAVEFIELD_BIN")
@@ -52,8 +58,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 chmod 755 .
-has_program sshd || PATH=$PATH:$unpacked/usr/sbin:$unpacked/usr/bin
-LD_LIBRARY_PATH=$(find "$unpacked" -name 'lib*.so.*' -printf '%h:' 2>/dev/null || true)
+if ! has_openssh; then
+    PATH=$PATH:$unpacked/usr/sbin:$unpacked/usr/bin
+    LD_LIBRARY_PATH=$(find "$unpacked" -name 'lib*.so.*' -printf '%h\n' | sort -u | paste -sd:)
+    export LD_LIBRARY_PATH
+fi
 wrong() { say "FAILED: $*"; tail -n 20 ./*.log >&2; exit 1; }
 # until_true COMMAND...
 until_true() {
@@ -70,6 +79,9 @@ printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' >hosts
 { grep -v '^sshd:' /etc/passwd; echo 'sshd:x:101:65534::/run/sshd:/usr/sbin/nologin'; } >passwd
 mount --bind hosts /etc/hosts
 mount --bind passwd /etc/passwd
+# Without PAM, sshd refuses an account whose password is locked by a `!`.
+echo 'root:*:::::::' >shadow
+[[ ! -e /etc/shadow ]] || mount --bind shadow /etc/shadow
 mount -t tmpfs none /run
 mkdir /run/sshd
 cat >up.py <<'END_OF_FILE'
@@ -100,9 +112,11 @@ while True:
     for ends in (victim, page), (page, victim): threading.Thread(target=pump, args=ends, daemon=True).start()
 END_OF_FILE
 python3 up.py
+python3 -c 'import socket; socket.create_server(("::1", 0), family=socket.AF_INET6)' 2>/dev/null || skip 'there is no IPv6 here'
 
-ssh-keygen -q -t ed25519 -N '' -f key
-ssh-keygen -q -t ed25519 -N '' -f host
+for key in key host; do
+    ssh-keygen -q -t ed25519 -N '' -f "$key" || skip 'ssh-keygen does not run here'
+done
 cat >config <<END_OF_FILE
 Port 2222
 ListenAddress 127.0.0.1
@@ -113,9 +127,12 @@ PermitRootLogin yes
 UsePAM no
 PidFile none
 END_OF_FILE
-[[ ! -x $unpacked/usr/lib/openssh/sshd-session ]] || echo "SshdSessionPath $unpacked/usr/lib/openssh/sshd-session" >>config
-[[ ! -x $unpacked/usr/lib/openssh/sshd-auth ]] || echo "SshdAuthPath $unpacked/usr/lib/openssh/sshd-auth" >>config
-LD_LIBRARY_PATH=$LD_LIBRARY_PATH "$(command -v sshd)" -D -e -f config >sshd.log 2>&1 &
+sshd=$(command -v sshd)
+libexec=${sshd%/sbin/sshd}/lib/openssh
+[[ ! -x $libexec/sshd-session ]] || echo "SshdSessionPath $libexec/sshd-session" >>config
+[[ ! -x $libexec/sshd-auth ]] || echo "SshdAuthPath $libexec/sshd-auth" >>config
+{ ssh -V && "$sshd" -t -f config; } >sshd.log 2>&1 || skip "$sshd does not run here: $(tail -n 1 sshd.log)"
+"$sshd" -D -e -f config >sshd.log 2>&1 &
 until_true listens 2222
 
 # asked FORWARD: the first line of the page's answer, through `ssh -L FORWARD`. The user's machine is this one too, so the

@@ -252,7 +252,13 @@ fn a_page_believes_nobody_but_its_renderer() {
     keep(&mut browser, "web-lost.png");
 
     let listener = std::net::TcpListener::bind(&address).unwrap();
-    let (stream, _) = listener.accept().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut accepted = None;
+    until("the page tries again", || {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    let (stream, _) = accepted.unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut heard = Vec::new();
     #[allow(clippy::result_large_err)]
@@ -261,6 +267,11 @@ fn a_page_believes_nobody_but_its_renderer() {
         Ok(answer)
     };
     let mut squatter = tungstenite::accept_hdr(stream, asked).unwrap();
+    // It hears no input either, although it is connected.
+    browser.until("socket.readyState === WebSocket.OPEN");
+    browser.mouse("mouseMoved", 300.0, 200.0);
+    browser.key("c");
+    browser.value("resized()");
     // What it may have heard of the renderer's own proof is for another number.
     for said in ["0".repeat(64), json!({"title": "mine"}).to_string(), json!({"copy": "rm -r"}).to_string()] {
         squatter.send(Message::text(said)).unwrap();

@@ -25,6 +25,7 @@ use std::time::Instant;
 
 use egui::Event;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 
 use self::request::Gate;
 use self::server::Server;
@@ -72,10 +73,6 @@ impl Shared {
             self.news.notify_all();
         }
     }
-
-    fn forget_wakes(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-    }
 }
 
 /// A renderer's page, for any number of viewers. When it is dropped, they are told.
@@ -107,7 +104,14 @@ impl Web {
             }));
         }
         let mut tried = address;
-        let listeners = listen(&mut tried);
+        let mut listeners = listen(&mut tried);
+        // A port that the system has chosen may be taken at the other address.
+        for _ in 0..9 {
+            if address.port() == 0 && listeners.is_err() {
+                tried = address;
+                listeners = listen(&mut tried);
+            }
+        }
         let failed = |error: std::io::Error| {
             let other = SocketAddr::new(address.ip(), tried.port().wrapping_add(1));
             let advice = match error.kind() {
@@ -170,10 +174,11 @@ fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
         ip if ip == Ipv6Addr::LOCALHOST => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         _ => return Ok(vec![first]),
     }
-    match bind(*address) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(error),
+    let second = bind(*address);
+    match second.as_ref().err().and_then(Errno::from_io_error) {
         // Without IPv6 there is no second one.
-        second => Ok([first].into_iter().chain(second).collect()),
+        Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(vec![first]),
+        _ => Ok(vec![first, second?]),
     }
 }
 

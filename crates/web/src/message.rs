@@ -18,50 +18,22 @@ type Held = [bool; 3];
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Message {
-    /// It takes this picture: the next one may be sent.
-    Seen {
-        picture: u32,
-    },
-    /// Whether the page is in sight.
-    Visible {
-        visible: bool,
-    },
-    /// Its size in pixels, and the pixels of a point.
-    Size {
-        width: f32,
-        height: f32,
-        scale: f32,
-    },
-    Move {
-        x: f32,
-        y: f32,
-    },
+    // It takes this picture: the next one may be sent.
+    Seen { picture: u32 },
+    // Whether the page is in sight.
+    Visible { visible: bool },
+    // Its size in pixels, and the pixels of a point.
+    Size { width: f32, height: f32, scale: f32 },
+    Move { x: f32, y: f32 },
     Leave {},
-    /// As `MouseEvent.button`: 0 is left, 1 middle, 2 right.
-    Button {
-        x: f32,
-        y: f32,
-        button: usize,
-        down: bool,
-        held: Held,
-    },
-    /// Positive values move what is seen right and down.
-    Wheel {
-        x: f32,
-        y: f32,
-        held: Held,
-    },
-    /// Two fingers are so much farther apart.
-    Zoom {
-        factor: f32,
-    },
-    /// A key as in `KeyboardEvent.key`.
-    Key {
-        key: String,
-        down: bool,
-        repeat: bool,
-        held: Held,
-    },
+    // As `MouseEvent.button`: 0 is left, 1 middle, 2 right.
+    Button { x: f32, y: f32, button: usize, down: bool, held: Held },
+    // Positive values move what is seen right and down.
+    Wheel { x: f32, y: f32, held: Held },
+    // Two fingers are so much farther apart.
+    Zoom { factor: f32 },
+    // A key as in `KeyboardEvent.key`.
+    Key { key: String, down: bool, repeat: bool, held: Held },
 }
 
 impl Message {

@@ -135,7 +135,7 @@ impl Server {
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
         // An error only ends the wait early.
         let _ = poll(&mut streams.chain(listeners).chain([wake]).collect::<Vec<_>>(), limit.as_ref());
-        self.shared.forget_wakes();
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 
     fn accept(&mut self) {
@@ -220,6 +220,6 @@ impl Server {
 
     fn show(&mut self) {
         self.shared.hear(keep(&mut self.viewers, |viewer| viewer.show(self.shown.as_mut())));
-        self.shared.lock().is_watched = self.viewers.iter().any(Viewer::is_visible);
+        self.shared.lock().is_watched = self.viewers.iter().any(|viewer| viewer.is_visible);
     }
 }

@@ -72,7 +72,7 @@ pub(crate) struct Viewer {
     quality: usize,
     /// How many quick pictures came in a row; negative for slow ones.
     row: i32,
-    is_visible: bool,
+    pub(crate) is_visible: bool,
     /// Which mouse buttons are held there.
     down: [bool; message::BUTTONS.len()],
     has_unsent: bool,
@@ -190,10 +190,6 @@ impl Viewer {
         } else if self.row == MANY {
             (self.quality, self.row) = (MOVING.max(self.quality - 1), 0);
         }
-    }
-
-    pub(crate) fn is_visible(&self) -> bool {
-        self.is_visible
     }
 
     /// How long until time alone changes something.
