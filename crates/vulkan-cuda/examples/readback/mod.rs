@@ -92,12 +92,12 @@ impl Target {
         &self,
         gpu: &Gpu,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
-    ) -> Result<(), Box<dyn Error>> {
+    ) -> Result<(), vk::Result> {
         let commands = self.record(record)?;
         // SAFETY: recorded above; the caller keeps everything in the commands alive until the queue is idle.
         unsafe {
-            self.submit(gpu, commands, &[], &[])?;
-            Ok(self.device.queue_wait_idle(gpu.queue)?)
+            self.submit_raw(gpu, commands, &[], &[])?;
+            self.device.queue_wait_idle(gpu.queue)
         }
     }
 
@@ -112,13 +112,26 @@ impl Target {
         waits: &[vk::SemaphoreSubmitInfo<'_>],
         signals: &[vk::SemaphoreSubmitInfo<'_>],
     ) -> Result<(), Box<dyn Error>> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.submit_raw(gpu, commands, waits, signals) }?)
+    }
+
+    /// # Safety
+    /// As for [`Target::submit`].
+    unsafe fn submit_raw(
+        &self,
+        gpu: &Gpu,
+        commands: vk::CommandBuffer,
+        waits: &[vk::SemaphoreSubmitInfo<'_>],
+        signals: &[vk::SemaphoreSubmitInfo<'_>],
+    ) -> Result<(), vk::Result> {
         let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
         let batch = [vk::SubmitInfo2::default()
             .wait_semaphore_infos(waits)
             .command_buffer_infos(&buffers)
             .signal_semaphore_infos(signals)];
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }?)
+        unsafe { self.device.queue_submit2(gpu.queue, &batch, vk::Fence::null()) }
     }
 
     /// Returns what was copied. The queue must be idle.
