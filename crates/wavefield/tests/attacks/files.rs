@@ -94,8 +94,14 @@ fn what_never_ends_is_neither_a_kernel_nor_a_record() {
 fn a_kernel_that_is_no_text_is_told_so() {
     let folder = folder();
     let path = folder.path().join("k.ptx");
-    fs::write(&path, b".entry \xff\xfe").unwrap();
-    expect(command(&["--headless", "--kernel"], [&*path]), 1, &["k.ptx", "not text"]);
+    for (bytes, what) in [
+        (&b"\x7fELF\x02\x01.entry k("[..], "machine code"),
+        (b"\xff\xfe\x00\xd8", "broken UTF-16"),
+        (b"", "empty"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        expect(command(&["--headless", "--kernel"], [&*path]), 1, &["k.ptx", what, "cannot be PTX"]);
+    }
 }
 
 /// The record has the command line, whatever it contains, and the file has exactly the given name.
