@@ -190,10 +190,12 @@ fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
 fn text_that_begins_like_machine_code_is_refused() {
     let Some(stand_in) = StandIn::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let path = file(&folder, "elf.ptx", &format!("\x7fELF{FLAT}"));
-    for handoff in ["timeline", "inline"] {
-        let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
-        assert!(problem.contains("elf.ptx: it has the control character 0x7f"), "{problem}");
+    for (start, what) in [("\x7fELF", "it is machine code"), ("\x7f", "it has the control character 0x7f")] {
+        let path = file(&folder, "elf.ptx", &format!("{start}{FLAT}"));
+        for handoff in ["timeline", "inline"] {
+            let problem = draw(&stand_in, &path, &["--handoff", handoff, RISK]).unwrap_err();
+            assert!(problem.contains(&format!("elf.ptx: {what}")), "{problem}");
+        }
     }
 }
 
