@@ -132,8 +132,15 @@ fn a_window_is_recorded() {
     let Some(display) = display::Display::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("window.gif");
-    let arguments =
-        ["--grid=32x32", "--size=96x60", "--speed=0", "--frames=200", "--overlay=off", validation()];
+    let arguments = [
+        "--grid=32x32",
+        "--size=96x60",
+        "--samples=4",
+        "--speed=0",
+        "--frames=200",
+        "--overlay=off",
+        validation(),
+    ];
     let mut command = common::wavefield();
     display.show(&mut command).args(arguments).arg("--record").arg(&path);
     let output = command.output().expect("the program starts");
