@@ -42,10 +42,7 @@ pub fn serve_windowed(
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
     run(FrameHookDesc {
-        make: Box::new(|choice| {
-            let config = config.suited_to(&choice, true);
-            Ok(Box::new(Host::new(acceptor, choice, &config, options)))
-        }),
+        make: Box::new(|choice| Ok(Box::new(Host::new(acceptor, choice, config, options)))),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })
 }
