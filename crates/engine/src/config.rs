@@ -35,7 +35,7 @@ pub struct Config {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
     pub scene: Scene,
-    /// Columns and rows of vertices; with --scene texture, of texels [default: 1024x1024; on a software
+    /// Columns and rows of vertices; with --scene texture, of texels [default: 1024x1024; without a window on a software
     /// device 128x128].
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", hide_default_value = true, value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
     pub grid: Grid,
@@ -95,7 +95,7 @@ pub struct Config {
     /// The picture's size, or the window's initial size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = OUTPUT)]
     pub size: vk::Extent2D,
-    /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4; in a software device's window 1].
+    /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4].
     #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = OUTPUT)]
     pub samples: Samples,
     // Whether `--grid` and `--samples` were left out: see `Config::suited_to`.
