@@ -256,9 +256,8 @@ unsafe fn enqueue(gpu: &Gpu, stage: u32, last: u64, work: impl Fn(Commands, vk::
     }
     // At the end the CPU waits, up to 10 seconds for each frame. Not for ever: after a fault, CUDA signals nothing more.
     for frame in 1..=last {
-        let (semaphores, values) = ([free.0], [frame]);
-        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        gpu.device.wait_semaphores(&info, 10_000_000_000).map_err(of("vkWaitSemaphores"))?;
+        let wait = |info| gpu.device.wait_semaphores(&info, 10_000_000_000).map_err(of("vkWaitSemaphores"));
+        wait(vk::SemaphoreWaitInfo::default().semaphores(&[free.0]).values(&[frame]))?;
     }
     cu!(cuStreamSynchronize(gpu.stream))?;
     // First CUDA lets go, of the mapping before the import. Then Vulkan.
@@ -387,8 +386,7 @@ unsafe fn make_pipeline(device: &Device) -> Result<(vk::Pipeline, vk::PipelineLa
     let fragment = shader(include_bytes!(concat!(env!("OUT_DIR"), "/first_frame.fragment_main.spv")))?;
     let stage = vk::PipelineShaderStageCreateInfo::default();
     let first = stage.stage(vk::ShaderStageFlags::VERTEX).module(vertex).name(c"vertex_main");
-    let second = stage.stage(vk::ShaderStageFlags::FRAGMENT).module(fragment).name(c"fragment_main");
-    let stages = [first, second];
+    let stages = [first, stage.stage(vk::ShaderStageFlags::FRAGMENT).module(fragment).name(c"fragment_main")];
     let binding = [vk::VertexInputBindingDescription::default().stride(size_of::<Vertex>() as u32)];
     let place = [vk::VertexInputAttributeDescription::default().format(vk::Format::R32G32_SFLOAT)];
     let input = vk::PipelineVertexInputStateCreateInfo::default().vertex_binding_descriptions(&binding);

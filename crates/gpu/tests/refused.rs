@@ -10,7 +10,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// For each example its file, its number in the file, the error code and a part of the compiler's message.
-const REASONS: [(&str, usize, &str, &str); 12] = [
+const REASONS: [(&str, usize, &str, &str); 14] = [
     (
         "crates/gpu/src/cuda/cubin.rs",
         1,
@@ -46,11 +46,18 @@ const REASONS: [(&str, usize, &str, &str); 12] = [
         "this function takes 2 arguments but 3 arguments were supplied",
     ),
     ("crates/vulkan-cuda/src/image.rs", 3, "E0616", "field `exported` of struct `SharedImage` is private"),
+    ("crates/vulkan-cuda/src/shared_ring.rs", 1, "E0277", "AnyBitPattern` is not satisfied"),
     (
         "crates/vulkan-cuda/src/slot.rs",
         1,
         "E0277",
         "the trait bound `Arc<SharedBuffer>: Slot` is not satisfied",
+    ),
+    (
+        "crates/vulkan-cuda/src/submission.rs",
+        1,
+        "E0277",
+        "`vulkan_cuda::submission::Semaphores: Default` is not satisfied",
     ),
     ("crates/vulkan-cuda/src/vulkan_turn.rs", 1, "E0382", "use of moved value: `read`"),
 ];
