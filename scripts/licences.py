@@ -3,7 +3,7 @@
 
 licences.py > LICENSE-THIRD-PARTY    for the wheel (wheel.sh), and for whoever passes the program on
 
-Fails if a crate comes without a text and its licence is not Apache-2.0, whose text is the same for everybody.
+Fails if a crate has no text of its licence. Apache-2.0 is excepted: its text is the same for every crate.
 """
 
 import json

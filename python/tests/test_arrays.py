@@ -410,7 +410,7 @@ def test_launch_like(started: list[Started], driver: FakeDriver, monkeypatch: py
 @pytest.mark.usefixtures("without_cuda")
 @pytest.mark.parametrize("row", ALL.values(), ids=ALL)
 def test_without_cuda(started: list[Started], renderer: FakeRenderer, row: Row) -> None:
-    """What is on a GPU and has no method that copies it says so."""
+    """An array on a GPU without a method that copies it to the host is refused in words."""
     array = row.make()
     with in_words(row.show or ("CPU" if is_on_gpu(array) and not hasattr(array, "cpu") else "")):
         wavefield.show(array, kind="image", limits=(0, 1)).status()

@@ -10,7 +10,7 @@ use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
-use super::{Batching, Choice, OverlayMode, ProducerKind, Scene, parse};
+use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
 use wavefield_base::report;
 use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
@@ -35,7 +35,7 @@ pub struct Config {
     /// What to show.
     #[arg(long, value_enum, default_value_t, help_heading = WHAT)]
     pub scene: Scene,
-    /// Columns and rows of vertices; with --scene texture, of texels [default: 1024x1024; without a window on a software
+    /// Columns and rows of vertices; with --scene texture, of texels [default: 1024x1024; on a software
     /// device 128x128].
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", hide_default_value = true, value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
     pub grid: Grid,
@@ -95,7 +95,7 @@ pub struct Config {
     /// The picture's size, or the window's initial size.
     #[arg(long, value_name = "WxH", default_value = "1280x720", value_parser = parse::size, allow_hyphen_values = true, help_heading = OUTPUT)]
     pub size: vk::Extent2D,
-    /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4].
+    /// Samples per pixel: 4 for smooth edges, 1 for speed [default: 4; in a software device's window 1].
     #[arg(long, value_enum, default_value_t, hide_default_value = true, help_heading = OUTPUT)]
     pub samples: Samples,
     // Whether `--grid` and `--samples` were left out: see `Config::suited_to`.
@@ -142,9 +142,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These settings on this device. A software device is slow, so it draws less unless the user has chosen.
-    pub fn suited_to(&self, choice: &Choice, windowed: bool) -> Self {
-        let slow = choice.adapter.info().kind == vk::PhysicalDeviceType::CPU;
+    /// These settings on a device of this kind. A software device is slow, so it draws less unless the user has chosen.
+    pub fn suited_to(&self, kind: vk::PhysicalDeviceType, windowed: bool) -> Self {
+        let slow = kind == vk::PhysicalDeviceType::CPU;
         let grid = if slow && self.any_grid { Grid { cols: 128, rows: 128 } } else { self.grid };
         let samples = if slow && self.any_samples && windowed { Samples::One } else { self.samples };
         Self { grid, samples, ..self.clone() }
@@ -241,6 +241,20 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
     use crate::ProducerKind;
+
+    #[test]
+    fn a_software_device_draws_less_of_what_nobody_chose() {
+        let suited = |any, kind, windowed| {
+            let config = Config { any_grid: any, any_samples: any, ..Config::default() };
+            let Config { grid, samples, .. } = config.suited_to(kind, windowed);
+            (grid.cols, grid.rows, samples)
+        };
+        use vk::PhysicalDeviceType as Kind;
+        assert_eq!(suited(true, Kind::CPU, true), (128, 128, Samples::One));
+        assert_eq!(suited(true, Kind::CPU, false), (128, 128, Samples::Four));
+        assert_eq!(suited(false, Kind::CPU, true), (1024, 1024, Samples::Four));
+        assert_eq!(suited(true, Kind::DISCRETE_GPU, true), (1024, 1024, Samples::Four));
+    }
 
     #[test]
     fn only_what_differs_is_said_and_quoted_where_it_must_be() {

@@ -30,7 +30,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     let traced = Traced::begin(config)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-    let config = &config.suited_to(&choice, false);
+    let config = &config.suited_to(choice.adapter.info().kind, false);
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let mut run = Headless::new(&choice, config)?;

@@ -25,7 +25,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     let acceptor = listen(options, stop)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-    let config = &config.suited_to(&choice, false);
+    let config = &config.suited_to(choice.adapter.info().kind, false);
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let summary = serve(choice, acceptor, config, options, stop, &mut failures)?;
@@ -42,7 +42,10 @@ pub fn serve_windowed(
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
     run(FrameHookDesc {
-        make: Box::new(|choice| Ok(Box::new(Host::new(acceptor, choice, config, options)))),
+        make: Box::new(|choice| {
+            let config = config.suited_to(choice.adapter.info().kind, true);
+            Ok(Box::new(Host::new(acceptor, choice, &config, options)))
+        }),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })
 }

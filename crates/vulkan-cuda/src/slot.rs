@@ -149,7 +149,8 @@ pub struct QueueUse {
 }
 
 impl QueueUse {
-    /// Fails if the device has no such family, or if nothing is named. The rest is a promise of those who record.
+    /// Fails if the device has no such family, or if the stage or the access is empty. That they fit together is up to the
+    /// caller of `record`.
     pub(crate) fn check(self, vk: &Vk) -> Result<()> {
         // SAFETY: the adopted device's own.
         let families =

@@ -22,7 +22,7 @@ use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, until};
 
 fn start(arguments: &[&str]) -> Served {
     let mut command = wavefield();
-    command.args(arguments).args(["--web=0", "--grid=40x40"]);
+    command.args(arguments).args(["--web=0", "--grid=40x40", "--samples=4"]);
     Served::start(command.arg(if has_validation() { "--validation" } else { "--validation=off" }))
 }
 

@@ -245,7 +245,7 @@ fn a_field_beyond_what_one_allocation_holds() {
     assert_fails(&output, 1, &["16384x16384", "4294967296 bytes", "llvmpipe", "largest square --grid is"]);
 }
 
-/// A software device draws little, and says so, unless the user has chosen.
+/// Unless `--grid` is given. One line says what is drawn.
 #[test]
 fn a_software_device_gets_a_small_field_unless_told_otherwise() {
     if !stdout(&run(&["devices"])).contains("llvmpipe") {

@@ -77,7 +77,10 @@ impl<'a> Shown<'a> {
         if !arguments.iter().any(|argument| argument.starts_with("--size")) {
             command.arg(format!("--size={}x{}", SIZE.width, SIZE.height));
         }
-        // Most tests compare the picture itself.
+        // Most tests compare the picture itself, with one that was drawn without a window.
+        if !arguments.iter().any(|argument| argument.starts_with("--samples")) {
+            command.arg("--samples=4");
+        }
         if !arguments.iter().any(|argument| argument.starts_with("--overlay")) {
             command.arg("--overlay=off");
         }

@@ -383,7 +383,7 @@ fn a_copy_reaches_only_the_page_that_asked() {
     assert_eq!(three.iter().filter(is_copy).count(), 0, "{three:?}");
 }
 
-/// No token is needed to connect, so those who only do that must not keep pages out.
+/// Anyone can connect without a token. Such connections must not keep a page with a token from connecting.
 #[test]
 fn idle_connections_keep_no_page_out() {
     let web = open();

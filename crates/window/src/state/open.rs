@@ -103,8 +103,8 @@ impl<S: Screen> State<S> {
         hook: Option<FrameHookDesc<'_>>,
         screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode)>,
     ) -> Result<Self> {
-        // A window keeps the usual field: its tests do not know a smaller one yet.
-        announce(&choice, &Config { any_grid: false, any_samples: false, ..config.clone() });
+        let config = &config.suited_to(choice.adapter.info().kind, true);
+        announce(&choice, config);
         let context = ContextThread::begin(&choice, config, true);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
             present: S::PRESENTS,
