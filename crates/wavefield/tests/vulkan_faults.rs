@@ -16,7 +16,7 @@ use display::Display;
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
 
 /// Little work, but every slot is used more than once.
-const SMALL: [&str; 4] = ["--ring=2", "--grid=8x8", "--size=64x48", "--validation=off"];
+const SMALL: [&str; 5] = ["--ring=2", "--grid=8x8", "--size=64x48", "--samples=4", "--validation=off"];
 
 /// How to run the program: with the compute shader, with CUDA, with CUDA inline, or with the compute shader in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
