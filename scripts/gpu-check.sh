@@ -94,7 +94,6 @@ for handoff in "${on_a_stream[@]:1}"; do
   check "texture-$handoff-validated" quiet "${run[@]}" --scene texture --frames 200 --validation --handoff "$handoff"
 done
 check texture-inline fails 2 'fields only' "${run[@]}" --scene texture --frames 1 --handoff inline
-check formats "$WAVEFIELD_BIN" devices --formats --check --validation --json "$out/formats.json"
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5

@@ -25,10 +25,16 @@ END
 # The GPU architectures that ptxas 12.9 supports.
 archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are compiled from CUDA C++.
-sources=(wave ripples ocean pond swarm frame_stamp image texture)
-# The wave is the demo's. All other kernels are the tool's.
+sources=(wave ripples ocean pond swarm frame_stamp texture surfaces)
+# The wave is the demo's, the surfaces are an example's, and all others are the tool's.
 folder=crates/field/kernels
-source_of() { if [[ $1 == wave ]]; then echo kernels/wave.cu; else echo "$folder/$1.cu"; fi; }
+source_of() {
+    case $1 in
+        wave) echo kernels/wave.cu ;;
+        surfaces) echo crates/vulkan-cuda/examples/formats/surfaces.cu ;;
+        *) echo "$folder/$1.cu" ;;
+    esac
+}
 ptx_of() { local source; source=$(source_of "$1") && echo "${source%.cu}.ptx"; }
 # The test kernels are a few lines each, so one old and one new architecture are enough.
 test_archs=(50 90)

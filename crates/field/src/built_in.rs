@@ -39,11 +39,6 @@ pub fn clock() -> KernelSource {
     KernelSource::new("the built-in clock", include_str!("../kernels/stamp.ptx"), "stamp")
 }
 
-/// Writes and reads the texels of images: an entry of `kernels/image.cu`. For `wavefield devices --formats --check`.
-pub fn image(entry: &'static str) -> KernelSource {
-    KernelSource::new(&format!("the built-in {entry}"), include_str!("../kernels/image.ptx"), entry)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

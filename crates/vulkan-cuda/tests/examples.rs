@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 #[path = "../examples/04_another_library.rs"]
 mod another_library;
+#[path = "../examples/09_formats.rs"]
+mod formats;
 use wavefield_test_support as common;
 #[path = "../examples/08_cuda_memory.rs"]
 mod cuda_memory;
@@ -52,6 +54,7 @@ runs! {
     a_picture_goes_to_cuda: read_back,
     an_engine_keeps_its_own_device: your_device,
     a_kernel_of_cudarc_fills_the_slots: your_cuda,
+    every_format_arrives: formats,
 }
 
 /// The part of `08_cuda_memory` that runs in its own process. As an ordinary test it does nothing.

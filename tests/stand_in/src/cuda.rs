@@ -509,7 +509,7 @@ exports! {
             "look" => LOOK,
             "first_wave" => FIRST_WAVE,
             // Their tests look at the calls, not at what is written.
-            "ocean" | "pond" | "ripples" | "swarm" | "answer" | "surface_read" | "surface_write" | "texture_read" => NOTHING,
+            "ocean" | "pond" | "ripples" | "swarm" | "answer" | "surface_read" | "surface_write" => NOTHING,
             unknown => {
                 eprintln!("stand-in: it has no kernel `{unknown}`: tests/stand_in/src/lib.rs says how to add one");
                 return Err(NOT_FOUND);

@@ -5,8 +5,6 @@ mod args;
 mod bench;
 mod connect;
 mod devices;
-#[cfg(feature = "formats")]
-mod formats;
 mod help;
 mod outcome;
 mod run;
@@ -78,7 +76,7 @@ impl Cli {
         match self.command {
             None => run::execute(self.run, matches, stop),
             Some(Command::Run(args)) => run::execute(args, matches, stop),
-            Some(Command::Devices(args)) => devices::execute(args, stop),
+            Some(Command::Devices(args)) => devices::execute(args),
             #[cfg(all(feature = "serve", target_os = "linux"))]
             Some(Command::Serve(args)) => serve::execute(args, matches, stop),
             #[cfg(target_os = "linux")]

@@ -1,16 +1,13 @@
-// Writes and reads the texels of one level of an image of any view type and format. For
-// `wavefield devices --formats --check` and the tests.
+// Writes and reads the texels of one level of an image of any view type and format, through a surface object. For
+// `09_formats.rs`.
 //
 // A level's texels lie in a buffer as Vulkan copies them: row after row, then slice after slice (layer after layer,
 // face after face), without padding. One thread per texel.
 //
 // This needs neither clang's headers nor PTX's C names: each access is one instruction, written out.
 
-// The view type of the level; formats/src/kernels.rs has the same numbers.
-enum View { D1, D2, D3, D1_ARRAY, D2_ARRAY, CUBE, CUBE_ARRAY };
-
-// The type of the values that a texture object returns.
-enum Kind { FLOAT, UNSIGNED, SIGNED };
+// The view type of the level: VkImageViewType.
+enum View { D1, D2, D3, CUBE, D1_ARRAY, D2_ARRAY, CUBE_ARRAY };
 
 struct Texel { unsigned x, y, z; };
 
@@ -117,69 +114,5 @@ extern "C" __global__ void surface_read(unsigned long long surface, void *texels
     case D3: READ("3d", AT_3D) break;
     case D1_ARRAY: READ("a1d", AT_A1D) break;
     default: READ("a2d", AT_A2D) break;
-    }
-}
-
-#define SAMPLE(VIEW, KIND, AT) \
-    asm volatile("tex.level." VIEW ".v4." KIND ".f32 {%[a], %[b], %[c], %[d]}, [%[texture], " AT "], %[lod];" \
-                 : [a] "=r"(out[0]), [b] "=r"(out[1]), [c] "=r"(out[2]), [d] "=r"(out[3]) \
-                 : [texture] "l"(texture), [x] "f"(x), [y] "f"(y), [z] "f"(z), [layer] "r"(layer), [lod] "f"(lod))
-
-// The registers are plain 32 bits, so that one line works for floats and integers.
-#define SAMPLE_KIND(VIEW, AT) \
-    switch (kind) { \
-    case UNSIGNED: SAMPLE(VIEW, "u32", AT); break; \
-    case SIGNED: SAMPLE(VIEW, "s32", AT); break; \
-    default: SAMPLE(VIEW, "f32", AT); break; \
-    }
-
-// The normalised coordinate (0 to 1) of the middle of texel i of n. With `between`, of the point half-way to its
-// neighbour, where a linear filter must give the mean of both. The last texel has no neighbour: its middle is read.
-//
-// The division rounds once. A texture unit multiplies by n again, which is then wrong by some millionths of a texel.
-// The nearest border is half a texel away. `coordinates_meet_their_texels` in formats/src/kernels.rs tests this.
-static __device__ float normalized(unsigned i, unsigned n, bool between)
-{
-    return ((float)i + (between && i + 1 < n ? 1.0f : 0.5f)) / (float)n;
-}
-
-// Reads texels from the texture into the buffer: four channels of 32 bits per texel, for any format.
-//
-// Width, height and depth are those of the level that the texture object shows. The coordinates are for that level,
-// too: normalised, as a texture of a mipmapped array requires, or a direction for a cube. `lod` is the level to ask
-// for. The object shows only its own level, so every `lod` must give the same result.
-extern "C" __global__ void texture_read(unsigned long long texture, unsigned *texels, unsigned view,
-                                        unsigned width, unsigned height, unsigned depth, unsigned kind,
-                                        unsigned between, float lod)
-{
-    Texel at;
-    if (!find(at, width, height, depth))
-        return;
-    unsigned *out = texels + 4 * index(at, width, height);
-    float x = normalized(at.x, width, between);
-    float y = normalized(at.y, height, between);
-    float z = normalized(at.z, depth, between);
-    unsigned layer = at.z;
-    if (view == CUBE || view == CUBE_ARRAY) {
-        // Converts a point on a face, -1 to 1 in each direction, to the direction that points to it.
-        float s = 2.0f * x - 1.0f, t = 2.0f * y - 1.0f;
-        layer = at.z / 6;
-        switch (at.z % 6) {
-        case 0: x = 1.0f, y = -t, z = -s; break;
-        case 1: x = -1.0f, y = -t, z = s; break;
-        case 2: x = s, y = 1.0f, z = t; break;
-        case 3: x = s, y = -1.0f, z = -t; break;
-        case 4: x = s, y = -t, z = 1.0f; break;
-        default: x = -s, y = -t, z = -1.0f; break;
-        }
-    }
-    switch (view) {
-    case D1: SAMPLE_KIND("1d", "{%[x]}") break;
-    case D2: SAMPLE_KIND("2d", "{%[x], %[y]}") break;
-    case D3: SAMPLE_KIND("3d", "{%[x], %[y], %[z], %[z]}") break;
-    case D1_ARRAY: SAMPLE_KIND("a1d", "{%[layer], %[x]}") break;
-    case D2_ARRAY: SAMPLE_KIND("a2d", "{%[layer], %[x], %[y], %[y]}") break;
-    case CUBE: SAMPLE_KIND("cube", "{%[x], %[y], %[z], %[z]}") break;
-    default: SAMPLE_KIND("acube", "{%[layer], %[x], %[y], %[z]}") break;
     }
 }
