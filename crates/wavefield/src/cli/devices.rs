@@ -1,4 +1,4 @@
-//! `wavefield devices`: all devices, the one to use, and with `--formats` what that one can share with CUDA.
+//! `wavefield devices`: all devices, the one to use, and with `--formats` what it can share with CUDA.
 
 use clap::Args;
 use wavefield_base::{Result, say};

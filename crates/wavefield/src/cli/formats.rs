@@ -1,5 +1,3 @@
-//! `wavefield devices --formats`: what a device can share with CUDA.
-
 use std::path::PathBuf;
 
 use clap::Args;
