@@ -48,8 +48,7 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     Some(format!("Use `{}` here: {takes} {}.", options(chosen[0])?, costs.join(", ")))
 }
 
-/// Returns the options that select a cell, unless they need consent to a risk. Spells out defaults that may
-/// change.
+/// Returns the options that select a cell, unless it needs consent to a risk. Spells out defaults.
 fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
     match Strategy::from_str(strategy, false).ok()? {

@@ -7,8 +7,7 @@ use wavefield_base::svg;
 
 type Field<'a> = ([u32; 2], Vec<&'a Cell>);
 
-// In pixels: the names at the left, a field's column, its two bars when full, a row, and the space above and
-// below.
+// In pixels: the names, a field's column, its two bars when full, a row, and the space above and below.
 const NAMES: f64 = 196.0;
 const COLUMN: f64 = 254.0;
 const COST: f64 = 96.0;
@@ -17,7 +16,6 @@ const ROW: f64 = 36.0;
 const HEAD: f64 = 60.0;
 const FOOT: f64 = 30.0;
 
-/// Draws all fields side by side, as a picture of its own.
 pub(super) fn all(report: &Report) -> Markup {
     chart(report, &by_grid(&report.cells))
 }
@@ -48,7 +46,6 @@ fn chart(report: &Report, fields: &[Field<'_>]) -> Markup {
     svg::picture("What each hand-off costs, and its latency", [width, height], &content)
 }
 
-/// Draws a field's cells in the order of `rows`, from `left`.
 fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usize) -> f64) -> Markup {
     let latency = |cell: &Cell| cell.latency_frames * cell.frame_us.mean * 1e-3;
     let cells: Vec<Option<&Cell>> =
@@ -82,8 +79,7 @@ fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Mar
     }
 }
 
-/// Returns the value that fills a bar: the largest up to four times the median, so that one slow hand-off
-/// does not hide the rest.
+/// Returns the largest value up to four times the median, so that one slow hand-off does not hide the rest.
 fn full(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -100,7 +96,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// Returns a cell for each row. Each hand-off and batch has two: the smallest ring, and the default ring.
+/// Returns a cell for each row. A hand-off and batch has up to two: the smallest and the default ring.
 fn rows<'a>(fields: &[Field<'a>]) -> Vec<&'a Cell> {
     let cells = || fields.iter().flat_map(|(_, cells)| cells).copied();
     let default = vulkan_cuda::Ring::default().depth() as u32;

@@ -9,8 +9,7 @@ use super::stats::{NOISY_SPREAD, Ratio, ratio};
 use wavefield_base::{Error, Result};
 
 /// A change this small counts as the same even if the interval excludes 1. Runs of one program on one machine
-/// differ by as much: each has its own clocks, memory layout and neighbours, which no interval within a run
-/// sees.
+/// differ by as much: clocks, memory layout and neighbours differ, which no interval within a run sees.
 pub const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,8 +66,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether a factor was given and a cell exceeds it, or no cell could be judged: a check that had nothing
-    /// to check has not passed.
+    /// Whether a cell exceeds the factor, or none could be judged: a check of nothing has not passed.
     pub fn failed(&self) -> bool {
         self.fail_above.is_some() && (self.cells.iter().any(|cell| cell.failed) || self.judged() == 0)
     }
@@ -309,7 +307,6 @@ fn row(compared: &Compared) -> [String; 9] {
     ]
 }
 
-/// Formats a ratio near 1, with three decimals.
 fn factor(value: f64) -> String {
     if value < 1000.0 { format!("{value:.3}") } else { figure(value) }
 }

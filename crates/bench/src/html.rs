@@ -1,5 +1,4 @@
-//! The report as one self-contained page, without network or scripts. `maud` escapes all text, so that no
-//! name in a report can become markup.
+//! The report as one page without network or scripts. `maud` escapes all text, so no name becomes markup.
 
 use std::path::Path;
 

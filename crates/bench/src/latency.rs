@@ -2,8 +2,7 @@
 //!
 //! Measures a ping-pong of two timelines without work in between. CUDA notes the time and signals. A Vulkan
 //! submission waits for that, notes the time and signals. CUDA waits for that and notes the time again. CUDA
-//! reads `%globaltimer`, Vulkan writes timestamps; [`Latency::same_clock`] says whether the two are one
-//! clock.
+//! reads `%globaltimer`, Vulkan writes timestamps: one clock, if [`Latency::same_clock`].
 
 use std::ffi::c_void;
 use std::fmt;
@@ -42,7 +41,6 @@ pub struct Latency {
     pub host_stream_us: Option<Distribution>,
 }
 
-/// How many ping-pongs are enqueued at once.
 const CHUNK: usize = 250;
 /// CPU round trips of each kind. They are few because some take 10 ms.
 const HOST_ROUNDS: usize = 300;
@@ -129,7 +127,6 @@ impl Trip {
     }
 }
 
-/// Records Vulkan's half of each ping-pong of a chunk.
 fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Result<Vec<vk::CommandBuffer>> {
     let commands = pool.allocate(CHUNK as u32)?;
     for (index, &commands) in commands.iter().enumerate() {

@@ -69,8 +69,7 @@ impl Cell {
 }
 
 /// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the
-/// same grid with the same ring ([one slot](Strategy::slots_alone) for `inline`). `None` if one is missing,
-/// or without a hand-off.
+/// same grid with the same ring ([one slot](Strategy::slots_alone) for `inline`). `None` if one is missing.
 ///
 /// A cell's own draw cannot be used: if CUDA interrupts it, the GPU's switch to CUDA and back lies between
 /// the draw's timestamps, and the overhead would seem to vanish.

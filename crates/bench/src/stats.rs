@@ -76,8 +76,7 @@ pub struct Ratio {
 /// whole run look like a difference between old and new. One variance stands for both sides, because the
 /// machine causes it. So one side may have a single run if the other has more.
 ///
-/// `None` if there is no interval: fewer than two rounds of a single run, or means that are not positive and
-/// finite.
+/// Returns `None` for fewer than two rounds of a single run, or means that are not positive and finite.
 pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     let one_each = old.len() == 1 && new.len() == 1;
     let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {

@@ -21,10 +21,8 @@ use wavefield_watch::recording::Film;
 /// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
 pub const STEP: f64 = 1.0 / 60.0;
 
-/// Draws `config.frames` frames and writes the last to `config.output`. Later failures come with a summary.
-///
-/// # Errors
-/// The run failed before its first frame.
+/// Draws `config.frames` frames and writes the last to `config.output`. Once it draws, a failure comes with a
+/// summary.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     output_file::check_outputs(&config.output)?;
     let traced = Traced::begin(config)?;

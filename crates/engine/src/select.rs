@@ -57,10 +57,8 @@ impl Choice {
 }
 
 impl DeviceTable {
-    /// Makes the table for runs without a window. The adapters keep its Vulkan instance alive.
-    ///
-    /// # Errors
-    /// Vulkan fails. A missing CUDA driver is not an error: every row names it as the reason not to share.
+    /// Makes the table for runs without a window. The adapters keep its Vulkan instance alive. A missing
+    /// CUDA driver is not an error: every row names it as the reason not to share.
     pub fn headless(validation: Validation) -> Result<Self> {
         let cuda = DriverThread::begin();
         let instance = Instance::new(validation, None)?;

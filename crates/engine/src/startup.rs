@@ -68,8 +68,7 @@ impl DriverThread {
 pub struct ContextThread(Option<Background<Result<Cuda>>>);
 
 impl ContextThread {
-    /// Makes a context only if `config` asks for CUDA. `inline`: the device will run kernels in command
-    /// buffers.
+    /// Makes a context only for CUDA. `inline`: the device will run kernels in command buffers.
     pub fn begin(choice: &Choice, config: &Config, inline: bool) -> Self {
         Self(choice.cuda.clone().filter(|_| config.producer.may_use_cuda()).map(|(driver, info)| {
             Background::begin("CUDA context", move || {

@@ -38,10 +38,8 @@ impl Patience {
         }
     }
 
-    /// Returns what to call during a wait, with its duration so far.
-    ///
-    /// # Errors
-    /// The producer failed, or the wait exceeds the limit; after a stop request, [`STOPPING`].
+    /// Returns what to call during a wait, with its duration so far. It fails with the producer, or once
+    /// the wait exceeds the limit or, after a stop request, [`STOPPING`].
     pub(crate) fn watch<'a>(
         &'a self,
         producer: &'a dyn Producer,

@@ -1,5 +1,4 @@
-//! Accepts clients between two frames, without waiting: only those of its own user that speak its version,
-//! and one at a time.
+//! Accepts clients of its own user and version between two frames, one at a time, without waiting.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,7 +22,6 @@ const MAX_NEWCOMERS: usize = 16;
 /// The pause after a failed `accept`: most likely no descriptors are left, and some will be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A client that may draw once the renderer has made its memory.
 pub(super) struct Visitor {
     pub(super) connection: Connection,
     pub(super) hello: Hello,

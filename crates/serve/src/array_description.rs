@@ -1,5 +1,3 @@
-//! An array as a message describes it.
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

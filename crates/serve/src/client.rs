@@ -39,8 +39,7 @@ pub(super) struct Client {
     pub(super) connection: Connection,
     pub(super) shared: Rc<RefCell<Shared>>,
     pub(super) wants_picture: Option<WantedPicture>,
-    /// Whether its messages wait: after a heavy request until the next draw, or for a picture without
-    /// `after`.
+    /// Whether its messages wait: for the next draw after a heavy request, or for a picture without `after`.
     pub(super) busy: bool,
     /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
@@ -53,7 +52,6 @@ pub(super) struct Client {
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
     pub(super) renders: VecDeque<WantedRender>,
-    /// Renders done or failed.
     pub(super) rendered: u64,
     ended: Option<Ended>,
     complaints: u32,
@@ -253,7 +251,6 @@ impl Client {
         self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
     }
 
-    /// Queues a render. Drops the client if too many wait.
     pub(super) fn wants(&mut self, wanted: WantedRender) {
         if self.renders.len() >= MAX_RENDERS {
             let reason =
@@ -287,7 +284,6 @@ impl Client {
         };
     }
 
-    /// Drops the client because no frame was finished for `seconds`.
     pub(super) fn give_up(&mut self, seconds: f64) {
         let reason = format!(
             "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
@@ -316,8 +312,7 @@ impl Client {
         why
     }
 
-    /// A frame was submitted: messages need not wait any more, and the client learns which frames were
-    /// copied.
+    /// A frame was submitted: messages need not wait any more, and copied frames are reported.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);

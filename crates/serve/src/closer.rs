@@ -1,6 +1,5 @@
 //! Closes what came from clients, on one thread. `close` can block as long as a client likes: the descriptor
-//! may be a file of a file system that the client serves, or a socket that lingers. A connection may still
-//! hold such descriptors.
+//! may be of a file system that the client serves, or a socket that lingers.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +39,7 @@ pub(super) fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= MOST
 }
 
-/// A descriptor from a client, or a connection to one. Dropping it never blocks.
+/// A client's descriptor, or a connection, which may hold unread ones. Dropping it never blocks.
 pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
 
 impl ClientFd {

@@ -32,8 +32,7 @@ pub(super) fn make_shared_folder() -> Result<()> {
     made.map_err(|source| Error::Io { action: "make", path: folder, source })
 }
 
-/// Fails unless only this user can write to `folder`: in `/tmp`, another user may have made it to listen
-/// there.
+/// Fails unless only this user can write to `folder`: in `/tmp`, another user may have made it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();

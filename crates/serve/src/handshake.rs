@@ -20,7 +20,6 @@ use wavefield_render::{Drawing, View};
 /// The most bytes of a client's ring. It gets fewer slots than it asked for to fit, but at least 2.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
-/// Makes a newcomer's memory and sends `welcome`, or `refused` with the reason.
 pub(super) fn welcome(
     visitor: Visitor,
     engine: &mut Engine,
@@ -71,8 +70,7 @@ fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
     Ring::new(depth).unwrap_or_default()
 }
 
-/// Returns why no slot can hold this array. `limit`: see
-/// [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`].
+/// See [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`] for `limit`.
 fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {
@@ -84,7 +82,6 @@ fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Op
     })
 }
 
-/// Returns the `welcome`, the memory, what draws from it, and the descriptors to send.
 fn prepare(
     engine: &mut Engine,
     setup: &Setup,

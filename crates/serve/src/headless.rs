@@ -14,11 +14,8 @@ const FLIGHTS: usize = 3;
 /// The field's clock advances at most this far between two frames, even after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws its own or a client's frames until a stop, or `config.frames` of them. Writes the last to
-/// `config.output`.
-///
-/// # Errors
-/// Any failure, the validation layer's included. A client can cause one only by hanging the GPU.
+/// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
+/// the validation layer's included. A client can cause one only by hanging the GPU.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     let acceptor = listen(options, stop)?;

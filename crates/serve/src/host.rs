@@ -22,9 +22,8 @@ use wavefield_base::{Error, Result, note, report::Failures};
 use wavefield_engine::{Choice, Config, Engine, FrameHook, Installed, Parameters};
 
 const MESSAGES_A_FRAME: usize = 64;
-/// After this time without a draw, in a hidden window for example, a client's messages no longer wait for
-/// one. They still wait for a pending picture, since they could change what it shows; a hidden window draws
-/// it, too.
+/// After this time without a draw, messages no longer wait for one. They still wait for a pending picture,
+/// since they could change what it shows; a hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
 /// Without a client, the acceptor looks this often even if nobody comes: newcomers' patience may end.
 const NO_CLIENT: Duration = Duration::from_millis(20);
@@ -97,7 +96,6 @@ impl Host {
             free_released(engine, client)?;
             let now = protocol::Parameters { field: *parameters, ..client.told };
             if client.told != now {
-                // The user has changed them.
                 client.tell(None, now);
             }
             if client.is_over() {
@@ -120,7 +118,6 @@ impl Host {
         }
     }
 
-    /// Waits for news of a client or a newcomer, at most for `left`.
     fn wait_for_news(&self, left: Duration) {
         let quiet = match &self.client {
             Some(client) => client.quiet_time(self.has_ring()),
@@ -186,8 +183,7 @@ impl Host {
         Ok(())
     }
 
-    /// Drops the client: no frame of its ring finished for `seconds`. [`Host::restore`] then waits for the
-    /// GPU.
+    /// Drops the client, after `seconds` without a frame. [`Host::restore`] then waits for the GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -200,11 +196,8 @@ impl Host {
         Ok(())
     }
 
-    /// Puts the renderer's own producer back and closes the client's connection, once the GPU is done with
-    /// what the client wrote.
-    ///
-    /// # Errors
-    /// The GPU has finished nothing for a long time: see [`Slow::goes_on`].
+    /// Puts the own producer back and ends the connection, once the GPU is done with the client's frames.
+    /// Fails if the GPU finishes nothing for a long time: see [`Slow::goes_on`].
     fn restore(&mut self, engine: &mut Engine) -> Result<()> {
         if let Some(slow) = &mut self.slow
             && slow.goes_on(engine, &self.ring_of)?
@@ -309,8 +302,7 @@ impl FrameHook for Host {
         }
     }
 
-    /// Drops a client whose array takes too long to draw and returns `Ok`: try the frame again. Returns any
-    /// other error unchanged.
+    /// Drops a client whose array takes too long to draw: try the frame again. Returns other errors.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
             Error::Stuck { seconds, .. } if self.has_ring() && self.is_ready() => {

@@ -42,8 +42,7 @@ impl Import {
         Ok(Self { request, job: Job::begin("import", job)? })
     }
 
-    /// Imports the memory if it passed its trial. The queue must be drained: binding waits for it, without a
-    /// limit.
+    /// Imports tried memory. Drain the queue first, because binding waits for it without a limit.
     pub(super) fn finish(self, engine: &mut Engine) -> (Request, Result<CudaBuffer>) {
         (self.request, self.job.finish().and_then(|chunks| import(engine, chunks)))
     }

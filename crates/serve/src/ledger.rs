@@ -41,8 +41,7 @@ impl Ledger {
         self.ready
     }
 
-    /// Returns how many frames have free slots: those before the frame on show, and that one if it was
-    /// copied.
+    /// Returns how many frames have free slots. The frame on show counts only if it was copied.
     pub fn free(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
@@ -85,10 +84,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that a frame lies in an allocation.
-    ///
-    /// # Errors
-    /// The frame is shown already, too far ahead for the ring, or out of order.
+    /// Records that a frame lies in an allocation. Fails if it is shown, too far ahead, or out of order.
     pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         if frame < self.next() {
             return Err(format!("`show` for frame {frame} comes too late"));

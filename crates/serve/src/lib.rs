@@ -27,8 +27,7 @@
 //! | `host` | the render thread's part, which uses all of the above |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
-//! for a client. The renderer *reads* the counter of a client's semaphore, and only then submits what it
-//! guards.
+//! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.
 
 #![cfg(target_os = "linux")]
 

@@ -22,7 +22,6 @@ struct Files {
     folder: Option<PathBuf>,
 }
 
-/// All listeners of this process, for [`remove_files`].
 static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
 
 fn listening() -> MutexGuard<'static, Vec<Files>> {
@@ -47,7 +46,6 @@ pub fn remove_files() {
     listening().drain(..).for_each(|files| files.remove());
 }
 
-/// Returns device and inode of what lies at `path`.
 fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
@@ -62,10 +60,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there.
-    ///
-    /// # Errors
-    /// Another program listens there; the path is empty, too long, in no folder, or not a socket's.
+    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there. Fails if
+    /// another program listens, or if the path is empty, too long, in no folder, or not a socket's.
     pub fn bind(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -121,7 +117,6 @@ impl Listener {
         &self.path
     }
 
-    /// Waits for a connection, at most for `patience`.
     pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
         Connection::accept(self.fd.as_fd(), patience)
     }
@@ -143,10 +138,8 @@ impl Drop for Listener {
     }
 }
 
-/// Checks that a socket can be made at `path`. Returns true if one is left there that nobody listens on.
-///
-/// # Errors
-/// Something else is there, or a program listens. (A program that is no renderer holds no lock.)
+/// Returns true if a socket is left at `path` that nobody listens on. Fails if something else is there, or a
+/// program listens. (A program that is no renderer holds no lock.)
 fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(false),
@@ -178,8 +171,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
         let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
         let opened = rustix::fs::fstat(&file)?;
         if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
-            // With `--socket Cargo` this is `Cargo.lock`. A file that is no lock must not be removed in the
-            // end.
+            // With `--socket Cargo` this is `Cargo.lock`, and must not be removed in the end.
             let reason = format!("{} beside it is not a renderer's lock", name.display());
             return Err(std::io::Error::other(reason));
         }

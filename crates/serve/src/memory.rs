@@ -63,7 +63,6 @@ pub(super) struct HostMemory {
     buffers: Vec<Buffer>,
     /// Copied frames. They take the buffers in turn, whatever slot they come from.
     copied: usize,
-    /// Pictures on their way to an allocation.
     pictures: Option<Buffer>,
 }
 
@@ -213,9 +212,8 @@ impl ClientMemory {
         }
     }
 
-    /// Prepares a frame for its first draw, and returns where it is. With memory `host` this copies the frame
-    /// from the memfd, which is read, not mapped: a client that changes it meanwhile spoils only its own
-    /// picture.
+    /// Prepares a frame for its first draw, and returns where it is. Memory `host` is copied from the memfd,
+    /// not mapped: a client that changes it meanwhile spoils only its own picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
             Self::Cuda(memory) => Ok(match origin {
@@ -229,7 +227,6 @@ impl ClientMemory {
         }
     }
 
-    /// The timeline that is signalled when pictures are drawn.
     pub(super) fn drawn(&self) -> Option<&ExportedSemaphore> {
         match self {
             Self::Cuda(memory) => memory.drawn.as_ref(),
@@ -279,7 +276,7 @@ impl ClientMemory {
                 let places = render.offsets.keys().map(place).collect();
                 if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
                     let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
-                    // Never both at once.
+                    // Drop the old buffer before making the new one.
                     memory.pictures = None;
                     let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
                     memory.pictures = Some(Buffer::new(device, &desc)?);
@@ -328,8 +325,7 @@ impl HostMemory {
         self.copied += 1;
         let buffer = &mut self.buffers[next];
         let raw = buffer.raw();
-        // Sealed memory cannot get shorter. If the kernel runs out of memory, the frame is shown as far as it
-        // was read.
+        // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
         let _ = file.read_exact_at(buffer.bytes_mut()?, from);
         Ok((raw, 0))
     }
@@ -350,8 +346,7 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     }
 }
 
-/// Makes memory of fixed size: a client that cut it short could end a process that touches the rest
-/// (`SIGBUS`).
+/// Fixes the size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;

@@ -16,7 +16,7 @@ pub const VERSION: u32 = 2;
 pub const MAX_MESSAGE: usize = 131_072;
 /// In bytes; a longer name is cut.
 pub const MAX_NAME: usize = 200;
-/// The most bytes of a parser's error.
+/// In bytes.
 const MAX_WORDS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,8 +73,7 @@ pub struct Render {
     pub offsets: BTreeMap<PictureKind, u64>,
     pub width: u32,
     pub height: u32,
-    /// Azimuth, elevation, distance, and the target's x, y and z. By default one view from the camera on
-    /// screen.
+    /// Azimuth, elevation, distance, target x, y, z. By default one view from the camera on screen.
     pub cameras: Option<Vec<[f64; 6]>>,
     pub after: Option<u64>,
 }
@@ -275,7 +274,6 @@ pub struct Tagged<'a, T> {
 /// Every JSON reader takes whole numbers below this exactly.
 const MAX_ID: u64 = 1 << 53;
 
-/// Reads the `request_id` of a packet that was read as a message.
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
@@ -348,8 +346,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// True for controls, and for invisible characters that break lines, change the direction of writing or hide
-/// text.
+/// True for controls and for invisible characters that break lines, change the direction or hide text.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,

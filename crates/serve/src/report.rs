@@ -52,7 +52,6 @@ impl Report {
         self.last.push_back(stretch);
     }
 
-    /// Prints a line for each kept stretch of a client, and one for the totals if stretches were dropped.
     pub(super) fn print(&self) {
         for stretch in &self.last {
             let Some(client) = &stretch.client else { continue };

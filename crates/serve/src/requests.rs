@@ -37,7 +37,7 @@ impl Desk<'_> {
     ) -> Result<()> {
         let message = match judged {
             Ok(message) => message,
-            // It has its turn among the renders.
+            // A failed `render` is answered in its turn.
             Err(reason) if request.name == "render" => {
                 client.wants(WantedRender { request, render: Err(reason) });
                 return Ok(());
@@ -172,7 +172,6 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
     Ok(())
 }
 
-/// `draws`: whether the client's ring is in the engine.
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
     let session = &client.shared.borrow().session;

@@ -11,16 +11,15 @@ use super::protocol::{
 use wavefield_field::array::Array;
 use wavefield_render::MAX_VIEWS;
 
-/// At a time, imports included.
+/// A client's maximum at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
 /// Of all allocations together. Imports do not count.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
 pub const MAX_CHUNKS: usize = 64;
-/// Of all imports of a client. Each chunk is one Vulkan allocation, and a device may allow no more than 4096
-/// in all (`maxMemoryAllocationCount`), including the renderer's own.
+/// Over all imports of a client. Each chunk is one Vulkan allocation, and a device may allow no more than
+/// 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
 pub const MAX_CHUNKS_TOGETHER: usize = 2048;
 
-/// Why a client is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: ErrorCode,
@@ -47,7 +46,6 @@ pub fn is_heavy(message: &FromClient) -> bool {
     }
 }
 
-/// What `hello` and `welcome` have settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     pub array: Array,
@@ -171,12 +169,10 @@ impl Session {
         Ok(judged.map(|()| message))
     }
 
-    /// With memory `cuda`: `ready` was read.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
         self.ledger.see_ready(ready).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
-    /// With memory `cuda`: `free` was read.
     pub fn see_free(&self, free: u64) -> Result<(), Fault> {
         self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
@@ -185,7 +181,7 @@ impl Session {
         self.last_id + 1
     }
 
-    /// Notes a new allocation, and returns its id.
+    /// Records a new allocation, and returns its id.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
         self.allocations.insert(self.last_id, Held { bytes, ours: bytes, chunks: 0 });

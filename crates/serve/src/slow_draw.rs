@@ -26,10 +26,8 @@ impl Slow {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
-    /// Returns whether the GPU still draws.
-    ///
-    /// # Errors
-    /// It has finished nothing for [`LIMIT`], and a software device has used hardly any CPU time.
+    /// Returns whether the GPU still draws. Fails if nothing was finished for [`LIMIT`], and a software
+    /// device has used hardly any CPU time.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
         let (finished, submitted) = engine.progress()?;
         // A software device that draws uses CPU time.

@@ -30,10 +30,8 @@ pub enum Received {
 }
 
 impl Connection {
-    /// Connects to a renderer of this user; for clients.
-    ///
-    /// # Errors
-    /// No program listens at `path`, or one of another user does or could: do not trust what it sends.
+    /// Connects to a renderer of this user; for clients. Fails if no program listens at `path`, or one of
+    /// another user does or could: do not trust what it sends.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
         if path.parent() == Some(&shared_folder()) {
             match check_folder(&shared_folder()) {
@@ -86,10 +84,8 @@ impl Connection {
         }
     }
 
-    /// Sends one message, whole or not at all.
-    ///
-    /// # Errors
-    /// `EAGAIN`: the other end does not read, and the buffer is full. `EPIPE`: it is gone.
+    /// Sends one message, whole or not at all. Fails with `EAGAIN` if the other end does not read and the
+    /// buffer is full, and with `EPIPE` if it is gone.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_bytes(&encode(message), descriptors)
     }
@@ -122,8 +118,7 @@ impl Connection {
 
     /// Returns the bytes that the kernel holds because the other end has not read them; 0 if it does not say.
     pub fn unread(&self) -> u64 {
-        // SAFETY: this request (SIOCOUTQ by its older name; unix(7) has both) writes one int, as `Getter`
-        // expects.
+        // SAFETY: this request (also called SIOCOUTQ, see unix(7)) writes one int, as `Getter` expects.
         let unread = unsafe { ioctl(&self.fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
         unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }

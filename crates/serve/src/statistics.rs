@@ -87,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// A draw was submitted; `new` if it shows something for the first time.
+    /// Counts a submitted draw; `new` if it shows something for the first time.
     pub(super) fn drawn(&mut self, new: bool) {
         let now = Instant::now();
         self.draws.mark(now);
@@ -102,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// Nothing is drawn for a while, because nothing changes: that gap is not late.
+    /// Keeps the next gap from counting as late: nothing is drawn, because nothing changes.
     pub(super) fn ignore_gap(&mut self) {
         (self.draws.last, self.frames.last) = (None, None);
     }

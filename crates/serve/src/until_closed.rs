@@ -1,8 +1,7 @@
 //! `--until-closed`: a renderer ends with the program that started it, however that program ends.
 //!
 //! The program holds one end of a pipe or socket pair, and the renderer inherits the other. Linux closes the
-//! program's end with its process. (`PR_SET_PDEATHSIG` would come when the *thread* that started the renderer
-//! ends.)
+//! program's end with its process. (`PR_SET_PDEATHSIG` would come with the end of a *thread*.)
 
 use std::os::fd::OwnedFd;
 use std::thread::Builder;

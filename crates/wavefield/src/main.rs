@@ -63,8 +63,7 @@ fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
     // Makes a write beyond the limit on file sizes (`ulimit -f`) fail like a write to a full disk. By default
     // SIGXFSZ would end the process without a message.
     #[cfg(unix)]
-    // SAFETY: one is ignored; the handler of the other has the right type and calls only async-signal-safe
-    // functions.
+    // SAFETY: one is ignored; the other's handler has the right type and is async-signal-safe.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGBUS, signals::no_memory as extern "C" fn(libc::c_int) as libc::sighandler_t);

@@ -1,5 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP. The first one stops the run after the current frame; a later one ends the
-//! process at once.
+//! Ctrl-C, SIGTERM and SIGHUP: the first stops the run after the current frame, a later one at once.
 
 #[cfg(unix)]
 pub use unix::{listen, no_memory};
@@ -30,8 +29,7 @@ mod unix {
     pub fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // SAFETY: C structures of integers, an address and a set. All zeros are valid and mean the
-            // default action.
+            // SAFETY: C structures whose zeros are valid and mean the default action.
             let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
             // SAFETY: a valid signal. Only queries the action, into a local.
             if unsafe { sigaction(signal, null(), &mut before) } != 0 {
@@ -42,8 +40,7 @@ mod unix {
             }
             action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
             action.sa_flags = SA_RESTART;
-            // SAFETY: a valid signal, and a handler of the right type that calls only async-signal-safe
-            // functions.
+            // SAFETY: a valid signal, and a handler of the right type that is async-signal-safe.
             if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
                 return Err(Error::last_os_error());
             }

@@ -36,7 +36,6 @@ use wavefield_window::{Input, News, Remote};
 /// Input, and the viewer's number.
 type Heard = (u64, Input);
 
-/// Shared by the frame loop and the server's thread.
 struct Shared {
     state: Mutex<State>,
     /// Wakes the frame loop when there is input.
@@ -85,10 +84,7 @@ pub struct Web {
 
 impl Web {
     /// Listens at `address`; for 127.0.0.1 or ::1, at both. Any other address needs `is_exposed`: other
-    /// machines can then connect, and nothing is encrypted.
-    ///
-    /// # Errors
-    /// The address is in use, is not this machine's, or is not allowed.
+    /// machines can then connect, and nothing is encrypted. Fails if the address is in use or not allowed.
     pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
         if address.ip().is_loopback() == is_exposed {
             return Err(Error::Usage(match is_exposed {
@@ -131,8 +127,7 @@ impl Web {
         Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
     }
 
-    /// Returns the page's address, with the token that lets a viewer in. Browsers do not send what follows
-    /// the `#`.
+    /// Returns the page's address with the viewers' token. Browsers do not send what follows the `#`.
     pub fn url(&self) -> String {
         let host = match self.address.ip().is_unspecified() {
             true => format!("{}:{}", host_name(), self.address.port()),

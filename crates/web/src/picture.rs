@@ -7,8 +7,7 @@ use tungstenite::Bytes;
 
 use wavefield_watch::recording::Pixels;
 
-/// JPEG quality and chroma sampling, best first. The first is for still pictures: it takes twice as long, and
-/// in motion nobody sees the difference.
+/// JPEG quality and chroma sampling, best first. The first takes twice as long: only for still pictures.
 const QUALITIES: [(u8, SamplingFactor); 5] = [
     (95, SamplingFactor::F_1_1),
     (90, SamplingFactor::F_2_2),
@@ -43,8 +42,7 @@ impl Shown {
         self.since.elapsed() >= STILL
     }
 
-    /// Returns a message: the picture's number (32 bits, little endian) and the JPEG. `None` if it has no
-    /// pixels.
+    /// Returns the picture's number (32 bits, little endian) and the JPEG; `None` if it has no pixels.
     pub(crate) fn message(&mut self, quality: usize) -> Option<Bytes> {
         let made = &mut self.made[quality];
         if made.is_none() {

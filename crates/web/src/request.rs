@@ -76,8 +76,7 @@ impl Gate {
         Verdict::Accept { answer, length, proof: self.proof(query) }
     }
 
-    /// Proves to whoever knows the token that this server knows it: HMAC-SHA-256 (RFC 2104) of the page's
-    /// nonce, in hexadecimal digits.
+    /// Proves that this server knows the token: HMAC-SHA-256 (RFC 2104) of the page's nonce, in hexadecimal.
     fn proof(&self, nonce: &str) -> String {
         let mac = Hmac::<Sha256>::new_from_slice(self.token.as_bytes()).expect("a key may have any length");
         mac.chain_update(nonce).finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()

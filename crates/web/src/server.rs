@@ -109,8 +109,7 @@ impl Server {
             self.show();
         }
         self.tell(&json!({ "ended": true }));
-        // Data sent to a closed connection would discard what the page has not read yet, so pages close
-        // first.
+        // Pages close first: data sent to a closed connection would discard what they have not read.
         self.viewers.retain_mut(|viewer| viewer.close().is_ok());
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {

@@ -72,7 +72,6 @@ pub(crate) struct Viewer {
     /// Quick pictures in a row; negative for slow ones.
     row: i32,
     pub(crate) is_visible: bool,
-    /// Mouse buttons held on the page.
     down: [bool; message::BUTTONS.len()],
     has_unsent: bool,
     /// Times of the last ping and answer, and the least round trip.

@@ -42,7 +42,6 @@ impl Clock {
         known[known.len() / 2]
     }
 
-    /// Advances a paused field by one step.
     pub(super) fn step(&mut self, parameters: &Parameters) {
         if parameters.paused {
             self.moment.time += STEP * parameters.speed;

@@ -41,10 +41,7 @@ pub use self::event_loop::EventLoop;
 pub use self::screen::{Input, News, Remote};
 
 /// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
-/// between two frames. Once there is a window, a failure comes with a summary.
-///
-/// # Errors
-/// The run failed before it had a window.
+/// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
 pub fn run_windowed(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -58,9 +55,6 @@ pub fn run_windowed(
 }
 
 /// Like [`run_windowed`], without a display: `remote` shows the pictures.
-///
-/// # Errors
-/// The run failed before its first frame.
 pub fn run_remote(
     remote: Box<dyn Remote>,
     config: &Config,

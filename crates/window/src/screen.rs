@@ -22,7 +22,6 @@ pub enum Input {
 
 /// Viewers outside this process, and their input.
 pub trait Remote {
-    /// Takes the inputs since the last call.
     fn inputs(&mut self) -> Vec<Input>;
 
     fn is_watched(&self) -> bool;
@@ -106,7 +105,6 @@ pub(crate) trait Screen {
     ) {
     }
 
-    /// Sends finished pictures.
     fn collect(&mut self, _engine: &mut Engine) -> Result<()> {
         Ok(())
     }

@@ -132,8 +132,7 @@ impl<S: Screen> State<S> {
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; `make_readable` allows copies from the picture; the flight was free, and
-                // `record::wants` told the film.
+                // SAFETY: as above; `make_readable` allows copies; `record::wants` told the film.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if let Some(screen) = &mut screen {
@@ -352,7 +351,6 @@ impl<S: Screen> State<S> {
         now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
-    /// Call this if the next picture may differ.
     pub(super) fn stir(&mut self) {
         (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
     }

@@ -183,8 +183,7 @@ impl Said {
     }
 }
 
-/// Makes this process end with the *thread* of `parent` that started it (`PR_SET_PDEATHSIG`): a trial that
-/// hangs must not outlive the renderer.
+/// Makes this process end with the *thread* of `parent` that started it, even if hung (`PR_SET_PDEATHSIG`).
 pub fn end_with_parent(parent: u32) -> Result<()> {
     let refused =
         |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));

@@ -56,11 +56,8 @@ fn unsent(error: rustix::io::Errno) -> Error {
     Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
 }
 
-/// Receives the chunks' descriptors in one packet on standard input and imports them, in the child. CUDA
-/// comes first, because it checks the sizes; Vulkan then imports them as the renderer will.
-///
-/// # Errors
-/// Standard input is not such a socket; there is no such device; or a driver refuses the import.
+/// Receives the chunks' descriptors in one packet on standard input and imports them, in the child: first
+/// CUDA, because it checks the sizes, then Vulkan, as the renderer will.
 pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
     let (got, received) = unix_packets::receive(std::io::stdin().as_fd(), &mut [0; 64]);
     got.map_err(|error| {

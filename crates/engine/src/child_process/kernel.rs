@@ -56,11 +56,9 @@ fn in_memory(text: &str) -> std::io::Result<Stdio> {
 }
 
 /// Runs the kernel once in the child, as frame 0 at time 0, on private memory of the grid's size. If it never
-/// ends, the process that started this one must kill it.
-///
-/// # Errors
-/// There is no CUDA or no such device; the kernel does not load, has other parameters, or faults. After a
-/// fault, exit at once ([`wavefield_base::stuck_gpu::leaked`]).
+/// ends, the process that started this one must kill it. Fails without CUDA or the device, or if the kernel
+/// does not load, has other parameters, or faults. After a fault, exit at once
+/// ([`wavefield_base::stuck_gpu::leaked`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let context = context(device)?;
     let source = KernelSource { name: format!("`{entry}`"), ptx, entry, cubin: None, built_in: None };

@@ -35,10 +35,8 @@ impl Engine {
     }
 
     /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer.
-    ///
-    /// # Errors
-    /// The old producer failed, or an API did not come to rest. Nothing is exchanged or dropped then:
-    /// dropping a CUDA object would wait for a running kernel.
+    /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
+    /// then: dropping a CUDA object would wait for a running kernel.
     pub fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.settle()?;
         if let Some(incoming) = incoming {

@@ -120,10 +120,8 @@ impl Engine {
     }
 
     /// Changes the settings from the next frame on: all except the device and the window. Waits for both
-    /// APIs; frames in flight are drawn first. Old and new objects need memory at the same time.
-    ///
-    /// # Errors
-    /// As for [`Engine::new`]. The old settings stay, and hold unless [`Engine::has_failed`].
+    /// APIs; frames in flight are drawn first. Old and new objects need memory at the same time. An error
+    /// changes nothing, and the engine can go on unless [`Engine::has_failed`].
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
@@ -217,8 +215,7 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// In a checked run, includes what the check found and, unless something failed, reads every slot back.
-    /// Waits for both APIs.
+    /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());

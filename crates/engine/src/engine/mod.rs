@@ -187,10 +187,8 @@ impl Engine {
     }
 
     /// Produces and draws one frame. It can no longer be skipped: the producer's signal is enqueued before
-    /// the submission that waits for it, so every signal that Vulkan waits for is certain to come.
-    ///
-    /// # Errors
-    /// The engine cannot draw again unless its producer is exchanged.
+    /// the submission that waits for it, so every signal that Vulkan waits for is certain to come. After an
+    /// error the engine cannot draw again unless its producer is exchanged.
     pub fn draw(
         &mut self,
         flight: &Flight,

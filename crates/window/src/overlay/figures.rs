@@ -147,7 +147,6 @@ impl Figures {
         self.count >= FRAMES as u64
     }
 
-    /// Averages the frames with the current settings.
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
@@ -171,7 +170,6 @@ impl Figures {
         self.frames.iter().map(|sample| sample.frame)
     }
 
-    /// Returns the median and the 99th percentile of the frame times.
     pub(super) fn quantiles(&self) -> Option<(f64, f64)> {
         let mut times: Vec<f64> = self.frame_times().collect();
         times.sort_unstable_by(f64::total_cmp);
@@ -187,7 +185,6 @@ fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
 }
 
-/// Formats a time with three digits and a suitable unit.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = if seconds >= 1.0 {
         (seconds, "s")

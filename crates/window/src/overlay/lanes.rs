@@ -119,7 +119,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
             let (scroll, pinch) = plot.ctx().input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
             seen = zoomed(seen, at.x, f64::from((-0.005 * scroll).exp() / pinch), length);
         }
-        // A drag may have moved it past an end.
+        // A drag may have moved it past an end of the axis.
         let (from, to) = inside(seen, length);
         plot.set_plot_bounds_x(from..=to);
         let bar = |span: &Span| {
@@ -172,7 +172,6 @@ fn on_axis(at: f64, step: f64) -> String {
     format!("{:.decimals$} {name}", at / unit)
 }
 
-/// Draws a box for each slot, with its frame's number.
 pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
     ui.spacing_mut().item_spacing.x = 2.0;
     let width = (ui.available_width() / slots.len().max(1) as f32 - 2.0).clamp(6.0, 44.0);

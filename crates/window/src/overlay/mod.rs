@@ -1,7 +1,6 @@
-//! The overlay of the window: frame times, their parts, and the settings.
+//! The overlay of the window: frame times, their parts, and the settings. It costs nothing while hidden.
 //!
-//! egui lays it out a few times a second, and on input. Frames in between draw the same layout again. Nothing
-//! of it runs while it is hidden.
+//! egui lays it out a few times a second, and on input. Frames in between draw the same layout again.
 
 mod boxes;
 mod figures;
@@ -32,7 +31,6 @@ use wavefield_render::{Painter, Painting, Picture};
 
 /// The deepest ring's frames in flight, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
-/// Maximum input between two layouts.
 const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
 const NOTICE: Duration = Duration::from_secs(12);
@@ -50,7 +48,6 @@ pub(super) struct View<'a> {
     pub(super) extent: vk::Extent2D,
     /// Pixels per egui point.
     pub(super) scale: f32,
-    /// Which actions the keys have here.
     pub(super) takes: &'a dyn Fn(Action) -> bool,
     pub(super) serves: bool,
     /// Whether a client's frames are shown that do not move by themselves.
@@ -68,7 +65,6 @@ pub(super) struct Draft {
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
-    /// Since the last layout.
     input: RawInput,
     painter: Painter,
     painting: Painting,
@@ -167,8 +163,7 @@ impl Overlay {
         }
     }
 
-    /// Whether the overlay is at this place. egui's own answer is for the pointer of the last layout, and a
-    /// finger has just come.
+    /// egui's own answer is for the pointer of the last layout, and a finger has just come.
     fn covers(&self, at: Pos2) -> bool {
         self.egui.is_using_pointer()
             || self
@@ -227,7 +222,6 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    /// Shows a problem until the next call.
     pub(super) fn show_problem(&mut self, problem: Option<String>) {
         // An older notice may claim success.
         self.notice.take_if(|_| problem.is_some());

@@ -133,7 +133,6 @@ fn leave_scene(egui: &Context, config: &Config) {
     egui.data_mut(|data| data.insert_temp(kept_for(config.scene), kept));
 }
 
-/// Returns the settings in another scene, with its last kernel.
 fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
     let (kernel, parameters) = egui.data(|data| data.get_temp::<Kept>(kept_for(scene))).unwrap_or_default();
     Config { scene, kernel, parameters, ..config.clone() }

@@ -54,8 +54,7 @@ impl<S: Screen> State<S> {
         Ok(())
     }
 
-    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and the overlay shows the
-    /// problem.
+    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and a problem is shown.
     pub(super) fn reload(&mut self) -> Result<()> {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
