@@ -27,8 +27,8 @@ pub struct FromTo {
 }
 
 impl Engine {
-    /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight. After
-    /// an error, nothing was submitted, and nothing is signalled.
+    /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight, and
+    /// for the first of a size. After an error, nothing was submitted, and nothing is signalled.
     ///
     /// # Safety
     /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
