@@ -1,20 +1,18 @@
-//! One sentence that says which hand-off to use on a report's machine.
-
 use clap::ValueEnum;
 
 use super::figures::{by_grid, figure, grid};
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-/// A hand-off slower by at most this part counts as fast as the fastest. `--batch auto` allows itself the same; a smaller gain
-/// is not worth the latency of a deeper ring.
+/// A hand-off this little slower counts as fast as the fastest. `--batch auto` allows itself the same; a
+/// smaller gain is not worth the latency of a deeper ring.
 const WORTH: f64 = 0.05;
 
-/// Names the simplest hand-off that is about as fast as the fastest on every grid, or else the one that is never far behind. The
-/// simplest has the smallest ring, and so the lowest latency; among equal rings it has the smallest batch.
+/// Names the simplest hand-off that is about as fast as the fastest on every grid, or else the one that is
+/// never far behind. Simplest means the smallest ring, and so the lowest latency, then the smallest batch.
 ///
-/// Noisy cells are ignored, and so is `inline`, which is experimental. `None` if there is nothing to choose: without CUDA, with a
-/// single hand-off, or after a stopped run, whose cells were not measured equally long.
+/// Ignores noisy cells and `inline`, which is experimental. Returns `None` without a choice: without CUDA,
+/// with a single hand-off, or after a stopped run, whose cells were not measured equally long.
 pub(super) fn advice(report: &Report) -> Option<String> {
     let measured = |mean: f64| mean.is_finite() && mean > 0.0;
     let quiet = |cell: &&Cell| !cell.noisy && measured(cell.frame_us.mean) && options(cell).is_some();
@@ -43,7 +41,6 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     let good = choices.iter().find(|choice| behind(choice) <= 1.0 + WORTH);
     let chosen = good.or_else(|| choices.iter().min_by(|a, b| behind(a).total_cmp(&behind(b))))?;
     let costs: Vec<String> = chosen.iter().map(|cell| cost(cell)).collect();
-    // Without `render-only`, the costs are not known.
     let takes = match chosen[0].overhead_us {
         Some(_) => "beyond the kernel and the draw, it costs",
         None => "a frame takes",
@@ -51,7 +48,7 @@ pub(super) fn advice(report: &Report) -> Option<String> {
     Some(format!("Use `{}` here: {takes} {}.", options(chosen[0])?, costs.join(", ")))
 }
 
-/// The options that select a cell, if a run without consent to a risk can choose it. Spells out defaults that may change.
+/// Returns the options that select a cell, unless it needs consent to a risk. Spells out defaults.
 fn options(cell: &Cell) -> Option<String> {
     let Cell { ring, batch, strategy, .. } = cell;
     match Strategy::from_str(strategy, false).ok()? {
@@ -64,7 +61,7 @@ fn options(cell: &Cell) -> Option<String> {
     }
 }
 
-/// What a cell's hand-off costs. If that is not known, the time of a frame.
+/// Returns what a cell's hand-off costs or, if that is unknown, the time of a frame.
 fn cost(cell: &Cell) -> String {
     let (frame, at) = (cell.frame_us.mean, grid(cell.grid));
     match cell.overhead_us {
@@ -80,7 +77,8 @@ mod tests {
     use super::super::sample;
     use super::*;
 
-    /// A report of these rows: strategy, ring, batch, and frame times in µs at 64x64 and 128x128. Kernel and draw take 100 µs.
+    /// A report of these rows: strategy, ring, batch, and frame times in µs at 64x64 and 128x128. Kernel and
+    /// draw take 100 µs.
     fn measured(rows: &[(&str, u32, u32, [f64; 2])]) -> Report {
         let mut report = sample::small();
         let template = report.cells[0].clone();

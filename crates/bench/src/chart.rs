@@ -1,5 +1,3 @@
-//! The chart: what each hand-off costs, and its latency.
-
 use maud::{Markup, html};
 
 use super::figures::{by_grid, figure, grid, setting, short};
@@ -9,7 +7,7 @@ use wavefield_base::svg;
 
 type Field<'a> = ([u32; 2], Vec<&'a Cell>);
 
-// In pixels: the names at the left, a field's column, its two bars when full, one row, and the space above and below the rows.
+// In pixels: the names, a field's column, its two bars when full, a row, and the space above and below.
 const NAMES: f64 = 196.0;
 const COLUMN: f64 = 254.0;
 const COST: f64 = 96.0;
@@ -18,12 +16,11 @@ const ROW: f64 = 36.0;
 const HEAD: f64 = 60.0;
 const FOOT: f64 = 30.0;
 
-/// All fields side by side, as a picture of its own.
 pub(super) fn all(report: &Report) -> Markup {
     chart(report, &by_grid(&report.cells))
 }
 
-/// A picture for each field that has a hand-off: narrow enough for a small screen.
+/// Draws a picture for each field that has a hand-off: narrow enough for a small screen.
 pub(super) fn each(report: &Report) -> Vec<Markup> {
     let fields = by_grid(&report.cells);
     fields.chunks(1).filter(|field| !rows(field).is_empty()).map(|field| chart(report, field)).collect()
@@ -49,7 +46,6 @@ fn chart(report: &Report, fields: &[Field<'_>]) -> Markup {
     svg::picture("What each hand-off costs, and its latency", [width, height], &content)
 }
 
-/// One field: its cells in the order of `rows`, from `left`.
 fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usize) -> f64) -> Markup {
     let latency = |cell: &Cell| cell.latency_frames * cell.frame_us.mean * 1e-3;
     let cells: Vec<Option<&Cell>> =
@@ -71,7 +67,7 @@ fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usi
     }
 }
 
-/// A bar and its figure. One that is longer than `full` ends in an arrow.
+/// A bar longer than `full` ends in an arrow.
 fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Markup {
     // NaN draws an empty bar.
     let width = length * (value / full).clamp(0.0, 1.0).max(0.0);
@@ -83,7 +79,7 @@ fn bar(class: &str, [x, y]: [f64; 2], length: f64, value: f64, full: f64) -> Mar
     }
 }
 
-/// The value that fills a bar: the largest up to four times the median, so that one slow hand-off does not hide the rest.
+/// Returns the largest value up to four times the median, so that one slow hand-off does not hide the rest.
 fn full(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -91,7 +87,6 @@ fn full(values: impl Iterator<Item = f64>) -> f64 {
     values.into_iter().rfind(|value| *value <= 4.0 * median).unwrap_or(1.0)
 }
 
-/// A figure of three digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if !size.is_finite() || size >= 1e5 => figure(value),
@@ -101,7 +96,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// A cell of each hand-off, ring and batch to show. Of each hand-off and batch, that is the smallest ring, and the default ring.
+/// Returns a cell for each row. A hand-off and batch has up to two: the smallest and the default ring.
 fn rows<'a>(fields: &[Field<'a>]) -> Vec<&'a Cell> {
     let cells = || fields.iter().flat_map(|(_, cells)| cells).copied();
     let default = vulkan_cuda::Ring::default().depth() as u32;
@@ -119,7 +114,7 @@ fn rows<'a>(fields: &[Field<'a>]) -> Vec<&'a Cell> {
     rows
 }
 
-/// Whether two cells stand in one row. `auto` chooses another ring for each field.
+/// `auto` chooses another ring for each field.
 fn alike(a: &Cell, b: &Cell) -> bool {
     a.strategy == b.strategy && (is_auto(a) || (a.ring, a.batch) == (b.ring, b.batch))
 }

@@ -8,15 +8,15 @@ use super::record::{Cell, Report};
 use super::stats::{NOISY_SPREAD, Ratio, ratio};
 use wavefield_base::{Error, Result};
 
-/// A change this small counts as the same even if the interval excludes 1. Two runs of one program on one machine differ by
-/// as much: each has its own clocks, memory layout and neighbours, which no interval within a run sees.
+/// A change this small counts as the same even if the interval excludes 1. Runs of one program on one machine
+/// differ by as much: clocks, memory layout and neighbours differ, which no interval within a run sees.
 pub const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Compare even if the runs are from different machines or measured different things.
+    /// Compare runs even if they come from different machines or measured different things.
     pub force: bool,
-    /// Fail if a cell's frame time certainly grew by more than this factor: the interval's lower end is above it.
+    /// Fail if the lower end of a cell's interval is above this factor.
     pub fail_above: Option<f64>,
 }
 
@@ -46,29 +46,27 @@ pub struct Compared {
     pub cell: Cell,
     pub old_us: f64,
     pub new_us: f64,
-    /// new / old; absent if the rounds, or the runs, do not give an interval.
+    /// new / old; `None` if rounds or runs are too few for an interval.
     pub ratio: Option<Ratio>,
     pub verdict: Verdict,
     pub failed: bool,
 }
 
-/// Old and new runs, cell by cell. Displayed as a table of at most 160 columns.
+/// Displayed as a table of at most 160 columns.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     runs: Vec<(&'static str, u64)>,
-    /// What else differs between the runs and may explain a difference.
     notes: Vec<String>,
     /// In the order of the first new run, grid by grid.
     pub cells: Vec<Compared>,
-    /// Cells that are not in every run. They are not compared: with fewer runs a cell would look more certain than it is, and runs
-    /// that took turns would no longer do so.
+    /// Cells that are not in every run. Not compared: with fewer runs a cell would look more certain than it
+    /// is, and runs that took turns would no longer do so.
     pub left_out: Vec<String>,
     fail_above: Option<f64>,
 }
 
 impl Comparison {
-    /// Whether the new runs fail: a factor was given, and a cell is above it or no cell could be judged. A check that had
-    /// nothing to check has not passed.
+    /// Whether a cell exceeds the factor, or none could be judged: a check of nothing has not passed.
     pub fn failed(&self) -> bool {
         self.fail_above.is_some() && (self.cells.iter().any(|cell| cell.failed) || self.judged() == 0)
     }
@@ -78,7 +76,7 @@ impl Comparison {
     }
 }
 
-/// Compares runs, one or more on each side, by the mean frame time of each cell: see `docs/bench-schema.md`.
+/// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`.
 pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comparison> {
     check("old", old)?;
     check("new", new)?;
@@ -166,7 +164,7 @@ const APART: [Property; 6] = [
     ("samples per pixel", |run| run.settings.samples.to_string()),
 ];
 
-/// The properties that may explain a difference but do not forbid the comparison.
+/// These may explain a difference but do not forbid the comparison.
 const NOTED: [Property; 7] = [
     ("CUDA", |run| run.machine.cuda.clone().unwrap_or_else(|| "none".into())),
     ("Vulkan", |run| run.machine.vulkan.clone()),
@@ -177,7 +175,7 @@ const NOTED: [Property; 7] = [
     ("rounds", |run| format!("{} of {} ms", run.settings.rounds, run.settings.round_ms)),
 ];
 
-/// The properties that are not the same in all runs, within one side or between the sides.
+/// Lists properties that differ within one side or between the sides.
 fn differences(properties: &[Property], old: &[Report], new: &[Report]) -> Vec<String> {
     let words =
         |names: &BTreeSet<String>| names.iter().map(|name| short(name, 60)).collect::<Vec<_>>().join(" or ");
@@ -309,7 +307,6 @@ fn row(compared: &Compared) -> [String; 9] {
     ]
 }
 
-/// A ratio near 1, with three decimals.
 fn factor(value: f64) -> String {
     if value < 1000.0 { format!("{value:.3}") } else { figure(value) }
 }
@@ -482,7 +479,8 @@ mod tests {
         assert!(widest <= 160, "{widest}:\n{text}");
     }
 
-    /// Two runs on each side, measured in turns. Each run has its own start time, and its own factor on all frame times.
+    /// Two runs on each side, measured in turns. Each run has its own start time, and its own factor on all
+    /// frame times.
     fn in_turns(moved: [f64; 4]) -> ([Report; 2], [Report; 2]) {
         let [first, second, third, fourth] = std::array::from_fn(|at| {
             let mut run = quiet();

@@ -1,11 +1,9 @@
-//! Formats figures as text, the same in every output.
-
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
 pub const NOTHING: &str = "-";
 
-/// A figure with four digits, or as many as its whole part has: 0.123, 12.34, 123.4, 12345.
+/// Formats four digits, or as many as the whole part has: 0.123, 12.34, 123.4, 12345.
 pub fn figure(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -32,24 +30,22 @@ pub fn elements(report: &Report) -> &'static str {
     if report.settings.scene == "texture" { "texels" } else { "vertices" }
 }
 
-/// A cell's name without its grid.
 pub fn setting(cell: &Cell) -> String {
     let batch = if cell.batch > 1 { format!(", batch {}", cell.batch) } else { String::new() };
     format!("{}, ring {}{batch}", cell.strategy, cell.ring)
 }
 
-/// Seconds since 1970 as a date and time in UTC, or as the number itself if it is too large for a date.
+/// Formats seconds since 1970 as a UTC date and time, or as a number if too large for a date.
 pub fn moment(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
-/// Text for a terminal, without control characters: a report may come from anywhere, and they could move the cursor.
+/// Replaces control characters, which could move a terminal's cursor: a report may come from anywhere.
 pub fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-/// [`plain`], cut to `most` characters.
 pub fn short(text: &str, most: usize) -> String {
     let text = plain(text);
     if text.chars().count() <= most {
@@ -58,7 +54,6 @@ pub fn short(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A report's machine, as labels and values, one for each line.
 pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let cuda = machine.cuda.as_ref().map_or_else(|| "no CUDA".into(), |version| format!("CUDA {version}"));
@@ -82,7 +77,7 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What must be known before reading a figure: what the machine cannot answer, and what is wrong with the run, if anything.
+/// Says what to know before reading a figure: what the machine cannot answer, and what is wrong with the run.
 pub fn limits(report: &Report) -> String {
     let Report { machine, cells, skipped, .. } = report;
     let mut words = Vec::new();
@@ -122,7 +117,7 @@ pub fn skipped(report: &Report) -> Vec<(String, &str)> {
     groups
 }
 
-/// The cells by grid, the smallest grid first. Within a grid, cells keep their order.
+/// Groups cells by grid, the smallest grid first. Within a grid, cells keep their order.
 pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     let mut grids: Vec<([u32; 2], Vec<&Cell>)> = Vec::new();
     for cell in cells {
@@ -135,7 +130,7 @@ pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     grids
 }
 
-/// Rows as lines. Columns are as wide as their widest entry, two spaces apart. The first is aligned left, the others right.
+/// Formats rows as lines, in columns two spaces apart. The first is aligned left, the others right.
 pub fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));

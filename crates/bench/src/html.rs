@@ -1,6 +1,4 @@
-//! The report as one self-contained page, without network or scripts.
-//!
-//! The page is made with `maud`, which escapes all text, so that no name in a report can become markup.
+//! The report as one page without network or scripts. `maud` escapes all text, so no name becomes markup.
 
 use std::path::Path;
 
@@ -13,7 +11,7 @@ use super::record::Report;
 use super::table::{COLUMNS, MEANING};
 use wavefield_base::{Result, output_file};
 
-/// Writes the report as a page, whole or not at all. A name that ends with `.svg` gives the chart alone.
+/// Writes the page whole or not at all. A name that ends with `.svg` gives the chart alone.
 pub fn write_report(path: &Path, report: &Report) -> Result<()> {
     let text = match wavefield_base::svg::is_name_of(path) {
         true => chart::all(report).into_string() + "\n",

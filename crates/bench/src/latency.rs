@@ -1,8 +1,8 @@
 //! How long a signal takes from one API to the other, and from each API to the CPU.
 //!
-//! Measures a ping-pong of two timelines without work in between. CUDA notes the time and signals. A Vulkan submission waits for
-//! that, notes the time and signals. CUDA waits for that and notes the time again. CUDA reads `%globaltimer`, Vulkan writes
-//! timestamps; the measurement also finds out whether the two are one clock (see [`Latency::same_clock`]).
+//! Measures a ping-pong of two timelines without work in between. CUDA notes the time and signals. A Vulkan
+//! submission waits for that, notes the time and signals. CUDA waits for that and notes the time again. CUDA
+//! reads `%globaltimer`, Vulkan writes timestamps: one clock, if [`Latency::same_clock`].
 
 use std::ffi::c_void;
 use std::fmt;
@@ -20,7 +20,7 @@ use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps, 
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 
-/// The result. `docs/bench-schema.md` describes the fields.
+/// `docs/bench-schema.md` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub schema: String,
@@ -29,8 +29,8 @@ pub struct Latency {
     pub machine: Machine,
     pub rounds: u64,
     pub round_trip_us: Distribution,
-    /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the clocks is at most the
-    /// shortest one-way time. If not, the one-way times are absent.
+    /// Whether every Vulkan time lay between the two CUDA times around it. If so, the error of comparing the
+    /// clocks is at most the shortest one-way time. If not, there are no one-way times.
     pub same_clock: bool,
     pub clock_violation_us: f64,
     pub cuda_to_vulkan_us: Option<Distribution>,
@@ -41,14 +41,12 @@ pub struct Latency {
     pub host_stream_us: Option<Distribution>,
 }
 
-/// How many ping-pongs are enqueued at once.
 const CHUNK: usize = 250;
-/// CPU round trips of each kind. They are fewer because some take 10 ms.
+/// CPU round trips of each kind. They are few because some take 10 ms.
 const HOST_ROUNDS: usize = 300;
 
-/// Measures `rounds` ping-pongs, rounded up to a whole number of chunks.
-///
-/// After a stop, or a later failure, the result has what was measured before it and is marked incomplete.
+/// Measures `rounds` ping-pongs, rounded up to whole chunks. After a stop, or a later failure, the result has
+/// what was measured before and is marked incomplete.
 pub fn measure_latency(
     rounds: usize,
     command: String,
@@ -115,7 +113,7 @@ pub fn measure_latency(
     })
 }
 
-/// One ping-pong, in nanoseconds of the GPU's clock.
+/// In nanoseconds of the GPU's clock.
 struct Trip {
     out: f64,
     there: f64,
@@ -123,13 +121,12 @@ struct Trip {
 }
 
 impl Trip {
-    /// How far Vulkan's time lies outside CUDA's two; 0 or less if it lies between them.
+    /// Returns how far Vulkan's time lies outside CUDA's two; 0 or less if it lies between them.
     fn violation(&self) -> f64 {
         (self.out - self.there).max(self.there - self.back)
     }
 }
 
-/// Records Vulkan's half of each ping-pong of a chunk: it notes the time.
 fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Result<Vec<vk::CommandBuffer>> {
     let commands = pool.allocate(CHUNK as u32)?;
     for (index, &commands) in commands.iter().enumerate() {
@@ -151,7 +148,6 @@ struct Bench<'a> {
     timestamps: Timestamps<1>,
     commands: Vec<vk::CommandBuffer>,
     _pool: CommandPool,
-    /// The last value of both timelines.
     value: u64,
 }
 
@@ -165,7 +161,7 @@ struct Found {
 }
 
 impl Bench<'_> {
-    /// Measures until everything is done or a stop is requested. After an error, the GPU may have work that never ends.
+    /// After an error, the GPU may have work that never ends.
     fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut Found) -> Result<()> {
         self.chunk()?; // The warm-up.
         while found.trips.len() < rounds && !stop.requested() {
@@ -184,7 +180,7 @@ impl Bench<'_> {
         self.stream.synchronize()
     }
 
-    /// Enqueues a chunk of ping-pongs on both sides, waits, and reads the times. Also gives the CPU time of CUDA's halves.
+    /// Runs a chunk of ping-pongs and reads the times, with the CPU time of CUDA's halves.
     fn chunk(&mut self) -> Result<(Vec<Trip>, Vec<f64>)> {
         let mut enqueue_us = Vec::with_capacity(CHUNK);
         for index in 0..CHUNK {
@@ -212,7 +208,6 @@ impl Bench<'_> {
         Ok((trips, enqueue_us))
     }
 
-    /// Enqueues the kernel that writes the clock to stamp number `index`.
     fn stamp(&self, index: usize) -> Result<()> {
         let mut out = self.stamps.pointer() + (index * size_of::<u64>()) as u64;
         let mut arguments: [*mut c_void; 1] = [(&raw mut out).cast()];
@@ -220,7 +215,7 @@ impl Bench<'_> {
         unsafe { self.kernel.launch_with(&self.stream, 1, 1, &mut arguments) }
     }
 
-    /// Submits commands that wait for `ping` and signal `pong`. Without commands, only signals.
+    /// Submits commands between `ping` and `pong`. Without commands, only signals.
     fn submit(&mut self, commands: Option<vk::CommandBuffer>) -> Result<()> {
         let waits = [self.ping.vulkan_wait(self.value)];
         let signals = [self.pong.vulkan_signal(self.value)?];
@@ -259,7 +254,7 @@ impl Bench<'_> {
         self.stream.synchronize().map(|()| true)
     }
 
-    /// CUDA's signal, after a kernel, so that a wait cannot return at once.
+    /// Signals after a kernel, so that a wait cannot return at once.
     fn signal(&self) -> Result<()> {
         self.stamp(0)?;
         // SAFETY: as in `chunk`.

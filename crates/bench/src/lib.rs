@@ -1,9 +1,9 @@
 //! The benchmark: measures what a hand-off costs, so that others can check it.
 //!
-//! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a [`record::Report`]. Every output
-//! (table, JSON, page, comparison) is made from that report alone.
+//! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a
+//! [`record::Report`], from which every output (table, JSON, page, comparison) is made.
 //!
-//! - `strategy`: what is compared; `runner`: measures it in rounds; `produce_only`, `latency`: other measurements
+//! - `strategy`: what is compared; `runner`: measures it; `produce_only`, `latency`: other measurements
 //! - [`record`]: the results as data; `stats`: means and intervals; `figures`: how they are written
 //! - `table`, `files`, `html`, `chart`, `advice`: the report as text, JSON and a page
 //! - `compare`: two reports beside each other

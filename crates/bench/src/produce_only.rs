@@ -12,7 +12,7 @@ use wavefield_gpu::vulkan::DeviceDesc;
 use wavefield_handoff::producer::{Fill, Frame, reads};
 use wavefield_handoff::{Place, Work};
 
-/// Launches between two waits of the CPU: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
+/// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
 const CHUNK: u64 = 64;
 
 pub(super) fn measure<W: Work>(
@@ -77,7 +77,7 @@ fn measure_with<W: Work>(
             break;
         }
     }
-    // For comparison, the time of `cuMemsetD32Async` on the same memory, right after the kernels.
+    // For comparison, `cuMemsetD32Async` on the same memory, right after the kernels.
     for repeat in 0..2 {
         for index in 0..CHUNK {
             let Resource::Buffer { bytes: Some((address, _)), .. } = slot_of(index).resource() else {

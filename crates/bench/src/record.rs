@@ -1,6 +1,6 @@
-//! The result of a benchmark run as data. `--json` writes it, and every other output is made from it.
+//! The result of a benchmark run as data, from which every output is made.
 //!
-//! `docs/bench-schema.md` describes the fields. No field is renamed or changes its meaning without a new [`SCHEMA`].
+//! `docs/bench-schema.md` describes the fields. A renamed field or a new meaning needs a new [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 
@@ -62,18 +62,17 @@ impl Cell {
         1e6 / self.frame_us.mean
     }
 
-    /// What the producer writes, in 10^9 bytes per second.
+    /// Returns the producer's rate in 10^9 bytes per second.
     pub fn gigabytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.frame_us.mean * 1e-3
     }
 }
 
-/// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the same grid with the
-/// same ring (with [one slot](Strategy::slots_alone) for `inline`). Absent if one of the three is missing, and for a cell
-/// without a hand-off.
+/// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the
+/// same grid with the same ring ([one slot](Strategy::slots_alone) for `inline`). `None` if one is missing.
 ///
-/// A cell's own draw cannot be used: if CUDA interrupts the draw, the GPU's switch to CUDA and back lies between the draw's
-/// timestamps, and the overhead would seem to vanish.
+/// A cell's own draw cannot be used: if CUDA interrupts it, the GPU's switch to CUDA and back lies between
+/// the draw's timestamps, and the overhead would seem to vanish.
 pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     let alone: Vec<_> = cells
         .iter()
@@ -89,7 +88,7 @@ pub(super) fn with_overhead(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// Times in microseconds. Quantiles are by nearest rank.
+/// In microseconds. Quantiles are by nearest rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     pub mean: f64,

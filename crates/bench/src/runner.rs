@@ -17,7 +17,6 @@ use wavefield_handoff::{FieldWork, TextureWork};
 
 const MIN_FRAMES: usize = 4;
 
-/// What the measurement of a cell needs.
 pub(super) struct Session<'a> {
     pub(super) plan: &'a Plan,
     pub(super) choice: &'a Choice,
@@ -42,7 +41,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Adds `timing`. Its frame time is from the end of `last` to its own end.
+    /// Adds a frame, whose time is from the end of `last` to its own end.
     pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
         if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
@@ -59,8 +58,8 @@ pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
 }
 
-/// A strategy that this machine cannot run is not a failure: it is listed as skipped. After a stop, or a failure within a cell,
-/// the report has what was measured before it and is marked incomplete.
+/// Measures the cells of `plan`. A strategy that this machine cannot run is listed as skipped. After a stop,
+/// or a failure within a cell, the report has what was measured before and is marked incomplete.
 pub fn run(
     plan: &Plan,
     base: &Config,
@@ -135,7 +134,7 @@ pub fn run(
     })
 }
 
-/// Why a cell cannot be measured on this machine, if it cannot.
+/// Returns why a cell cannot be measured on this machine.
 pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
     let strategy = cell.strategy;
     if strategy.uses_cuda() && choice.cuda.is_none() {

@@ -1,18 +1,18 @@
-//! Statistics: distributions, the spread between rounds, and the confidence interval of a ratio of runs. Student's t comes from
-//! `statrs`; its quantiles interpolate, and the ones here are frames that happened.
+//! Distributions, the spread between rounds, and the confidence interval of a ratio of runs. Student's t
+//! comes from `statrs`; its quantiles interpolate, and the ones here are frames that happened.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::{Data, OrderStatistics, Statistics};
 
 use super::record::Distribution;
 
-/// A cell whose rounds spread by more than this is marked as noisy.
+/// A cell whose rounds spread by more than this is noisy.
 ///
-/// On a quiet machine with a GPU at steady clocks, the means of rounds differ by a few percent. Beyond 10 %, something else
-/// ran or the clocks changed, and a difference between two cells may come from that alone.
+/// On a quiet machine with a GPU at steady clocks, the means of rounds differ by a few percent. Beyond 10 %,
+/// something else ran or the clocks changed, and that alone may make two cells differ.
 pub const NOISY_SPREAD: f64 = 0.10;
 
-/// The confidence level: 95 of 100 such intervals contain the true ratio.
+/// 95 of 100 such intervals contain the true ratio.
 pub const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
@@ -20,10 +20,10 @@ impl Distribution {
         (!samples.is_empty()).then(|| Self::of(samples))
     }
 
-    /// The distribution of `samples`; sorts them. All zero without samples.
+    /// Sorts `samples`. Returns zeros without samples.
     ///
-    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples does not exceed. So every
-    /// quantile is a frame that happened, and the p99 of fewer than 100 samples is the largest.
+    /// Quantiles are by nearest rank: the smallest sample that at least that share of the samples does not
+    /// exceed. So each is a frame that happened, and the p99 of fewer than 100 samples is the largest.
     pub fn of(samples: &mut [f64]) -> Distribution {
         samples.sort_unstable_by(f64::total_cmp);
         let samples = &*samples;
@@ -42,9 +42,9 @@ impl Distribution {
     }
 }
 
-/// (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
+/// Returns (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
 ///
-/// It grows with the number of rounds, so it is not a standard error. It is the worst case seen, as a warning to the reader.
+/// It grows with the number of rounds, so it is no standard error: it is the worst case seen, as a warning.
 pub fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -55,7 +55,7 @@ pub fn spread(round_means: &[f64]) -> f64 {
     if largest == smallest { 0.0 } else { (largest - smallest) / scale }
 }
 
-/// Whether the rounds spread too far to trust the cell. A single round has no spread and is never noisy.
+/// A single round has no spread and is never noisy.
 pub fn is_noisy(round_means: &[f64]) -> bool {
     let spread = spread(round_means);
     spread.is_nan() || spread > NOISY_SPREAD
@@ -68,14 +68,15 @@ pub struct Ratio {
     pub high: f64,
 }
 
-/// new / old from the mean frame times of the rounds of each run, by Student's t on their logarithms.
+/// Returns new / old from the mean frame times of the rounds of each run, by Student's t on their logarithms.
 ///
-/// Logarithms turn the ratio into a difference, and give the same interval whichever side is the old one. With one run on each side
-/// the unit is a round, otherwise a run: the geometric mean of its rounds. Frames of one round, and rounds of one run, share too
-/// much to be independent samples; pooled, they would make an effect on a whole run look like a difference between old and new.
-/// One variance stands for both sides, because the machine causes it. So one side may have a single run if the other has more.
+/// Logarithms turn the ratio into a difference, and give the same interval whichever side is old. With one
+/// run on each side the unit is a round, otherwise a run: the geometric mean of its rounds. Frames of one
+/// round, and rounds of one run, share too much to be independent; pooled, they would make an effect on a
+/// whole run look like a difference between old and new. One variance stands for both sides, because the
+/// machine causes it. So one side may have a single run if the other has more.
 ///
-/// `None` if there is no interval: fewer than two rounds of a single run, or means that are not positive and finite.
+/// Returns `None` for fewer than two rounds of a single run, or means that are not positive and finite.
 pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     let one_each = old.len() == 1 && new.len() == 1;
     let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {
@@ -95,7 +96,7 @@ pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     [value, low, high].iter().all(|figure| figure.is_finite()).then_some(Ratio { value, low, high })
 }
 
-/// The logarithms of rounds' means; `None` without rounds, or if a mean has no logarithm.
+/// Returns `None` without rounds, or if a mean has no logarithm.
 fn logs(round_means: &[f64]) -> Option<Vec<f64>> {
     let sound = !round_means.is_empty() && round_means.iter().all(|&mean| mean.is_finite() && mean > 0.0);
     sound.then(|| round_means.iter().map(|mean| mean.ln()).collect())
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn exponential_with_known_quantiles() {
-        // Evenly spaced through the inverse of the distribution function, so that no random numbers are needed.
+        // Evenly spaced through the inverse of the distribution function, so that no random numbers are
+        // needed.
         let count = 100_000;
         let mut samples: Vec<f64> =
             (0..count).map(|at| -7.0 * (1.0 - (f64::from(at) + 0.5) / f64::from(count)).ln()).collect();
@@ -174,8 +176,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_an_example_done_by_hand() {
-        // Logs 0, 0.1, 0.2 and 0.5, 0.6, 0.7: both have variance 0.01 and 3 rounds, so there are 4 degrees of freedom and the
-        // reach is 2.7764 * sqrt(2 * 0.01 / 3) = 0.22670.
+        // Logs 0, 0.1, 0.2 and 0.5, 0.6, 0.7: both have variance 0.01 and 3 rounds, so there are 4 degrees of
+        // freedom and the reach is 2.7764 * sqrt(2 * 0.01 / 3) = 0.22670.
         let [old, new] = [[0.0, 0.1, 0.2], [0.5, 0.6, 0.7]].map(|logs| logs.map(f64::exp));
         let found = ratio(&[&old], &[&new]).unwrap();
         assert!(near(found.value.ln(), 0.5, 1e-12), "{found:?}");
@@ -251,8 +253,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_runs_done_by_hand() {
-        // Means of logs 0.0 and 0.2, and 0.5 and 0.7: a variance of 0.02 and 2 degrees of freedom, so the reach is
-        // 4.3027 * sqrt(0.02 * (1/2 + 1/2)) = 0.60849.
+        // Means of logs 0.0 and 0.2, and 0.5 and 0.7: a variance of 0.02 and 2 degrees of freedom, so the
+        // reach is 4.3027 * sqrt(0.02 * (1/2 + 1/2)) = 0.60849.
         let run = |logs: [f64; 2]| logs.map(f64::exp);
         let runs = [[-0.1, 0.1], [0.1, 0.3], [0.5, 0.5], [0.6, 0.8]].map(run);
         let found = ratio(&[&runs[0], &runs[1]], &[&runs[2], &runs[3]]).unwrap();

@@ -55,7 +55,7 @@ impl Strategy {
     pub const TIMELINE: Self = Self::Handoff(Handoff::Timeline);
     pub const INLINE: Self = Self::Handoff(Handoff::Inline);
 
-    /// Its name, and what it is in a few words: for the command line and the table.
+    /// Returns the name, and a few words for the command line and the table.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Auto => ("auto", "The default"),
@@ -71,7 +71,7 @@ impl Strategy {
         self.words().0
     }
 
-    /// The hand-off that it measures; `timeline` if it has none.
+    /// Returns `timeline` for a strategy without a hand-off.
     pub fn handoff(self) -> Handoff {
         match self {
             Self::Handoff(handoff) => handoff,
@@ -96,20 +96,19 @@ impl Strategy {
         self.producer() == ProducerKind::Cuda
     }
 
-    /// What the strategy of this name does, in a few words: the help of the command line.
     pub(super) fn meaning(name: &str) -> String {
         Self::from_str(name, false).map_or(String::new(), |strategy| strategy.words().1.to_owned())
     }
 
-    /// Whether the strategy of this name hands frames over. A name that this version does not know counts as one that does.
+    /// A name that this version does not know counts as one with a hand-off.
     pub(super) fn has_handoff(name: &str) -> bool {
         ![Self::Compute, Self::RenderOnly, Self::RenderShared, Self::ProduceOnly]
             .map(Self::name)
             .contains(&name)
     }
 
-    /// The slots of the draw alone to compare this strategy with. `inline` counts as one slot whatever its ring: its kernel runs
-    /// right before the draw, which finds the slot in the GPU's cache.
+    /// Returns the slots of the draw alone to compare with. `inline` counts as one slot whatever its ring:
+    /// its kernel runs right before the draw, which finds the slot in the GPU's cache.
     pub(super) fn slots_alone(name: &str, ring: u32) -> u32 {
         if name == Self::INLINE.name() { 1 } else { ring }
     }
@@ -144,7 +143,7 @@ pub struct CellPlan {
 }
 
 impl CellPlan {
-    /// The ring that the draw alone must have for a fair comparison with this cell.
+    /// Returns the ring that the draw alone needs for a fair comparison with this cell.
     pub(super) fn ring_alone(&self) -> Ring {
         Ring::new(Strategy::slots_alone(self.strategy.name(), self.ring.depth() as u32)).unwrap_or_default()
     }
@@ -160,7 +159,6 @@ impl CellPlan {
     pub fn config(&self, base: &Config, size: vk::Extent2D) -> Config {
         Config {
             producer: self.strategy.producer(),
-            // Only CUDA can run it.
             kernel: base.kernel.clone().filter(|_| self.strategy.uses_cuda()),
             handoff: self.strategy.handoff(),
             ring: Some(self.ring).filter(|_| self.strategy != Strategy::Auto),
@@ -176,8 +174,8 @@ impl CellPlan {
     }
 }
 
-/// The cells of a run: every ring and batch for `timeline`, every ring for `device-copy`, one cell for each other strategy.
-/// `render-only` has the rings that the others need (`Strategy::slots_alone`).
+/// Returns every ring and batch for `timeline`, every ring for `device-copy`, and one cell for each other
+/// strategy. `render-only` has the rings that the others need (`Strategy::slots_alone`).
 pub fn plan(
     scene: Scene,
     strategies: &[Strategy],

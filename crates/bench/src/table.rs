@@ -36,7 +36,7 @@ pub(super) const MEANING: &str = "frame: mean time from the end of one frame on 
      during it. CPU: to produce, record and submit. -: nothing to measure. ~: noisy, the means of its rounds lie more than 10 % apart; \
      measure again before quoting it.";
 
-/// A report as a table of at most 160 columns with one row for each cell, by grid. The last sentence says which hand-off to use.
+/// A table of at most 160 columns with one row per cell, by grid. It ends with the hand-off to use.
 pub struct Table<'a>(pub &'a Report);
 
 impl fmt::Display for Table<'_> {
@@ -60,7 +60,6 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// The rows and their explanation, without a final newline.
 fn rows(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     if report.cells.is_empty() {
         return write!(f, "\nNo cell was measured.");

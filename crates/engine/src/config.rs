@@ -1,4 +1,4 @@
-//! The settings of a run. Each is described once, here: clap reads the options from it, their defaults are those of
+//! The settings of a run, each described once: clap reads the options from here, their defaults are those of
 //! [`Config::default`], and [`Config::command_line`] writes the options back.
 
 use std::path::{Path, PathBuf};
@@ -39,13 +39,12 @@ pub struct Config {
     /// device 128x128].
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", hide_default_value = true, value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
     pub grid: Grid,
-    // A kernel to run instead of the wave; CUDA only, unless it has a twin in `gallery`.
+    // Runs instead of the wave; CUDA only, unless it has a twin in `gallery`.
     #[arg(skip)]
     pub kernel: Option<KernelSource>,
-    // Read `kernel` from this argument again whenever its file is saved; in a window only.
+    // Read `kernel` from here again whenever its file is saved; in a window only.
     #[arg(skip)]
     pub reload: Option<String>,
-    // The initial parameters of `kernel`.
     #[arg(skip)]
     pub parameters: KernelValues,
     /// Seconds of animation per second of real time; 0 stands still.
@@ -78,7 +77,6 @@ pub struct Config {
     /// hand-offs have one slot [default: 3; with batches, as many as they need].
     #[arg(long, value_name = "1..=32", value_parser = parse::ring, allow_hyphen_values = true, help_heading = HOW)]
     pub ring: Option<Ring>,
-    // How many slots CUDA fills for each wait.
     #[arg(skip)]
     pub batch: Batching,
     /// Stop after N frames [default: in a window, never; headless, 120; verify, 1000; on a software
@@ -125,7 +123,7 @@ pub struct Config {
     /// more: 30 times as long for its first frame, and ten times its slowest frame.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse::timeout, allow_hyphen_values = true, help_heading = DIAGNOSIS)]
     pub timeout: Duration,
-    // Whether to check every vertex of every frame: see [`wavefield_watch::verify`].
+    // See [`wavefield_watch::verify`].
     #[arg(skip)]
     pub verify: bool,
     // The part of the hand-off to leave out, to show that the check finds it.
@@ -134,7 +132,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// What clap makes of an empty command line.
+    /// Returns what clap makes of an empty command line.
     fn default() -> Self {
         static USUAL: LazyLock<Config> = LazyLock::new(|| Config::parse_from(["wavefield"]));
         USUAL.clone()
@@ -142,7 +140,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These settings on a device of this kind. A software device is slow, so it draws less unless the user has chosen.
+    /// Returns the settings for such a device: a software device draws less, unless the user has chosen.
     pub fn suited_to(&self, kind: vk::PhysicalDeviceType, windowed: bool) -> Self {
         let slow = kind == vk::PhysicalDeviceType::CPU;
         let grid = if slow && self.any_grid { Grid { cols: 128, rows: 128 } } else { self.grid };
@@ -150,8 +148,8 @@ impl Config {
         Self { grid, samples, ..self.clone() }
     }
 
-    /// `wavefield …` with the options for these settings, quoted for a shell. It contains only options that have an effect and
-    /// differ from their defaults, and omits settings that only the library offers.
+    /// Returns `wavefield …` with the options for these settings, quoted for a shell. Omits options without
+    /// effect, those at their defaults, and settings that only the library offers.
     pub fn command_line(&self, headless: bool) -> String {
         let usual = Self { validation: Validation::usual(), style: self.usual_style(), ..Self::default() }
             .options(headless);
@@ -167,7 +165,6 @@ impl Config {
         line
     }
 
-    /// The options that have an effect, each with its value; a flag has none.
     fn options(&self, headless: bool) -> Vec<(&'static str, Option<String>)> {
         let cuda = self.producer.may_use_cuda();
         let batches = cuda && self.handoff == Handoff::Timeline;
@@ -223,12 +220,10 @@ impl Config {
     }
 }
 
-/// The word for one of several values. `None` for a value that only the library offers.
 fn word(value: impl ValueEnum) -> Option<String> {
     Some(report::word(value)).filter(|word| !word.is_empty())
 }
 
-/// Quotes a word for a shell, if it needs that.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-+=./:,@%".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {

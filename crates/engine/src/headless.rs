@@ -1,4 +1,4 @@
-//! Drawing without a window: into an image. The last picture can become a file.
+//! Draws without a window, into an image that can become a file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,13 +18,11 @@ use wavefield_handoff::Handoff;
 use wavefield_render::{OffscreenTarget, Samples};
 use wavefield_watch::recording::Film;
 
-/// Seconds of the field between two frames. It does not follow the clock, so frame N is the same picture in every run.
+/// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
 pub const STEP: f64 = 1.0 / 60.0;
 
-/// Draws `config.frames` frames and writes the last to `config.output`. Once frames are drawn, a failure comes with a summary.
-///
-/// # Errors
-/// The run failed before its first frame.
+/// Draws `config.frames` frames and writes the last to `config.output`. Once it draws, a failure comes with a
+/// summary.
 pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     output_file::check_outputs(&config.output)?;
     let traced = Traced::begin(config)?;
@@ -58,7 +56,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
         _ => 120,
     });
     let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
-    // An f32 times a frame's number is exact in an f64, so frame N is bit-identical whether filled alone or in a batch.
+    // An f32 times a frame's number is exact in an f64, so frame N is bit-identical alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
     for _ in 0..frames {
@@ -106,20 +104,20 @@ pub struct Headless {
 }
 
 impl Headless {
-    /// Makes the engine and the image. Prints a note if the device has no CUDA, or is a software device.
+    /// Prints a note if the device has no CUDA, or is a software device.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
         announce(choice, config);
         Self::quietly(choice, config)
     }
 
-    /// [`Headless::new`] without notes about the device.
+    /// Like [`Headless::new`], without notes about the device.
     pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
         Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
-    /// For clients in other processes. Shares memory if the device can, whatever fills the field here. Has resources for at least
-    /// `flights` frames in flight.
+    /// Like [`Headless::new`], for clients: shares memory if the device can, whatever fills the field here.
+    /// Has resources for at least `flights` frames in flight.
     #[cfg(target_os = "linux")]
     pub fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
         announce(choice, config);
@@ -127,8 +125,8 @@ impl Headless {
         Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
     }
 
-    /// [`Headless::quietly`] on a device of one's choice: `interop` and `inline` are those of [`DeviceDesc`], and have to suit what
-    /// is switched to later. Has resources for at least `flights` frames in flight.
+    /// Like [`Headless::quietly`], with the `interop` and `inline` of [`DeviceDesc`], which must suit later
+    /// switches. Has resources for at least `flights` frames in flight.
     pub fn make(
         choice: &Choice,
         config: &Config,
@@ -146,7 +144,7 @@ impl Headless {
         Ok(Self { engine, target, film, serves: false })
     }
 
-    /// Changes what is drawn and what fills it, from the next frame on. The picture keeps its size. Waits for both APIs. After an
+    /// Changes the settings from the next frame on; the picture keeps its size. Waits for both APIs. After an
     /// error the old settings stay, as long as frames can be drawn.
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         self.engine.switch(choice, config)?;
@@ -156,7 +154,7 @@ impl Headless {
         Ok(())
     }
 
-    /// Draws the next frame. `step` is the time between two frames, in seconds of the field.
+    /// Draws the next frame. `step` is the field's time between two frames, in seconds.
     pub fn frame(&mut self, step: f64) -> Result<()> {
         let time = self.engine.next_frame() as f64 * step;
         self.frame_at(Moment { time, step })
@@ -170,8 +168,8 @@ impl Headless {
         let wants = record::wants(film, &flight, Duration::from_secs_f64(engine.next_frame() as f64 * STEP));
         let mut record = |commands| {
             if let Some(film) = film {
-                // SAFETY: these commands are recorded after the draw of this picture, which lives as long as the engine; the flight
-                // was free, and `record::wants` told the film.
+                // SAFETY: these commands are recorded after the draw of this picture, which lives as long as
+                // the engine; the flight was free, and `record::wants` told the film.
                 unsafe { film.record(commands, flight.index, &picture) };
             }
             Ok(())
@@ -184,7 +182,7 @@ impl Headless {
         &mut self.engine
     }
 
-    /// The picture of the last frame: sRGB, four bytes per pixel.
+    /// Reads the last frame's picture: sRGB, four bytes per pixel.
     pub fn pixels(&mut self) -> Result<Vec<u8>> {
         read_image(self.engine.queue(), self.target.image())
     }
@@ -193,8 +191,7 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes the last picture to a PNG file, with texts that say how it was made. `config` has the settings that drew it, unless
-    /// a client drew.
+    /// Writes the last picture to a PNG file. `config` has the settings that drew it, unless a client drew.
     pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
         let pixels = self.pixels()?;
         let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
@@ -202,7 +199,6 @@ impl Headless {
     }
 }
 
-/// Refuses a picture that the device cannot draw.
 pub fn check_picture(size: vk::Extent2D, device: &Device) -> Result<()> {
     let (limit, vk::Extent2D { width, height }) = (device.info().largest_picture, size);
     match width.max(height) > limit {

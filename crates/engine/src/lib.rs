@@ -1,9 +1,9 @@
-//! Draws frames without a window: reads the settings, chooses a device, makes producer and renderer, runs the frame loop.
+//! Draws frames without a window: reads the settings, chooses a device, runs producer and renderer.
 //!
 //! - `config`, [`parse`]: the settings of a run, and how options are read
-//! - `select`: which device, and the table that explains the choice; `startup`: both drivers start at the same time
+//! - `select`: which device, and why; `startup`: both drivers start at the same time
 //! - `scene`: from the settings to a producer
-//! - `engine`: one frame after another; [`Engine`] says how
+//! - `engine`: draws one frame after another
 //! - `headless`: the loop without a window; `watchdog`: how long it waits for a GPU
 //! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: what a run leaves behind
 //! - `frame_hook`: where `serve` works on the engine between two frames
@@ -76,19 +76,18 @@ pub enum OverlayMode {
     /// Figures and settings.
     #[default]
     On,
-    /// Only the scale of the colours, and the value under the pointer. In `serve` it also means that clients' arrays do not move
-    /// by themselves: there is nothing to pause.
+    /// Only the scale of the colours, and the value under the pointer. In `serve` it also means that clients'
+    /// arrays do not move by themselves: there is nothing to pause.
     Legend,
     /// Nothing.
     Off,
 }
 
-/// A request to stop, shared with a signal handler. Clones share one request.
+/// A request to stop, shared with a signal handler. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks the run to end after the current frame.
     pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

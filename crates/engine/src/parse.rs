@@ -1,5 +1,3 @@
-//! Parses and checks the values of options.
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -15,7 +13,6 @@ use super::Batching;
 use wavefield_field::wave::Grid;
 use wavefield_render::Camera;
 
-/// An output whose file name must have one of these endings, or none.
 pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {
         let ending = path.extension();
@@ -26,7 +23,7 @@ pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = 
     })
 }
 
-/// Files separated by commas. A name that is not Unicode is one file.
+/// Parses files separated by commas. A name that is not Unicode is one file.
 pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     PathBufValueParser::new().try_map(|path| {
         let Some(text) = path.to_str() else { return Ok(vec![path]) };
@@ -38,7 +35,7 @@ pub fn files() -> impl TypedValueParser<Value = Vec<PathBuf>> {
     })
 }
 
-/// An IP address with a port, or a port of this machine alone.
+/// Parses an IP address with a port, or a port of this machine alone.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let port = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     text.parse()
@@ -51,7 +48,7 @@ pub fn uuid(text: &str) -> Result<DeviceUuid, String> {
     DeviceUuid::parse(text).ok_or_else(|| format!("`{text}` is not a UUID: 32 hexadecimal digits"))
 }
 
-/// A number of digits only. A number beyond 64 bits becomes the largest one, which is too large for every option.
+/// Parses digits only. Returns the largest number beyond 64 bits, which is too large for every option.
 fn digits(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
@@ -139,7 +136,7 @@ pub fn batch(text: &str) -> Result<u32, String> {
     ring(text).map(|ring| ring.depth() as u32)
 }
 
-/// Draws per second; 0 is no limit.
+/// Parses draws per second; 0 is no limit.
 #[cfg(target_os = "linux")]
 pub fn pace(text: &str) -> Result<f64, String> {
     let pace = text.parse().ok().filter(|pace| *pace == 0.0 || (1.0..=10_000.0).contains(pace));
@@ -154,7 +151,6 @@ pub fn speed(text: &str) -> Result<f64, String> {
     number(text, -1000.0..=1000.0, "between -1000 and 1000")
 }
 
-/// The numbers of a [`Camera`], within the limits of [`Camera::new`].
 pub fn camera(text: &str) -> Result<Camera, String> {
     let numbers: Option<Vec<f32>> = text.split(',').map(|number| number.parse().ok()).collect();
     let Some(&[azimuth, elevation, distance, x, y, z]) = numbers.as_deref() else {

@@ -9,10 +9,8 @@ use super::{Config, Engine, Scene};
 use wavefield_base::{Result, output_file, report::word};
 use wavefield_field::array::Array;
 
-/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are keywords of the PNG specification with their
-/// texts, which viewers show beside the picture.
-///
-/// The file appears under its name only once it is complete.
+/// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are PNG keywords with their
+/// texts. The file appears under its name only once it is complete.
 pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str, String)]) -> Result<()> {
     output_file::write(path, |file| {
         encode(file, extent, rgba, texts).map_err(|error| match error {
@@ -40,9 +38,9 @@ fn encode(
     writer.finish()
 }
 
-/// The texts for a picture's file: program, device, settings, and the command that draws it again. They omit the file's path: it is
-/// private, and two pictures of the same frame stay bit-identical. The picture is the last of `frames`. If the run `serves`, clients
-/// may have drawn, so there is no command.
+/// Returns texts for a picture's file, with the command that draws it again. They omit the file's path: it is
+/// private, and two pictures of the same frame stay bit-identical. The picture is the last of `frames`. A run
+/// that `serves` has no command, since clients may have drawn.
 pub fn picture_texts(
     config: &Config,
     engine: &Engine,

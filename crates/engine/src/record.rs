@@ -9,14 +9,14 @@ use wavefield_base::{Result, report::Failures};
 use wavefield_gpu::vulkan::{Device, Flight};
 use wavefield_watch::recording::{Film, FilmDesc, Recorded};
 
-/// Begins the film of a run, if `config` asks for one. With `complete`, the run waits for the film, so that it has every frame.
+/// Begins the film that `config` asks for. With `complete`, the run waits for it, so that it has every frame.
 pub fn film(device: &Device, config: &Config, format: vk::Format, complete: bool) -> Result<Option<Film>> {
     let Some(path) = &config.record else { return Ok(None) };
     let (path, side, timeout) = (path.clone(), config.record_side, config.timeout);
     Film::start(device, FilmDesc { path, side, format, complete, timeout }).map(Some)
 }
 
-/// Whether the current frame belongs in the film. `now` may count from any fixed moment.
+/// Returns whether the current frame belongs in the film. `now` may count from any fixed moment.
 pub fn wants(film: &mut Option<Film>, flight: &Flight, now: Duration) -> bool {
     film.as_mut().is_some_and(|film| {
         // The flight is free, so its earlier commands have finished.

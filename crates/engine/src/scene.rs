@@ -1,5 +1,3 @@
-//! What a run shows, and the producer that makes it.
-
 use std::borrow::Cow;
 
 use clap::ValueEnum;
@@ -21,7 +19,6 @@ use wavefield_render::{Camera, Style, View};
 use wavefield_watch::verify::{Broken, BrokenProducer};
 
 impl Config {
-    /// The initial camera: the user's, or else the scene's.
     pub fn camera(&self) -> Camera {
         self.camera.unwrap_or(Camera::of(self.scene))
     }
@@ -33,7 +30,7 @@ impl Config {
         }
     }
 
-    /// The default style: particles are drawn as points, everything else as a surface.
+    /// Returns the default style: points for particles, otherwise a surface.
     pub fn usual_style(&self) -> Style {
         let entry = self.kernel.as_ref().and_then(|kernel| gallery::entry_of(Some(kernel)));
         match entry {
@@ -60,12 +57,12 @@ impl Config {
         }
     }
 
-    /// Whether the run shows the built-in wave or texture, for which [`wavefield_watch::verify`] has references.
+    /// Whether the built-in wave or texture is shown, which [`wavefield_watch::verify`] has references for.
     pub(crate) fn shows_built_in(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_some_and(|entry| entry.name == "wave")
     }
 
-    /// Whether the user's own kernel fills the scene, not one that comes with this program.
+    /// Returns whether the user's own kernel fills the scene, not one that comes with this program.
     pub fn has_own_kernel(&self) -> bool {
         gallery::entry_of(self.kernel.as_ref()).is_none()
     }
@@ -74,7 +71,7 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
     }
 
-    /// Refuses a hand-off without the scene, a kernel that cannot run, and frames that are too large for this device.
+    /// Refuses a hand-off without the scene, a kernel that cannot run, and frames too large for the device.
     pub fn check_on(&self, choice: &Choice, device: &Device) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| self.producer.may_use_cuda());
         if cuda.is_some() {
@@ -87,7 +84,6 @@ impl Config {
         }
     }
 
-    /// Refuses a kernel that neither CUDA nor a compute shader can run.
     pub(crate) fn check_kernel(&self, choice: &Choice) -> Result<()> {
         let by_cuda = choice.cuda.is_some() && self.producer.may_use_cuda();
         let by_shader =
@@ -110,10 +106,10 @@ impl Config {
         Err(Error::Unsupported(words))
     }
 
-    /// The ring for a hand-off, and the limit on frames in flight if it is not one per slot.
+    /// Returns the ring for a hand-off, and the limit on frames in flight if it is not one per slot.
     ///
-    /// With [`Batching::Auto`], a ring without a given depth is deep enough for batches. The limit stays at the usual depth, so
-    /// the deeper ring adds no latency beyond that of the batch itself.
+    /// With [`Batching::Auto`], a ring without a given depth is deep enough for batches. The limit stays at
+    /// the usual depth, so the deeper ring adds no latency beyond the batch's own.
     pub fn ring_of(&self, handoff: Handoff) -> (Ring, Option<usize>) {
         if handoff != Handoff::Timeline {
             return (self.ring.unwrap_or_default(), None);
@@ -131,12 +127,12 @@ impl Config {
     }
 }
 
-/// The most bytes that a ring without a given depth may take to become deeper than usual.
+/// Maximum bytes of a ring that becomes deeper than usual by itself.
 const ROOM: u64 = 128 << 20;
-/// The most slots of such a ring. More slots would save too little of the hand-off's cost for the latency that they add.
+/// Maximum slots of such a ring. More would save too little of the hand-off's cost for their latency.
 const LONGEST: usize = 16;
 
-/// Makes the producer that `config` asks for. Waits for the queue.
+/// Waits for the queue.
 pub(crate) fn make_producer(
     queue: &mut Queue,
     context: Option<&Cuda>,
@@ -184,7 +180,7 @@ fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
     })
 }
 
-/// A compute shader that fills the scene. For a field, `field` is that shader.
+/// `field` is the shader for a field; a texture has its own.
 fn compute(
     device: &Device,
     desc: &ProducerDesc,

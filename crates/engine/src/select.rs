@@ -1,5 +1,3 @@
-//! Choosing a device, and the table that explains the choice.
-
 use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
@@ -9,10 +7,10 @@ use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Adapter, Instance, Surface, Validation};
 
-/// Every device of both APIs: first Vulkan's, each with its CUDA twin, then the CUDA devices without one.
+/// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
     rows: Vec<Row>,
-    /// One for each row.
+    /// One per row.
     facts: Vec<Facts>,
     driver: Result<Driver>,
 }
@@ -22,27 +20,27 @@ struct Row {
     cuda: Option<CudaInfo>,
 }
 
-/// What the choice depends on. It is apart from the handles, so that tests need no GPU.
+/// What the choice depends on, apart from the handles, so that tests need no GPU.
 #[derive(Clone, Debug)]
 struct Facts {
     name: String,
     uuid: DeviceUuid,
     kind: Kind,
-    /// Whether this is SwiftShader, made for browser tests: it is slower than Mesa's llvmpipe, opens no windows on X11, and its
-    /// `sin` is as coarse as Vulkan allows.
+    /// Whether this is SwiftShader, made for browser tests: slower than Mesa's llvmpipe, without windows on
+    /// X11, and with a `sin` as coarse as Vulkan allows.
     last_resort: bool,
-    /// Whether Vulkan can draw with it here, or the reason why not.
+    /// An error says why Vulkan cannot draw with it here.
     draws: Result<(), String>,
-    /// Whether CUDA and Vulkan can share it, or the reason why not.
+    /// An error says why CUDA and Vulkan cannot share it.
     shares: Result<(), String>,
 }
 
 #[derive(Clone)]
 pub struct Choice {
     pub adapter: Adapter,
-    /// The device in CUDA, if the run uses CUDA.
+    /// `None` if the run does not use CUDA.
     pub cuda: Option<(Driver, CudaInfo)>,
-    /// The device in CUDA if both APIs can share it, even if the run does not use CUDA.
+    /// Set whenever both APIs can share the device, even if the run does not use CUDA.
     pub twin: Option<(Driver, CudaInfo)>,
     pub fallback: Option<String>,
 }
@@ -59,21 +57,18 @@ impl Choice {
 }
 
 impl DeviceTable {
-    /// The table for runs without a window. Makes a Vulkan instance; the adapters keep it alive.
-    ///
-    /// # Errors
-    /// Vulkan fails. A missing CUDA driver is not an error: every row names it as the reason why it cannot share.
+    /// Makes the table for runs without a window. The adapters keep its Vulkan instance alive. A missing
+    /// CUDA driver is not an error: every row names it as the reason not to share.
     pub fn headless(validation: Validation) -> Result<Self> {
         let cuda = DriverThread::begin();
         let instance = Instance::new(validation, None)?;
         Self::query(&instance, None, cuda)
     }
 
-    /// The table for devices of `instance` that can present to `surface`, if there is one.
+    /// With a `surface`, only a device that can present to it can draw.
     pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: DriverThread) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
-        // A CUDA error becomes the reason in every row.
         let (driver, cuda) = match cuda.finish() {
             Ok((driver, devices)) => (Ok(driver), devices),
             Err(error) => (Err(error), Vec::new()),
@@ -113,7 +108,7 @@ impl DeviceTable {
         Ok(Self { rows, facts, driver })
     }
 
-    /// As the function `choose`, but an error also names the variables that can make the loader leave a driver out.
+    /// Chooses as the function `choose`, but an error also names variables that hide drivers from the loader.
     fn row(&self, wish: Option<&str>, producer: ProducerKind) -> Result<(usize, Option<String>)> {
         choose(&self.facts, wish, producer)
             .map_err(|reason| Error::Unsupported(reason + &wavefield_base::advice::driver_variables()))
@@ -133,7 +128,7 @@ impl DeviceTable {
         Ok(Choice { adapter, cuda, twin, fallback })
     }
 
-    /// The table as text, with a mark at `choose`'s device, and which GPUs reach each other. In blocks if wider than `width`.
+    /// Marks the choice, and says which GPUs reach each other. In blocks if wider than `width`.
     pub fn describe(&self, wish: Option<&str>, producer: ProducerKind, width: Option<usize>) -> String {
         let chosen = self.row(wish, producer).map(|(index, _)| index);
         let mut table = vec![HEADINGS.map(String::from)];
@@ -208,7 +203,7 @@ impl Row {
 
 const HEADINGS: [&str; 8] = ["", "#", "device", "APIs", "UUID", "driver", "exports", "verdict"];
 
-/// A block for each device: its mark, number and name, then a line for each other cell. Lines break at `width`.
+/// Formats a block per device: its mark, number and name, then a line for each other cell.
 fn blocks(table: &[[String; 8]], width: usize) -> String {
     let block = |row: &[String; 8]| {
         let mut lines = vec![wrap(&format!("{:1} {:>2}  {}", row[0], row[1], row[2]), width, 6)];
@@ -219,7 +214,7 @@ fn blocks(table: &[[String; 8]], width: usize) -> String {
     table.iter().skip(1).map(block).collect::<Vec<_>>().join("\n")
 }
 
-/// Left-aligned columns, two spaces apart. The last column has no fixed width.
+/// The last column has no fixed width.
 fn columns(table: &[[String; 8]]) -> String {
     let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 7] = std::array::from_fn(width);
@@ -230,7 +225,7 @@ fn columns(table: &[[String; 8]]) -> String {
     table.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The row to use, and the reason if `auto` does not use CUDA.
+/// Returns the row to use, and the reason if `auto` does not use CUDA.
 fn choose(
     rows: &[Facts],
     wish: Option<&str>,
@@ -291,7 +286,6 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize, String> {
     }
 }
 
-/// Why each of these devices is no choice.
 fn reasons<'a>(rows: impl Iterator<Item = &'a Facts>) -> String {
     let reason = |row: &Facts| {
         let reason = row.draws.as_ref().and(row.shares.as_ref()).err();

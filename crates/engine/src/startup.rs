@@ -1,7 +1,7 @@
 //! Starts CUDA and Vulkan at the same time.
 //!
-//! Both drivers start slowly and independently. So a thread loads CUDA's driver while the caller makes Vulkan's instance.
-//! Later a thread makes CUDA's context while the caller makes Vulkan's device.
+//! Both start slowly and independently: a thread loads CUDA's driver while the caller makes Vulkan's
+//! instance. Later a thread makes CUDA's context while the caller makes Vulkan's device.
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -13,7 +13,7 @@ use wavefield_base::Result;
 use wavefield_gpu::cuda::{Cuda, CudaInfo, Driver, load_driver};
 use wavefield_gpu::vulkan::cuda_inside_vulkan;
 
-/// Work on its own thread. Dropping it waits for that thread, so that after a failed run no thread is inside a driver.
+/// Work on its own thread. Dropping it waits, so that after a failed run no thread is inside a driver.
 struct Background<T> {
     work: Arc<dyn Fn() -> T + Send + Sync>,
     thread: Option<JoinHandle<T>>,
@@ -29,7 +29,7 @@ impl<T: Send + 'static> Background<T> {
 }
 
 impl<T> Background<T> {
-    /// Waits for the result. If the thread could not be started, or panicked, does the work here.
+    /// Waits for the result. Does the work here if the thread could not start, or panicked.
     fn finish(mut self) -> T {
         let done = self.thread.take().and_then(|thread| thread.join().ok());
         done.unwrap_or_else(|| (self.work)())
@@ -44,11 +44,11 @@ impl<T> Drop for Background<T> {
     }
 }
 
-/// CUDA's driver and its devices, while they load. Begin before you make Vulkan's instance.
+/// CUDA's driver and its devices, while they load. Begin before making Vulkan's instance.
 pub struct DriverThread(Background<Result<(Driver, Vec<CudaInfo>)>>);
 
 impl DriverThread {
-    /// Begins to load the driver. From now on the clean-up errors of `vulkan_cuda` are printed.
+    /// From now on the clean-up errors of `vulkan_cuda` are printed.
     pub fn begin() -> Self {
         vulkan_cuda::on_cleanup_error(|error| wavefield_base::report::cleanup_error(&error.clone().into()));
         Self(Background::begin("CUDA driver", || {
@@ -64,11 +64,11 @@ impl DriverThread {
     }
 }
 
-/// The CUDA context of a run, if it uses one, while it is made. Begin before you make Vulkan's device.
+/// The CUDA context of a run, while it is made. Begin before making Vulkan's device.
 pub struct ContextThread(Option<Background<Result<Cuda>>>);
 
 impl ContextThread {
-    /// Begins to make the context, if `config` asks for a CUDA producer. `inline`: the device will run kernels in command buffers.
+    /// Makes a context only for CUDA. `inline`: the device will run kernels in command buffers.
     pub fn begin(choice: &Choice, config: &Config, inline: bool) -> Self {
         Self(choice.cuda.clone().filter(|_| config.producer.may_use_cuda()).map(|(driver, info)| {
             Background::begin("CUDA context", move || {
@@ -80,11 +80,11 @@ impl ContextThread {
         }))
     }
 
-    /// Waits for the context and makes it current on this thread. `None` if the run needs no context.
+    /// Waits for the context and makes it current on this thread. Returns `None` if the run needs none.
     pub(crate) fn finish(self) -> Result<Option<Cuda>> {
         let Some(context) = self.0 else { return Ok(None) };
         let context = trace_span!("wait for CUDA context").in_scope(|| context.finish())?;
-        // Until now it is current only on the thread that made it.
+        // It is current only on the thread that made it.
         context.bind()?;
         Ok(Some(context))
     }

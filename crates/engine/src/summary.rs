@@ -1,5 +1,3 @@
-//! The summary that a run prints at its end.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +7,7 @@ use wavefield_base::{Error, Result, report::Failures};
 use wavefield_gpu::vulkan::ValidationLog;
 use wavefield_watch::{recording::Recorded, verify::Checked};
 
-/// The times between frames, to three significant digits. Uses constant memory.
+/// Times between frames, to three significant digits, in constant memory.
 pub struct FrameTimes {
     nanoseconds: Histogram<u64>,
     total: Duration,
@@ -32,7 +30,7 @@ impl FrameTimes {
         self.total += time;
     }
 
-    /// Adds the time until the GPU finished the last frame. It counts for the rate, but is not a frame time.
+    /// Adds the time until the GPU finished the last frame: part of the rate, but not a frame time.
     pub fn finish(&mut self, time: Duration) {
         self.total += time;
     }
@@ -45,7 +43,7 @@ impl FrameTimes {
         Duration::from_nanos(self.nanoseconds.value_at_quantile(quantile))
     }
 
-    /// Frames per second over the whole run; 0 without frames.
+    /// Returns 0 without frames.
     pub fn per_second(&self) -> f64 {
         match self.total.as_secs_f64() {
             0.0 => 0.0,
@@ -56,17 +54,17 @@ impl FrameTimes {
 
 pub struct Summary {
     pub frames: u64,
-    /// Frames that were skipped because the window had no image to draw on.
+    /// Skipped because the window had no image to draw on.
     pub skipped: u64,
     pub times: FrameTimes,
-    /// How often the CPU waited for a frame to be drawn because it was as far ahead as allowed.
+    /// How often the CPU waited because it was as far ahead as allowed.
     pub pacing_waits: u64,
     /// How often the hand-off made the CPU wait: zero for asynchronous hand-offs.
     pub handoff_waits: u64,
     pub ring: usize,
     /// Slots that CUDA fills per wait; the last value if it changed.
     pub batch: usize,
-    /// How often the batch changed, if the run chose it: [`super::Batching::Auto`].
+    /// How often the run changed it: [`super::Batching::Auto`].
     pub batch_changes: Option<u64>,
     pub scene: super::Scene,
     pub grid: wavefield_field::wave::Grid,
@@ -75,25 +73,24 @@ pub struct Summary {
     pub parts: Option<String>,
     pub recorded: Option<Recorded>,
     pub checked: Option<Checked>,
-    /// The number of the validation layer's warnings; `None` without the layer.
+    /// Warnings of the validation layer; `None` without it.
     pub validation: Option<u64>,
 }
 
 pub struct Ended {
     pub summary: Summary,
-    /// The first failure; every later one was printed. All output that could be written was written.
+    /// The first failure; later ones were printed. All output that could be written was written.
     pub failure: Option<Error>,
 }
 
 impl Ended {
-    /// To be called once everything is destroyed, so that the validation layer's messages about that count too.
+    /// Call this once everything is destroyed, so that validation messages about that count too.
     pub fn new(mut summary: Summary, mut failures: Failures, log: &ValidationLog) -> Self {
         let clean = failures.catch(log.verdict());
         summary.validation = summary.validation.and(clean).map(|()| log.warnings());
         Self { summary, failure: failures.outcome().err() }
     }
 
-    /// The summary of a run in which nothing failed.
     pub fn whole(self) -> Result<Summary> {
         self.failure.map_or(Ok(self.summary), Err)
     }

@@ -8,9 +8,9 @@ use wavefield_base::Result;
 use wavefield_base::report::{Failures, command_line};
 use wavefield_watch::trace::{CpuSpans, write_trace};
 
-/// The most frames of a trace: enough to see the pattern, few enough for a viewer.
+/// Enough frames to see the pattern, few enough for a viewer.
 const FRAMES: usize = 600;
-/// The most CPU spans: a frame has fewer than ten, and the start a few dozen.
+/// A frame has fewer than ten spans, and the start a few dozen.
 const CPU_SPANS: usize = 10 * FRAMES;
 
 /// A trace in progress: from before the first call to either API until the file is written.

@@ -1,6 +1,6 @@
-//! The result of `wavefield verify` as data: the text that it prints, the JSON that `--json` writes, and the verdict.
+//! The result of `wavefield verify`: its text, its JSON (`--json`) and its verdict.
 //!
-//! Renaming a field or changing its meaning needs a new [`VERIFY_SCHEMA`]. Readers of the JSON find its fields here.
+//! Readers of the JSON find its fields here. A renamed field or a new meaning needs a new [`VERIFY_SCHEMA`].
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub struct Verification {
     /// False if the run stopped or failed before its last frame.
     pub complete: bool,
     pub command: String,
-    /// When the run started: seconds since 1970, UTC.
+    /// Start of the run, in seconds since 1970, UTC.
     pub started: u64,
     pub machine: Machine,
     pub producer: String,
@@ -32,7 +32,7 @@ pub struct Verification {
     pub ring: u32,
     /// Frames that CUDA fills per wait; the last value if it changed.
     pub batch: u32,
-    /// How often the batch changed, if the run chose it (`--batch auto`).
+    /// How often the run changed it (`--batch auto`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_changes: Option<u64>,
     pub window: bool,
@@ -40,7 +40,7 @@ pub struct Verification {
     pub frames_per_second: f64,
     pub tally: Tally,
     pub slots: SlotsFound,
-    /// The footprint once the run had settled; absent in a shorter run.
+    /// Once the run had settled; absent in a shorter run.
     pub settled: Option<Footprint>,
     pub end: Footprint,
     pub findings: Vec<String>,
@@ -50,7 +50,6 @@ pub struct Verification {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Every vertex or texel of every frame was right, and nothing grew.
     Clean,
     /// Something was wrong: see [`Verification::findings`].
     Found,
@@ -58,7 +57,7 @@ pub enum Verdict {
     Caught,
     /// A wait was left out on purpose, and nothing wrong was found: this run does not show that it is needed.
     NotCaught,
-    /// The ownership transfers were left out on purpose, and nothing wrong was found. Most hardware gives this result.
+    /// The ownership transfers were left out on purpose, and nothing wrong was found, as on most hardware.
     NotObservable,
 }
 
@@ -153,7 +152,7 @@ fn distance(scene: Scene, worst: f64) -> String {
 
 fn verdict(broken: Option<Broken>, tally: &Tally, findings: &[String]) -> Verdict {
     match broken {
-        // A check that does not reach every vertex proves nothing, even if a part of the hand-off is left out.
+        // A check that does not reach every vertex proves nothing.
         _ if tally.unchecked_frames > 0 => Verdict::Found,
         None if findings.is_empty() => Verdict::Clean,
         None => Verdict::Found,

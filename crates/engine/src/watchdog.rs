@@ -11,7 +11,7 @@ use wavefield_handoff::producer::Producer;
 
 pub(crate) struct Patience {
     pub(crate) timeout: Duration,
-    /// Whether the CPU alone fills and draws. A large frame may then take longer than `timeout`.
+    /// Whether the CPU alone fills and draws; a large frame may then take longer than `timeout`.
     pub(crate) software: bool,
     /// Once a stop is requested, no wait lasts longer than [`STOPPING`].
     pub(crate) stop: Stop,
@@ -29,7 +29,7 @@ impl Patience {
         }
     }
 
-    /// How long to wait for a frame before giving up. `slowest` is the longest wait for a frame so far.
+    /// Returns how long to wait for a frame. `slowest` is the longest wait so far.
     pub(crate) fn limit(&self, slowest: Option<Duration>) -> Duration {
         match (self.software, slowest) {
             (false, _) => self.timeout,
@@ -38,10 +38,8 @@ impl Patience {
         }
     }
 
-    /// What to call during a wait, with its duration so far.
-    ///
-    /// # Errors
-    /// The producer failed, the wait exceeds the limit, or it exceeds [`STOPPING`] after a stop was requested.
+    /// Returns what to call during a wait, with its duration so far. It fails with the producer, or once
+    /// the wait exceeds the limit or, after a stop request, [`STOPPING`].
     pub(crate) fn watch<'a>(
         &'a self,
         producer: &'a dyn Producer,

@@ -1,5 +1,4 @@
-//! Accepts clients. The renderer asks between two frames, and never waits: it takes only clients that belong
-//! to its user, speak its version, and come when nobody else draws.
+//! Accepts clients of its own user and version between two frames, one at a time, without waiting.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,29 +14,26 @@ use wavefield_base::{Result, note};
 use wavefield_engine::Stop;
 use wavefield_field::array::Array;
 
-/// How long a newcomer may take to say `hello`.
+/// Limit for a newcomer's `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a newcomer waits until the client before it has left.
+/// How long a newcomer waits for the client before it to leave.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
-/// The most newcomers at the same time.
 const MAX_NEWCOMERS: usize = 16;
-/// The pause after a connection could not be accepted: most likely no descriptors are left, and some will be closed.
+/// The pause after a failed `accept`: most likely no descriptors are left, and some will be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A client that may draw as soon as the renderer has made its memory.
 pub(super) struct Visitor {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
-    /// What it wants to draw. `None` means a mesh of the renderer's own grid.
+    /// `None` means a mesh of the renderer's own grid.
     pub(super) array: Option<Array>,
     pub(super) name: String,
 }
 
-/// A connection whose client does not draw yet.
 enum Newcomer {
-    /// Has not said `hello`. With its process, and when the renderer's patience ends.
+    /// Without a `hello` yet: its process, and when the renderer's patience ends.
     Silent(Connection, i32, Instant),
-    /// Waits until nobody else draws, but not beyond this moment.
+    /// Waits until nobody else draws, at most until this moment.
     Waiting(Visitor, Instant),
 }
 
@@ -48,9 +44,8 @@ pub(super) struct Acceptor {
     owner: u32,
     stop: Stop,
     newcomers: Vec<Newcomer>,
-    /// Accept nothing before this; `None` if the last attempt was fine.
+    /// Accept nothing before this; set after a failure.
     pause: Option<Instant>,
-    /// When a refusal was last printed.
     printed: Option<Instant>,
 }
 
@@ -67,8 +62,8 @@ impl Acceptor {
         &self.path
     }
 
-    /// Accepts who is there, and hears what the newcomers say. Returns the next client, unless one `draws` already. A newcomer
-    /// that follows a leaving client should get its place, so it waits a moment.
+    /// Accepts connections and reads what newcomers say. Returns the next client, unless one `draws`: then a
+    /// newcomer waits a moment, in case that one is leaving.
     pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Visitor> {
         self.accept();
         let mut next = None;
@@ -92,7 +87,6 @@ impl Acceptor {
         next
     }
 
-    /// What to watch: something to read there is a reason to look.
     pub(super) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
         let open = self.listener.as_ref().filter(|_| self.pause.is_none() && !closer::is_full());
         let silent = self.newcomers.iter().filter_map(|newcomer| match newcomer {
@@ -152,7 +146,7 @@ impl Acceptor {
         }
     }
 
-    /// Prints why a newcomer is refused: at most five lines a second.
+    /// Prints a refusal, at most five a second.
     fn print(&mut self, text: impl FnOnce() -> String) {
         if self.printed.is_none_or(|last| last.elapsed() > Duration::from_millis(200)) {
             self.printed = Some(Instant::now());
@@ -162,7 +156,7 @@ impl Acceptor {
 }
 
 impl Newcomer {
-    /// Reads the `hello`, once it is there. `None`: the newcomer has left, or was refused.
+    /// Reads the `hello`, once it is there. Returns `None` if the newcomer has left or was refused.
     fn hear(self) -> Option<Self> {
         let Self::Silent(connection, pid, until) = self else { return Some(self) };
         let refused = |connection, code, reason: String| {

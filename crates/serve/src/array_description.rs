@@ -1,16 +1,13 @@
-//! An array as a message describes it: its kind, shape and type.
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::protocol::short;
 use wavefield_field::array::{Array, Kind, Number};
 
-/// What a slot holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
     pub kind: Kind,
-    /// The lengths of its sides, as [`Array::new`] takes them.
+    /// As [`Array::new`] takes it.
     pub shape: Vec<u64>,
     pub dtype: Number,
 }
@@ -23,13 +20,12 @@ impl From<Array> for ArrayDescription {
 
 const DIMENSIONS: usize = 3;
 
-/// The array that a `hello` asks for.
 pub fn described(wanted: &Value) -> Result<Array, String> {
     let Value::Object(fields) = wanted else {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
     let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
-    // The value goes into an answer and to a terminal: cut it, and make it safe.
+    // The value goes into an answer and to a terminal, so cut it and make it safe.
     let quoted = |value: &Value| short(&value.to_string(), 40);
     let kind = Kind::deserialize(field("kind")).map_err(|_| {
         format!("there is no kind {}; there are mesh, surface, points, image", quoted(field("kind")))

@@ -1,4 +1,4 @@
-//! The client that has the seat. The render thread reads and sends its messages between two frames, and never waits for it.
+//! The client whose frames are drawn. Its messages are read between two frames, without waiting for it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,40 +23,35 @@ use wavefield_base::{Result, note};
 use wavefield_engine::Config;
 use wavefield_render::{Camera, Drawing};
 
-/// How long frames of a client are still shown after its `bye`.
+/// How long frames of a client are shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How many failed requests of one client are printed, and how many bytes of each reason. The client gets the whole reason.
+/// How many failed requests of a client are printed, and how many bytes of each reason. The client gets all.
 const MAX_COMPLAINTS: u32 = 20;
 const MAX_NOTE: usize = 1000;
 const CLOSED: &str = "its connection closed";
-/// The time between two reads of `ready`: while frames come in quick succession, and otherwise.
+/// The time between two reads of `ready`: while frames come quickly, and otherwise.
 const QUICK: Duration = Duration::from_micros(50);
 const CALM: Duration = Duration::from_millis(1);
-/// How long after a client's last frame [`QUICK`] applies.
 const QUICK_FOR: Duration = Duration::from_millis(100);
 
-/// A client, from its `welcome` to its end.
 pub(super) struct Client {
     pub(super) name: String,
     pub(super) connection: Connection,
     pub(super) shared: Rc<RefCell<Shared>>,
-    /// The `snapshot` whose picture is not taken yet.
     pub(super) wants_picture: Option<WantedPicture>,
-    /// Whether its messages wait: after a heavy request until the next draw, and until a picture without `after` is taken.
+    /// Whether its messages wait: for the next draw after a heavy request, or for a picture without `after`.
     pub(super) busy: bool,
     /// When its `bye` was read. Frames that were ready by then are still shown.
     pub(super) leaving: Option<Instant>,
     pub(super) drawing: Drawing,
-    /// The camera that it asked for before its ring is in the engine. `None` means the default.
+    /// Asked for before its ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
     pub(super) told: Parameters,
-    /// When something new of it was last drawn.
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
     pub(super) renders: VecDeque<WantedRender>,
-    /// How many renders were done, or failed.
     pub(super) rendered: u64,
     ended: Option<Ended>,
     complaints: u32,
@@ -65,21 +60,18 @@ pub(super) struct Client {
 #[derive(Clone, Copy)]
 pub(super) struct WantedPicture {
     pub(super) request: Request,
-    /// It is taken once this frame of the client, or a later one, is drawn.
+    /// The picture is taken once this frame of the client, or a later one, is drawn.
     pub(super) after: Option<u64>,
 }
 
-/// The most renders of a client that wait.
 const MAX_RENDERS: usize = 64;
 
-/// A `render` that was read, or why it cannot be done.
 pub(super) struct WantedRender {
     pub(super) request: Request,
     pub(super) render: std::result::Result<Box<Render>, String>,
 }
 
 impl WantedRender {
-    /// Whether it waits for a frame that is not drawn yet.
     pub(super) fn awaits_frame(&self, session: &Session) -> bool {
         let after = self.render.as_ref().ok().and_then(|render| render.after);
         after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
@@ -136,7 +128,7 @@ impl Client {
         self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
     }
 
-    /// Answers the request with this `request_id`. Ends the client's time if it does not read or is gone: the renderer never waits.
+    /// Answers a request. Drops a client that does not read, because the renderer never waits.
     pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
@@ -157,20 +149,20 @@ impl Client {
         let reason = reason.to_string();
         if self.complaints < MAX_COMPLAINTS {
             self.complaints += 1;
-            // A reason may quote what the client sent, so it is made safe for the terminal.
+            // A reason may quote the client, so it is made safe for the terminal.
             note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
         }
         self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
     }
 
-    /// Sends the parameters, as an answer if there is a `request_id`.
+    /// Sends the parameters, as the answer to `request_id` if there is one.
     pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
         self.told = parameters;
         self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
     }
 
-    /// Reads the counters. Call this before reading messages: a message that was sent before `ready` was signalled has then
-    /// arrived, and is read before the new value counts.
+    /// Reads the counters. Call this before reading messages: a message sent before `ready` was signalled has
+    /// then arrived, and is read before the new value counts.
     pub(super) fn counters(&self) -> Result<Counters> {
         Ok(Counters(match &self.shared.borrow().memory {
             ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
@@ -189,7 +181,7 @@ impl Client {
         Ok(value <= own)
     }
 
-    /// Signals `drawn` on the CPU, for a render that failed. All others must be done.
+    /// Signals `drawn` on the CPU, for a failed render. All other renders must be done.
     pub(super) fn signal_drawn(&mut self) {
         let signalled = self.shared.borrow().memory.drawn().map(|drawn| {
             // SAFETY: the renderer's values only grow, and no signal is pending.
@@ -211,7 +203,7 @@ impl Client {
         session.see_free(free).and_then(|()| session.see_ready(ready))
     }
 
-    /// The next request and its descriptors. `None` if there is no message, or if messages wait.
+    /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
     pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
@@ -227,7 +219,7 @@ impl Client {
             if self.import.is_some() && self.connection.is_closed() {
                 return Err(Ended::Left(CLOSED));
             }
-            // A new value of `ready` does not count if one of the messages may be a `show`, which must be read first.
+            // One of the unread messages may be a `show`, which counts before a new value of `ready`.
             if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
                 self.see(counters)?;
             }
@@ -254,12 +246,11 @@ impl Client {
     }
 
     fn waits(&self) -> bool {
-        // If no render is done before another frame is drawn, its messages must be read: they may be about that frame.
+        // Read on if all renders wait for a later frame: the messages may be about that frame.
         let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);
         self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
     }
 
-    /// Keeps a render until its turn. Drops the client if too many wait.
     pub(super) fn wants(&mut self, wanted: WantedRender) {
         if self.renders.len() >= MAX_RENDERS {
             let reason =
@@ -269,7 +260,7 @@ impl Client {
         self.renders.push_back(wanted);
     }
 
-    /// Ends its time if it is gone although its messages wait. For waits that can take long.
+    /// Notices that the client is gone although its messages wait. For waits that can take long.
     pub(super) fn notice_end(&mut self) {
         if self.waits() {
             let gone = self.connection.is_closed();
@@ -277,24 +268,22 @@ impl Client {
         }
     }
 
-    /// Whether a picture without `after` is pending. What the client says next waits for it.
     pub(super) fn awaits_picture(&self) -> bool {
         self.wants_picture.is_some_and(|picture| picture.after.is_none())
     }
 
-    /// After `bye`: the frames that were ready by then are still shown, at most a ring of them.
+    /// Ends a client after its `bye`, once the frames that were ready by then are shown.
     pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
         let seen = self.see(counters);
         let has_next = self.shared.borrow().session.has_next();
         self.ended = match seen {
             Err(fault) => Some(Ended::Dropped(fault)),
-            // Not without a limit: in a hidden window nothing is drawn.
+            // With a limit: in a hidden window nothing is drawn.
             Ok(()) if has_next && since.elapsed() < FAREWELL => None,
             Ok(()) => Some(Ended::Left("it said goodbye")),
         };
     }
 
-    /// Drops the client because no frame was finished for `seconds`: its array takes too long to draw.
     pub(super) fn give_up(&mut self, seconds: f64) {
         let reason = format!(
             "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
@@ -308,7 +297,7 @@ impl Client {
         self.ended.is_some()
     }
 
-    /// Ends its time: prints and returns the reason, and sends an `error` if the client is dropped.
+    /// Ends the client: prints and returns the reason, and sends an `error` if it is dropped.
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
             Some(Ended::Dropped(fault)) => {
@@ -323,7 +312,7 @@ impl Client {
         why
     }
 
-    /// A frame was submitted: its messages need not wait any more, and it is told which frames were copied.
+    /// A frame was submitted: messages need not wait any more, and copied frames are reported.
     pub(super) fn drawn(&mut self) {
         self.busy = self.awaits_picture();
         let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
@@ -332,7 +321,6 @@ impl Client {
         }
     }
 
-    /// Its connection, if its next message would be read now.
     pub(super) fn watched(&self) -> Option<PollFd<'_>> {
         let waits = self.waits() || self.leaving.is_some();
         (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))

@@ -1,4 +1,4 @@
-//! The producer for a client in another process. It fills nothing: it shows the frames that the client wrote.
+//! Shows the frames that a client in another process wrote.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use wavefield_handoff::producer::{
     Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
 };
 
-/// What the producer and the [`Client`](super::client::Client) share, both on the render thread.
+/// Shared by the producer and the [`Client`](super::client::Client), both on the render thread.
 pub(super) struct Shared {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
     current: Option<Current>,
-    /// Memory `host`: frames that were copied and whose `free` is not sent yet.
+    /// With memory `host`: copied frames whose `free` is not sent yet.
     pub(super) copied: Vec<u64>,
 }
 
@@ -54,7 +54,6 @@ impl Shared {
         Ok(current)
     }
 
-    /// The frame that was drawn last, and where it lies.
     pub(super) fn on_show(&self) -> Option<(u64, Vertices)> {
         self.current.map(|current| (current.frame, current.vertices))
     }
@@ -63,23 +62,23 @@ impl Shared {
         self.current.is_some_and(|current| current.new)
     }
 
-    /// What the frame's submission signals to the client. It waits for nothing: the counter was read already, and a
-    /// client could set it back, so that the wait would never end.
+    /// Returns what the frame's submission signals. It waits for nothing: the counter was read already, and a
+    /// wait might never end, because a client could set the counter back.
     fn sync(&self) -> FrameSync {
         let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
             return FrameSync::default();
         };
-        // The slots before this frame's are free once everything submitted so far is done, and only then. Value 0 is
-        // the timeline's start and cannot be signalled.
+        // The slots before this frame's are free once everything submitted so far is done, and only then.
+        // Value 0 is the timeline's start and cannot be signalled.
         let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
         FrameSync { signal_before: free, ..FrameSync::default() }
     }
 }
 
-/// Shows a client's frames: each new one once it is ready, the last one again until then.
+/// Shows each new frame once it is ready, and the last one again until then.
 pub(super) struct ClientProducer {
     shared: Rc<RefCell<Shared>>,
-    /// The client's name, for messages after it is gone.
+    /// For messages after the client is gone.
     client: String,
     profile: Profile,
     device: Device,
@@ -115,7 +114,7 @@ impl Producer for ClientProducer {
         let current = shared.choose()?;
         Ok(Produced {
             source: Source::Vertices(current.vertices),
-            // The client numbers its own frames, and each is drawn until the next one is ready.
+            // The client numbers its frames, and each is drawn until the next one is ready.
             number: current.frame,
             batch: Batch::of_one(frame.index),
             blocked: None,
@@ -132,7 +131,7 @@ impl Producer for ClientProducer {
             // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
             unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
         }
-        // Otherwise the host wrote the frame, and the submission makes that visible by itself.
+        // Otherwise the host wrote the frame, and the submission makes that visible.
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {

@@ -1,6 +1,5 @@
-//! Closes what came from clients, on one thread for all. `close` can block as long as a client likes: the descriptor may be
-//! a file of a file system that the client itself serves, or a socket that lingers. A connection may still hold such
-//! descriptors. Nothing else in the renderer waits for that.
+//! Closes what came from clients, on one thread. `close` can block as long as a client likes: the descriptor
+//! may be of a file system that the client serves, or a socket that lingers.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,16 +10,15 @@ use std::thread::Builder;
 
 use wavefield_base::{Result, threads::not_started};
 
-/// With so many descriptors that wait to be closed, newcomers wait, and a client that sends one more is dropped.
+/// If this many wait to be closed, newcomers wait, and a client that sends one more is dropped.
 const MOST: usize = 256;
-/// What the user and such a client are told.
 pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
 static CLOSER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
-/// How many descriptors are on their way to that thread, or in its call of `close`.
+/// Descriptors on their way to that thread, or in its call of `close`.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts the thread, unless it runs. (Without it, as in a client, descriptors are closed where they are dropped.)
+/// Starts the thread, unless it runs. Without it, as in a client, descriptors close where they are dropped.
 pub(super) fn start() -> Result<()> {
     if CLOSER.get().is_some() {
         return Ok(());
@@ -33,7 +31,6 @@ pub(super) fn start() -> Result<()> {
         }
     };
     Builder::new().name("closer".into()).spawn(close_all).map_err(|error| not_started("closer", error))?;
-    // If another thread was faster, this `give` is dropped, and its thread ends.
     let _ = CLOSER.set(give);
     Ok(())
 }
@@ -42,7 +39,7 @@ pub(super) fn is_full() -> bool {
     WAITING.load(Ordering::Relaxed) >= MOST
 }
 
-/// A descriptor that a client sent, or a connection to a client. Dropping it never blocks.
+/// A client's descriptor, or a connection, which may hold unread ones. Dropping it never blocks.
 pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
 
 impl ClientFd {

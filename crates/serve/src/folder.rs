@@ -1,5 +1,3 @@
-//! The socket's default path, in a folder that only its user can write to.
-
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -12,8 +10,7 @@ pub fn default_path() -> PathBuf {
     folder.unwrap_or_else(shared_folder).join("wavefield.sock")
 }
 
-/// Whether this is a folder of this user. After `su`, XDG_RUNTIME_DIR is another user's; a container or cron may have no such
-/// folder.
+/// After `su`, XDG_RUNTIME_DIR is another user's; a container or cron may have no such folder.
 fn is_own(folder: &Path) -> bool {
     let own = rustix::process::getuid().as_raw();
     let is_own = |found: rustix::fs::Stat| {
@@ -26,7 +23,6 @@ pub(super) fn shared_folder() -> PathBuf {
     format!("/tmp/wavefield-{}", rustix::process::getuid().as_raw()).into()
 }
 
-/// Makes that folder with mode 0700, or checks the one that is there.
 pub(super) fn make_shared_folder() -> Result<()> {
     let folder = shared_folder();
     let made = match rustix::fs::mkdir(&folder, Mode::RWXU) {
@@ -36,7 +32,7 @@ pub(super) fn make_shared_folder() -> Result<()> {
     made.map_err(|source| Error::Io { action: "make", path: folder, source })
 }
 
-/// Fails unless only this user can write to `folder`: in `/tmp`, another user may have made it, and listen in it.
+/// Fails unless only this user can write to `folder`: in `/tmp`, another user may have made it.
 pub(super) fn check_folder(folder: &Path) -> std::io::Result<()> {
     let found = rustix::fs::lstat(folder)?;
     let is_folder = rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir();

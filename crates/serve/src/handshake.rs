@@ -17,10 +17,9 @@ use wavefield_engine::{Config, Engine};
 use wavefield_field::{array::Array, wave::Vertex};
 use wavefield_render::{Drawing, View};
 
-/// The most bytes of a client's ring. It gets fewer slots than it asked for if they would exceed this, but at least 2.
+/// The most bytes of a client's ring. It gets fewer slots than it asked for to fit, but at least 2.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
-/// Makes a newcomer's memory and sends `welcome`. If that fails, sends `refused` with the reason.
 pub(super) fn welcome(
     visitor: Visitor,
     engine: &mut Engine,
@@ -66,13 +65,12 @@ pub(super) fn welcome(
 fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
     let own = config.ring.unwrap_or_default().depth() as u32;
     let most = (MAX_RING_BYTES / array.bytes().max(1)).clamp(2, 32) as u32;
-    // The user chose `--ring` for frames of the renderer's own grid.
     let most = if array == Array::mesh(config.grid) { most.max(own) } else { most };
     let depth = wanted.unwrap_or(own).clamp(2, most);
     Ring::new(depth).unwrap_or_default()
 }
 
-/// Why no slot can hold this array; `None` if one can. `limit`: see [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`].
+/// See [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`] for `limit`.
 fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {
@@ -84,7 +82,6 @@ fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Op
     })
 }
 
-/// The `welcome`, the memory, what draws from it, and the descriptors of the `welcome`.
 fn prepare(
     engine: &mut Engine,
     setup: &Setup,

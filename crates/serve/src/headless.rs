@@ -1,5 +1,3 @@
-//! `serve` without a window, and in one.
-
 use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
@@ -11,15 +9,13 @@ use wavefield_engine::{
     Stop, Summary,
 };
 
-/// There are resources for at least this many frames in flight.
+/// At least this many frames in flight have resources.
 const FLIGHTS: usize = 3;
-/// The field's clock advances at most this far from one frame to the next, also after a pause.
+/// The field's clock advances at most this far between two frames, even after a pause.
 const LONGEST_STEP: Duration = Duration::from_millis(100);
 
-/// Draws its own or a client's frames until a stop, or `config.frames` of them. Writes the last one to `config.output`.
-///
-/// # Errors
-/// Any failure, the validation layer's included. A client can cause one only by an array at which the GPU hangs.
+/// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
+/// the validation layer's included. A client can cause one only by hanging the GPU.
 pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
@@ -32,7 +28,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
     Ok(Ended::new(summary, failures, &log))
 }
 
-/// A window in which a client may draw. `run` opens it, and calls the hook between two frames.
+/// Serves in a window. `run` opens it, and calls the hook between two frames.
 pub fn serve_windowed(
     config: &Config,
     options: &Options,
@@ -50,7 +46,7 @@ pub fn serve_windowed(
     })
 }
 
-/// What must not be dropped while a stuck GPU uses it.
+/// Not dropped while a stuck GPU uses it.
 struct Serving {
     run: Headless,
     host: Host,

@@ -1,4 +1,4 @@
-//! The render thread's part of `serve`: between two frames it reads the client's counters and messages, and answers requests.
+//! The render thread's part of `serve`: reads counters and messages between two frames, answers requests.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,10 @@ use wavefield_base::{Error, Result, note, report::Failures};
 use wavefield_engine::{Choice, Config, Engine, FrameHook, Installed, Parameters};
 
 const MESSAGES_A_FRAME: usize = 64;
-/// After this time without a draw (in a hidden window, say), the client's messages no longer wait for one. They still wait
-/// for a pending picture, since they could change what it shows. A hidden window draws it, too.
+/// After this time without a draw, messages no longer wait for one. They still wait for a pending picture,
+/// since they could change what it shows; a hidden window draws it, too.
 const NO_DRAW: Duration = Duration::from_millis(100);
-/// Without a client, the acceptor is asked this often, even if nobody comes: newcomers' patience may end.
+/// Without a client, the acceptor looks this often even if nobody comes: newcomers' patience may end.
 const NO_CLIENT: Duration = Duration::from_millis(20);
 
 pub(crate) struct Host {
@@ -33,14 +33,14 @@ pub(crate) struct Host {
     acceptor: Option<Acceptor>,
     setup: Setup,
     client: Option<Client>,
-    /// The connection of a client whose time is over. A client may signal `free` itself once it has ended, so it ends only
-    /// when nothing that signals `free` is left in the queue.
+    /// The connection of a client that was dismissed. Closed only when nothing that signals `free` is left in
+    /// the queue, because the client may then signal `free` itself.
     ending: Option<Connection>,
     /// The renderer's own producer, while a client's ring is in the engine.
     own: Option<Installed>,
-    /// The name of the client whose ring is in the engine, or was last.
+    /// The client whose ring is in the engine, or was last.
     ring_of: String,
-    /// The GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
+    /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
     slow: Option<Slow>,
     stamps: Stamps,
     report: Report,
@@ -96,7 +96,6 @@ impl Host {
             free_released(engine, client)?;
             let now = protocol::Parameters { field: *parameters, ..client.told };
             if client.told != now {
-                // The user has changed them.
                 client.tell(None, now);
             }
             if client.is_over() {
@@ -107,7 +106,6 @@ impl Host {
         Ok(())
     }
 
-    /// Refuses newcomers while nothing can be drawn, and tells them why.
     fn turn_away(&mut self) {
         let (Some(acceptor), Some(slow)) = (&mut self.acceptor, &self.slow) else { return };
         let seconds = slow.began.elapsed().as_secs_f64();
@@ -120,7 +118,6 @@ impl Host {
         }
     }
 
-    /// Waits for news of a client or a newcomer, but not longer than `left`.
     fn wait_for_news(&self, left: Duration) {
         let quiet = match &self.client {
             Some(client) => client.quiet_time(self.has_ring()),
@@ -170,7 +167,7 @@ impl Host {
     /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
-        // Not before a frame of the renderer's own is drawn, whose time tells how long a frame may take on this device.
+        // Draw an own frame first: its time tells how long a frame may take on this device.
         if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.has_next() {
             return Ok(());
         }
@@ -186,7 +183,7 @@ impl Host {
         Ok(())
     }
 
-    /// Drops the client: no frame of its ring finished for `seconds`. [`Host::restore`] then waits for the GPU.
+    /// Drops the client, after `seconds` without a frame. [`Host::restore`] then waits for the GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -199,10 +196,8 @@ impl Host {
         Ok(())
     }
 
-    /// Once the GPU is done with what the client wrote, puts the renderer's own producer back, and ends the client's connection.
-    ///
-    /// # Errors
-    /// The GPU has finished nothing for a long time: see [`Slow::goes_on`].
+    /// Puts the own producer back and ends the connection, once the GPU is done with the client's frames.
+    /// Fails if the GPU finishes nothing for a long time: see [`Slow::goes_on`].
     fn restore(&mut self, engine: &mut Engine) -> Result<()> {
         if let Some(slow) = &mut self.slow
             && slow.goes_on(engine, &self.ring_of)?
@@ -224,7 +219,7 @@ impl Host {
         Ok(())
     }
 
-    /// Ends the client's time. To replace its ring and to end its connection, call [`Host::restore`].
+    /// Ends the client. [`Host::restore`] then replaces its ring and closes its connection.
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
@@ -242,7 +237,7 @@ impl FrameHook for Host {
         }
     }
 
-    /// Without a display that sets the pace: looks at the client until there is something new to draw or a redraw is due.
+    /// Looks at the client until there is something new to draw or a redraw is due.
     fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         loop {
             self.before_frame(engine, parameters)?;
@@ -278,7 +273,7 @@ impl FrameHook for Host {
     }
 
     fn shown_client(&self) -> Option<&str> {
-        // Without its process, which is for messages.
+        // Without the process number, which is for messages.
         let (name, _) = self.ring_of.rsplit_once(" (process ")?;
         self.has_ring().then_some(name)
     }
@@ -307,10 +302,7 @@ impl FrameHook for Host {
         }
     }
 
-    /// If a client's array takes too long to draw, drops the client and returns `Ok`: try the frame again.
-    ///
-    /// # Errors
-    /// Returns any other `error` unchanged.
+    /// Drops a client whose array takes too long to draw: try the frame again. Returns other errors.
     fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
         match error {
             Error::Stuck { seconds, .. } if self.has_ring() && self.is_ready() => {
@@ -345,7 +337,7 @@ impl FrameHook for Host {
     }
 }
 
-/// Now in nanoseconds, on a clock that all processes of this system share.
+/// In nanoseconds, on a clock that all processes of this system share.
 fn monotonic() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -1,5 +1,4 @@
-//! Memory that a client allocated. A child process tries the import first, and a thread waits for that. Only then is the
-//! memory imported here.
+//! Imports memory from clients. A child process tries each import first, and a thread waits for that.
 
 use std::os::fd::AsFd;
 
@@ -15,7 +14,6 @@ use wavefield_handoff::producer::SLOT_USAGE;
 
 type Chunk = (ClientFd, u64);
 
-/// An import that is being tried. Dropping it ends the trial.
 pub(super) struct Import {
     request: Request,
     pub(super) job: Job<Vec<Chunk>>,
@@ -44,13 +42,12 @@ impl Import {
         Ok(Self { request, job: Job::begin("import", job)? })
     }
 
-    /// Imports the memory if it passed its trial. The queue must be drained: binding waits for it, without a limit.
+    /// Imports tried memory. Drain the queue first, because binding waits for it without a limit.
     pub(super) fn finish(self, engine: &mut Engine) -> (Request, Result<CudaBuffer>) {
         (self.request, self.job.finish().and_then(|chunks| import(engine, chunks)))
     }
 }
 
-/// One buffer over all chunks, with the usage of a slot.
 fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<CudaBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
     // CUDA and Vulkan own what they import, so they get copies.
@@ -60,7 +57,7 @@ fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<CudaBuffer> {
     let device = engine.device().clone();
     let queue = engine.queue();
     let place = (queue.raw(), queue.family());
-    // SAFETY: as the trial has shown, memory of this GPU and of these sizes; the device was made with `sparseBinding` where it has
-    // that. The queue is this thread's, and everything submitted is done.
+    // SAFETY: the trial has shown memory of this GPU and of these sizes; the device was made with
+    // `sparseBinding` where it has that. The queue is this thread's, and everything submitted is done.
     Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

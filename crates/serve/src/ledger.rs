@@ -1,7 +1,6 @@
-//! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic.
-//!
-//! The counters are those of `docs/protocol.md`. Frame n is written when `ready` is n + 1. Its slot is free when `free` is n
-//! + 1. That happens at the first draw of frame n + 1.
+//! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic on
+//! the counters of `docs/protocol.md`: frame n is written when `ready` is n + 1, and its slot is free when
+//! `free` is n + 1, which happens at the first draw of frame n + 1.
 
 use std::collections::VecDeque;
 
@@ -10,7 +9,7 @@ pub enum Origin {
     Slot(usize),
     Allocation {
         id: u64,
-        /// The frame's first byte in it.
+        /// Of the frame's first byte.
         offset: u64,
     },
 }
@@ -24,7 +23,7 @@ pub struct Shown {
 #[derive(Clone, Debug)]
 pub struct Ledger {
     depth: u64,
-    /// Each draw reads the frame on show in its slot. Otherwise the frame was copied, and its slot is free.
+    /// Whether each draw reads the frame in its slot. Otherwise it was copied, and its slot is free.
     in_place: bool,
     ready: u64,
     shown: Option<Shown>,
@@ -33,7 +32,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// For a ring of `depth` slots, at least 2. `in_place`: draws read the slots themselves, not copies.
+    /// The ring has at least 2 slots. `in_place`: draws read the slots themselves, not copies.
     pub fn new(depth: usize, in_place: bool) -> Self {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
@@ -42,7 +41,7 @@ impl Ledger {
         self.ready
     }
 
-    /// How many frames have free slots: those before the frame on show, and that one too if it was copied.
+    /// Returns how many frames have free slots. The frame on show counts only if it was copied.
     pub fn free(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
@@ -76,8 +75,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks the value of `free`, which only the renderer should signal. If a client signals it, the renderer's next value
-    /// may not be larger, which Vulkan leaves undefined.
+    /// Checks `free`, which only the renderer may signal: if a client does, the renderer's next value may not
+    /// be larger, and Vulkan leaves that undefined.
     pub fn see_free(&self, free: u64) -> Result<(), String> {
         match self.free() {
             own if free > own => Err(format!("`free` is {free}, and the renderer signalled {own} at most")),
@@ -85,10 +84,7 @@ impl Ledger {
         }
     }
 
-    /// Records that frame `frame` lies in an allocation.
-    ///
-    /// # Errors
-    /// The frame is shown already, is too far ahead for the ring, was announced before, or is out of order.
+    /// Records that a frame lies in an allocation. Fails if it is shown, too far ahead, or out of order.
     pub fn announce(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         if frame < self.next() {
             return Err(format!("`show` for frame {frame} comes too late"));
@@ -184,7 +180,8 @@ mod tests {
         assert!(!ledger.needs(7));
     }
 
-    /// The client says `show` for frame n as soon as frame n - K is written, and writes as far ahead as the renderer lets it.
+    /// The client says `show` for frame n as soon as frame n - K is written, and writes as far ahead as the
+    /// renderer lets it.
     #[test]
     fn a_client_that_keeps_the_pace_never_announces_too_early() {
         for (depth, in_place) in (2..=32).flat_map(|depth| [(depth, true), (depth, false)]) {
@@ -223,7 +220,8 @@ mod tests {
                 prop_assert!(ledger.next() <= ledger.ready(), "only what is written is shown");
                 prop_assert!(ledger.elsewhere.len() as u64 <= 2 * depth);
                 prop_assert!(ledger.free() <= ledger.next());
-                // An honest client may write frames up to free + K - 1: none has the slot of the frame on show.
+                // An honest client may write frames up to free + K - 1: none has the slot of the frame on
+                // show.
                 if let Some(shown) = ledger.shown().filter(|_| in_place) {
                     for frame in shown.frame + 1..ledger.free() + depth {
                         prop_assert_ne!(frame % depth, shown.frame % depth);

@@ -5,7 +5,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`protocol`] | the messages |
-//! | `array_description`, `settings` | what a message says about an array, the parameters and the camera, checked; pure |
+//! | `array_description`, `settings` | an array, the parameters and the camera in a message; pure |
 //! | [`session`] | what a client may say when, and what the renderer does then; pure |
 //! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
 //! | `folder` | the socket's default folder, which only its user can write to |
@@ -15,19 +15,19 @@
 //! | `acceptor` | accepts connections, and reads each `hello` once it is there |
 //! | `memory` | a client's memory, new for each client |
 //! | `handshake` | makes that memory for a newcomer, and says where it lies |
-//! | `client` | the client that has the seat: reads its messages and sends it others |
+//! | `client` | the client whose frames are drawn: reads its messages and sends it others |
 //! | `requests` | its requests: memory, pictures, parameters, the state |
 //! | `renders` | pictures for its own program, in its allocations |
-//! | `imports` | memory that a client allocated: tried in a child process ([`wavefield_engine::child_process`]), then imported |
+//! | `imports` | memory that a client allocated: tried in a child process, then imported |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | ends the renderer with the program that started it |
 //! | `slow_draw` | waits for the GPU while it draws an array that takes too long |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `statistics`, `report` | frame times and CPU time: measured, printed, written |
-//! | `host` | the render thread's part, which uses all of the above: looks at the client between two frames |
+//! | `host` | the render thread's part, which uses all of the above |
 //!
-//! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never for a client. The
-//! renderer *reads* the counter of a semaphore that a client signals, and submits what the semaphore guards only afterwards.
+//! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
+//! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.
 
 #![cfg(target_os = "linux")]
 
@@ -69,16 +69,15 @@ pub use folder::default_path;
 pub use headless::{serve_headless, serve_windowed};
 pub use until_closed::end_when_closed;
 
-/// The options of `serve`, besides the [`Config`] of every run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen. `None` means [`default_path`].
+    /// `None` means [`default_path`].
     pub socket: Option<PathBuf>,
-    /// Removes the socket's folder after the socket, if it is empty. For a program that makes a folder for one renderer.
+    /// Removes the socket's folder too, if it is empty. For a program that makes a folder for one renderer.
     pub remove_folder: bool,
-    /// Headless: draws per second while nothing is new. 0 means 60 while a client's ring is drawn, otherwise no limit.
+    /// Headless: draws per second while nothing is new. 0 means 60 while a client draws, otherwise no limit.
     pub pace: f64,
-    /// Where to write the measurements, as JSON.
+    /// Where to write measurements, as JSON.
     pub json: Option<PathBuf>,
 }
 
@@ -88,7 +87,6 @@ struct Setup {
     options: Options,
 }
 
-/// Refuses a scene that a client cannot fill.
 fn check_scene(config: &Config) -> Result<()> {
     match config.scene {
         Scene::Field => Ok(()),
@@ -99,7 +97,6 @@ fn check_scene(config: &Config) -> Result<()> {
     }
 }
 
-/// Opens the socket and starts to accept connections.
 fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
     let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
@@ -108,10 +105,10 @@ fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
     Acceptor::open(listener, rustix::process::getuid().as_raw(), stop)
 }
 
-/// Seconds of the field from one frame to the next: `frame_seconds` in `welcome`.
+/// Seconds of the field between two frames: `frame_seconds` in `welcome`.
 const FRAME_SECONDS: f64 = 1.0 / 60.0;
 
-/// [`FRAME_SECONDS`] as a duration. A longer gap between two draws counts as late.
+/// A longer gap between two draws counts as late.
 fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }

@@ -1,4 +1,4 @@
-//! The socket that clients connect to: its file, and the lock beside it that keeps other renderers away.
+//! The socket that clients connect to, and the lock beside it that keeps other renderers away.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,11 +18,10 @@ struct Files {
     /// Device and inode of the socket. A file with other numbers belongs to another program.
     identity: (u64, u64),
     lock: PathBuf,
-    /// The socket's folder, if it is removed too once it is empty.
+    /// Set if the socket's folder is removed too once it is empty.
     folder: Option<PathBuf>,
 }
 
-/// The files of all listeners of this process, for [`remove_files`].
 static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
 
 fn listening() -> MutexGuard<'static, Vec<Files>> {
@@ -47,27 +46,22 @@ pub fn remove_files() {
     listening().drain(..).for_each(|files| files.remove());
 }
 
-/// Device and inode of what lies at `path`.
 fn identity(path: &Path) -> Result<(u64, u64), Errno> {
     rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
 }
 
-/// A socket that clients can connect to. Dropping it removes its files.
+/// Dropping it removes its files.
 pub struct Listener {
     fd: OwnedFd,
     path: PathBuf,
-    /// Finds its files in [`LISTENING`].
     identity: (u64, u64),
     /// Keeps other renderers from listening here.
     _lock: OwnedFd,
 }
 
 impl Listener {
-    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there.
-    ///
-    /// # Errors
-    /// Another program listens there; the path is empty or too long; its folder does not exist; something other than a socket
-    /// is there.
+    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there. Fails if
+    /// another program listens, or if the path is empty, too long, in no folder, or not a socket's.
     pub fn bind(path: Option<&Path>) -> Result<Self> {
         let path = match path {
             Some(path) => path.to_owned(),
@@ -112,7 +106,7 @@ impl Listener {
         }
     }
 
-    /// Also removes the socket's folder in the end, if it is empty. For a folder that was made for this socket.
+    /// Also removes the socket's folder in the end, if it is empty.
     pub fn remove_folder_too(&self) {
         if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
             own.folder = self.path.parent().map(Path::to_owned);
@@ -123,7 +117,6 @@ impl Listener {
         &self.path
     }
 
-    /// The next connection, if one comes within `patience`.
     pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
         Connection::accept(self.fd.as_fd(), patience)
     }
@@ -145,10 +138,8 @@ impl Drop for Listener {
     }
 }
 
-/// Checks that a socket can be made at `path`. True if one is left there that nobody listens on any more.
-///
-/// # Errors
-/// Something other than a socket is there, or a program listens. (A program that is no renderer holds no lock.)
+/// Returns true if a socket is left at `path` that nobody listens on. Fails if something else is there, or a
+/// program listens. (A program that is no renderer holds no lock.)
 fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(false),
@@ -170,7 +161,7 @@ fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
 const IN_USE: &str =
     "another renderer listens there, or another program: end it, or choose another place with --socket";
 
-/// Takes the lock beside the socket. Returns its path too, since the file is removed with the socket.
+/// Takes the lock beside the socket, and returns its path, since the file is removed with the socket.
 fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -180,7 +171,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
         let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
         let opened = rustix::fs::fstat(&file)?;
         if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
-            // With `--socket Cargo` this is `Cargo.lock`. A file that is not a lock must not be removed in the end.
+            // With `--socket Cargo` this is `Cargo.lock`, and must not be removed in the end.
             let reason = format!("{} beside it is not a renderer's lock", name.display());
             return Err(std::io::Error::other(reason));
         }
@@ -188,7 +179,7 @@ fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
             Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
             other => other?,
         }
-        // Its last holder may have removed the file meanwhile. A lock on a removed file keeps nobody away.
+        // Its last holder may have removed the file. A lock on a removed file keeps nobody away.
         if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
             return Ok((file, name));
         }

@@ -1,4 +1,4 @@
-//! A client's memory: slots, semaphores, and more memory on request. New for each client.
+//! A client's memory: slots, semaphores, and more on request. New for each client.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,11 +22,10 @@ use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
 use wavefield_handoff::producer::{SLOT_USAGE, Source};
 use wavefield_render::PictureKind;
 
-/// Slots begin at multiples of this in the memfd. It is a multiple of any page size in use, so each slot can be mapped alone.
+/// Slots begin at multiples of this in the memfd: a multiple of any page size, so each can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;
 
 pub(super) enum ClientMemory {
-    /// Vulkan's own memory, exported.
     Cuda(CudaMemory),
     /// A memfd, and buffers to copy it to.
     Host(HostMemory),
@@ -41,11 +40,8 @@ pub(super) struct CudaMemory {
     drawn: Option<ExportedSemaphore>,
 }
 
-/// Memory beside the ring's.
 enum Allocation {
-    /// Vulkan's own, exported.
     Exported(ExportedBuffer),
-    /// The client's, imported.
     Imported(CudaBuffer),
 }
 
@@ -60,27 +56,25 @@ impl Allocation {
 
 pub(super) struct HostMemory {
     file: File,
-    /// The bytes of a slot. `stride` is the distance from one slot to the next.
+    /// Bytes of a slot. `stride` is the distance from one slot to the next.
     size: u64,
     stride: u64,
     allocations: BTreeMap<u64, File>,
     buffers: Vec<Buffer>,
-    /// How many frames were copied. They take the buffers in turn, whatever slot they come from.
+    /// Copied frames. They take the buffers in turn, whatever slot they come from.
     copied: usize,
-    /// Pictures on their way to an allocation.
     pictures: Option<Buffer>,
 }
 
-/// Where pictures are drawn.
 pub(super) struct Target {
     pub(super) into: vk::Buffer,
     pub(super) places: Vec<wavefield_render::Place>,
-    /// With memory `host`, [`ClientMemory::copy_pictures`] takes its place.
+    /// `None` with memory `host`, where [`ClientMemory::copy_pictures`] takes its place.
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
 impl ClientMemory {
-    /// Makes a ring of `depth` slots. Does not wait for the GPU.
+    /// Does not wait for the GPU.
     pub(super) fn new(device: &Device, kind: MemoryKind, array: Array, depth: usize) -> Result<Self> {
         // Shaders read whole words.
         let size = 4 * array.words();
@@ -120,7 +114,7 @@ impl ClientMemory {
         })
     }
 
-    /// For `--verify`, before the client gets the ring: fills it with [`frame_stamp::BLANK`] where the client writes.
+    /// Fills the ring with [`frame_stamp::BLANK`] where the client writes, for `--verify`.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
         let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
         let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
@@ -141,7 +135,7 @@ impl ClientMemory {
         }
     }
 
-    /// The slots' places, and the descriptors they refer to. With memory `cuda`, `ready` and `free` are the last two.
+    /// Returns the slots' places and their descriptors; with memory `cuda` followed by `ready` and `free`.
     pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
@@ -171,7 +165,7 @@ impl ClientMemory {
         }
     }
 
-    /// How the slots were made, for a client that imports them with Vulkan; `None` with memory `host`.
+    /// Describes the slots for a client that imports them with Vulkan; `None` with memory `host`.
     pub(super) fn for_vulkan(&self) -> Option<VulkanMemory> {
         let Self::Cuda(memory) = self else { return None };
         Some(VulkanMemory {
@@ -183,7 +177,6 @@ impl ClientMemory {
         })
     }
 
-    /// Makes an allocation. Returns its place and its descriptor.
     pub(super) fn allocate(&mut self, device: &Device, id: u64, bytes: u64) -> Result<(Place, OwnedFd)> {
         let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
@@ -204,14 +197,14 @@ impl ClientMemory {
         }
     }
 
-    /// Keeps an imported buffer. (With memory `host` there is none.)
+    /// Keeps an imported buffer. With memory `host` there is none.
     pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
         if let Self::Cuda(memory) = self {
             memory.allocations.insert(id, Allocation::Imported(buffer));
         }
     }
 
-    /// Frees an allocation. The GPU must be done with it.
+    /// The GPU must be done with the allocation.
     pub(super) fn release(&mut self, id: u64) {
         match self {
             Self::Cuda(memory) => drop(memory.allocations.remove(&id)),
@@ -219,8 +212,8 @@ impl ClientMemory {
         }
     }
 
-    /// Prepares a frame for its first draw, and returns where it is. With memory `host` this copies the frame, on the calling
-    /// thread. The memfd is read, not mapped: a client that changes it meanwhile spoils only its own picture.
+    /// Prepares a frame for its first draw, and returns where it is. Memory `host` is copied from the memfd,
+    /// not mapped: a client that changes it meanwhile spoils only its own picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
             Self::Cuda(memory) => Ok(match origin {
@@ -234,7 +227,6 @@ impl ClientMemory {
         }
     }
 
-    /// The timeline that is signalled when pictures are drawn.
     pub(super) fn drawn(&self) -> Option<&ExportedSemaphore> {
         match self {
             Self::Cuda(memory) => memory.drawn.as_ref(),
@@ -242,7 +234,7 @@ impl ClientMemory {
         }
     }
 
-    /// A descriptor of that timeline. The first call makes it, with this value.
+    /// Returns a descriptor of that timeline. The first call makes the timeline, with this value.
     pub(super) fn timeline(&mut self, device: &Device, value: u64) -> Result<OwnedFd> {
         let Self::Cuda(CudaMemory { drawn, .. }) = self else {
             return Err(Error::Unsupported(
@@ -261,7 +253,7 @@ impl ClientMemory {
         timeline_descriptor(drawn.insert(made).export()?)
     }
 
-    /// Where these pictures are drawn; `value` is signalled then.
+    /// Returns where to draw these pictures; `value` is signalled then.
     pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<Target> {
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
@@ -284,7 +276,7 @@ impl ClientMemory {
                 let places = render.offsets.keys().map(place).collect();
                 if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
                     let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
-                    // Never both at once.
+                    // Drop the old buffer before making the new one.
                     memory.pictures = None;
                     let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
                     memory.pictures = Some(Buffer::new(device, &desc)?);
@@ -295,7 +287,7 @@ impl ClientMemory {
         }
     }
 
-    /// Memory `host`: copies pictures to the allocation. The GPU must be done with them.
+    /// Copies pictures to the allocation, with memory `host`. The GPU must be done with them.
     pub(super) fn copy_pictures(&self, render: &Render, places: &[wavefield_render::Place]) -> Result<()> {
         let Self::Host(memory) = self else { return Ok(()) };
         let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
@@ -311,7 +303,6 @@ impl ClientMemory {
         Ok(())
     }
 
-    /// Who owns a slot between two frames.
     pub(super) fn owner(&self) -> Owner {
         match self {
             Self::Cuda(_) => Owner::External,
@@ -329,18 +320,18 @@ impl HostMemory {
                 None => return Err(gone(id)),
             },
         };
-        // There are no more frames in flight than buffers, so the frame that last used this buffer is drawn.
+        // There are no more frames in flight than buffers, so this buffer's last frame is drawn.
         let next = self.copied % self.buffers.len();
         self.copied += 1;
         let buffer = &mut self.buffers[next];
         let raw = buffer.raw();
-        // Sealed memory cannot get shorter. If the kernel is out of memory, the frame is shown as far as it was read.
+        // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
         let _ = file.read_exact_at(buffer.bytes_mut()?, from);
         Ok((raw, 0))
     }
 }
 
-/// The file descriptor of an exported handle. On Linux, Vulkan exports nothing else.
+/// On Linux, Vulkan exports nothing but file descriptors.
 fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
     match handle {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
@@ -355,7 +346,7 @@ fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
     }
 }
 
-/// Shared memory of fixed size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
+/// Fixes the size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
 fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     let make = || {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
@@ -366,7 +357,6 @@ fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
     make().map_err(|error: Errno| out_of_memory(bytes, error.into()))
 }
 
-/// [`sealed_memory`] with these bytes in it.
 pub(super) fn sealed_copy(name: &str, bytes: &[u8]) -> Result<OwnedFd> {
     let size = bytes.len() as u64;
     let file = sealed_memory(name, size)?;

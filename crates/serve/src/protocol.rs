@@ -1,4 +1,4 @@
-//! The messages of `docs/protocol.md`, which explains each field: their types, and how they become bytes and back. No sockets.
+//! The messages of `docs/protocol.md`, which explains each field: types, and how they become bytes.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use wavefield_render::{Camera, PictureKind};
 pub use super::array_description::{ArrayDescription, described};
 pub use super::settings::{CameraPlace, Parameters, SettingsChange};
 
-/// The version of the protocol. A client of another version is refused.
+/// A client of another version is refused.
 pub const VERSION: u32 = 2;
-/// The most bytes of a message.
+/// In bytes.
 pub const MAX_MESSAGE: usize = 131_072;
-/// A client's name is cut after this many bytes.
+/// In bytes; a longer name is cut.
 pub const MAX_NAME: usize = 200;
-/// The most bytes of the parser's words about a message that it cannot read.
+/// In bytes.
 const MAX_WORDS: usize = 300;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ pub enum FromClient {
     Allocate {
         bytes: u64,
     },
-    /// Import memory that the client has allocated. One descriptor for each chunk.
+    /// Memory that the client has allocated, with one descriptor for each chunk.
     Import {
         chunks: Vec<u64>,
     },
@@ -62,8 +62,8 @@ pub struct Hello {
     pub client: String,
     pub memory: MemoryKind,
     pub ring: Option<u32>,
-    /// What it wants to draw, an [`ArrayDescription`]; absent, a mesh of the renderer's own grid. [`described`] reads it, so that the
-    /// client learns what is wrong with it.
+    /// An [`ArrayDescription`], by default a mesh of the renderer's own grid. Read by [`described`], so that
+    /// the client learns what is wrong with it.
     pub array: Option<Value>,
 }
 
@@ -73,7 +73,7 @@ pub struct Render {
     pub offsets: BTreeMap<PictureKind, u64>,
     pub width: u32,
     pub height: u32,
-    /// Azimuth, elevation, distance, and the target's x, y and z. Absent, one view from the camera on screen.
+    /// Azimuth, elevation, distance, target x, y, z. By default one view from the camera on screen.
     pub cameras: Option<Vec<[f64; 6]>>,
     pub after: Option<u64>,
 }
@@ -83,7 +83,7 @@ impl Render {
         self.cameras.as_ref().map_or(1, Vec::len)
     }
 
-    /// The cameras, or what is wrong with one. Empty for the camera on screen.
+    /// Returns the cameras, or what is wrong with one. Empty for the camera on screen.
     pub fn cameras(&self) -> Result<Vec<Camera>, String> {
         let camera = |(number, &[azimuth, elevation, distance, x, y, z]): (usize, &[f64; 6])| {
             let place = CameraPlace { azimuth, elevation, distance, target: [x, y, z] };
@@ -92,7 +92,7 @@ impl Render {
         self.cameras.iter().flatten().enumerate().map(camera).collect()
     }
 
-    /// The bytes of all pictures of one kind. None if there are too many for a number of 64 bits.
+    /// Returns the bytes of all pictures of one kind; `None` if 64 bits cannot hold the number.
     pub fn bytes(&self, kind: PictureKind) -> Option<u64> {
         let pixels = u64::from(self.width).checked_mul(self.height.into())?;
         pixels.checked_mul(kind.bytes())?.checked_mul(self.views() as u64)
@@ -256,14 +256,13 @@ pub enum ErrorCode {
     Ended,
 }
 
-/// A request, as its answer names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     pub name: &'static str,
     pub id: Option<u64>,
 }
 
-/// A message with a `request_id`: its own if it is a request, that of the request if it is an answer.
+/// A message with the `request_id` of its request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tagged<'a, T> {
     #[serde(flatten)]
@@ -272,10 +271,9 @@ pub struct Tagged<'a, T> {
     pub request_id: Option<u64>,
 }
 
-/// A `request_id` is smaller than this: below it, every JSON reader takes whole numbers exactly.
+/// Every JSON reader takes whole numbers below this exactly.
 const MAX_ID: u64 = 1 << 53;
 
-/// The `request_id` of a packet that has been read as a message.
 pub(super) fn request_id(packet: &[u8]) -> Result<Option<u64>, String> {
     #[derive(Deserialize)]
     struct Id {
@@ -323,7 +321,7 @@ impl FromClient {
     }
 }
 
-/// The version that a `hello` names, whatever else is in it; `None` if this is no `hello`.
+/// Returns the version in a `hello`, whatever else is in it; `None` if this is no `hello`.
 pub(super) fn spoken_version(packet: &[u8]) -> Option<Number> {
     let message: Map<String, Value> = serde_json::from_slice(packet).ok()?;
     match (message.get("type")?, message.get("protocol")?) {
@@ -338,7 +336,6 @@ fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<T, 
     T::deserialize(Value::Object(object)).map_err(D::Error::custom)
 }
 
-/// As [`object`], or nothing.
 fn optional_object<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
     let object = Option::<Map<_, _>>::deserialize(from)?;
     object.map(|object| T::deserialize(Value::Object(object)).map_err(D::Error::custom)).transpose()
@@ -349,7 +346,7 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap_or_default()
 }
 
-/// Whether a character is a control, or an invisible one that begins a line, changes the direction of writing or hides text.
+/// True for controls and for invisible characters that break lines, change the direction or hide text.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -357,7 +354,7 @@ fn is_invisible(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The first `limit` bytes of a text that may come from a client, safe to print: nothing in it controls a terminal.
+/// Cuts a text after `limit` bytes and makes it safe to print: nothing in it controls a terminal.
 pub fn short(text: &str, limit: usize) -> String {
     let mut short: String = text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).collect();
     if short.len() > limit {

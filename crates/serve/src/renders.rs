@@ -1,4 +1,4 @@
-//! Pictures for the client's own program: drawn into its allocations, between two frames.
+//! Draws pictures for a client's own program into its allocations, between two frames.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use wavefield_engine::{Engine, FromTo};
 use wavefield_handoff::producer::Source;
 use wavefield_render::{View, Wanted};
 
-/// Does the client's renders whose frames are drawn, in order. `draws`: whether its ring is in the engine.
+/// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
     while began.elapsed() < frame_time() && !client.is_over() {
@@ -34,7 +34,7 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
             }
             Err(_) if engine.has_failed() => {}
             Err(reason) => {
-                // Whoever waits for these pictures goes on. Those before them must come first.
+                // Release whoever waits for these pictures, but only after those before them.
                 engine.drain()?;
                 if client.is_honest()? {
                     client.signal_drawn();
@@ -54,13 +54,13 @@ fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
     let session = &client.shared.borrow().session;
     match &wanted.render {
         Err(_) => true,
-        // If its first frame is ready, that is drawn next.
+        // If the client's first frame is ready, that is drawn next.
         Ok(render) if render.after.is_none() => draws || !session.has_next(),
         Ok(_) => !wanted.awaits_frame(session),
     }
 }
 
-/// Draws the pictures. Returns the frame that they show, or why there are none.
+/// Returns the frame that the pictures show, or why there are none.
 fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
     let words = |error: wavefield_base::Error| error.to_string();
     let limit = engine.device().info().largest_picture;
@@ -75,7 +75,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     if render.cameras.is_none() {
         views.push(now);
     }
-    // The engine may ask for `shared` while it waits, so nothing borrows it then.
+    // The engine may borrow `shared` while it waits, so nothing borrows it then.
     let (frame, slot, target, owner) = {
         let shared = &mut *client.shared.borrow_mut();
         let Some((frame, slot)) = shared.on_show() else {
@@ -91,9 +91,9 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     let size = ash::vk::Extent2D { width: render.width, height: render.height };
     let wanted = Wanted { views: &views, size, places: &places };
     let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
-    // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session has checked that
-    // the pictures fit into the allocation. `free` is signalled, and memory is freed, only after `Engine::drain` or a later
-    // submission. What the client itself does with its memory meanwhile spoils only its own pictures.
+    // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
+    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
+    // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
     unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
     if signal.is_none() {
         engine.drain().map_err(words)?;

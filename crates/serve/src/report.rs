@@ -1,4 +1,4 @@
-//! The report of a run, stretch by stretch: counted during the run, printed and written at its end.
+//! The report of a run by stretches, printed and written at its end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,17 +10,17 @@ use super::{FRAME_SECONDS, Setup};
 use wavefield_base::{Result, output_file, say};
 use wavefield_engine::{Config, Engine};
 
-/// How many stretches are kept: a renderer may run for months, and have any number of clients.
+/// Limits memory: a renderer may run for months, and have any number of clients.
 const MAX_STRETCHES: usize = 1000;
 
-/// The stretches of a run: the one under way, the last ones before it, oldest first, and the sums of all that have ended.
+/// The current stretch, the last ones before it, oldest first, and sums over all that have ended.
 pub(super) struct Report {
     pub(super) watch: Watch,
     last: VecDeque<Stretch>,
     totals: Totals,
 }
 
-/// Sums over all ended stretches, including those that are not kept.
+/// Covers stretches that are not kept, too.
 #[derive(Debug, Default, Serialize)]
 struct Totals {
     stretches: u64,
@@ -52,7 +52,6 @@ impl Report {
         self.last.push_back(stretch);
     }
 
-    /// Prints a line for each kept stretch of a client, and one for the totals if stretches were dropped.
     pub(super) fn print(&self) {
         for stretch in &self.last {
             let Some(client) = &stretch.client else { continue };

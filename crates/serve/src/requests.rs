@@ -1,5 +1,3 @@
-//! A client's requests and their answers: memory, pictures, parameters, the state.
-
 use std::time::Instant;
 
 use ash::vk;
@@ -17,7 +15,7 @@ use wavefield_base::Result;
 use wavefield_engine::{Engine, Parameters};
 use wavefield_render::Camera;
 
-/// A client with more unread bytes than this gets no picture yet. The kernel counts about 800 bytes a message.
+/// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
 pub(super) struct Desk<'a> {
@@ -39,7 +37,7 @@ impl Desk<'_> {
     ) -> Result<()> {
         let message = match judged {
             Ok(message) => message,
-            // It has its turn among the renders.
+            // A failed `render` is answered in its turn.
             Err(reason) if request.name == "render" => {
                 client.wants(WantedRender { request, render: Err(reason) });
                 return Ok(());
@@ -174,12 +172,11 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
     Ok(())
 }
 
-/// Whether the client gets the picture that was drawn last. `draws`: whether its ring is in the engine.
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
     let session = &client.shared.borrow().session;
     let drawn = match after {
-        // If its first frame is ready, that is drawn next, and belongs in the picture.
+        // If the client's first frame is ready, that is drawn next, and belongs in the picture.
         None => draws || !session.has_next(),
         Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
     };
@@ -187,7 +184,7 @@ pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     drawn && client.connection.unread() <= MAX_UNREAD
 }
 
-/// Sends the picture: four bytes a pixel, sRGB. `draws`: as for [`takes_picture`].
+/// Sends the picture: four bytes a pixel, sRGB.
 pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
     let Some(WantedPicture { request, .. }) = client.wants_picture.take() else { return };
     client.busy = false;
@@ -204,12 +201,12 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
     }
 }
 
-/// Once the trial of an import is over, imports the memory if it passed, and answers the client.
+/// Imports the memory once it passed its trial, and answers the client.
 pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<()> {
     if !client.import.as_ref().is_some_and(|import| import.job.is_done()) {
         return Ok(());
     }
-    // The import waits for the queue without a time limit, so drain the queue first, with one. If that fails, the import stays.
+    // The import waits for the queue without a limit, so drain it first. If that fails, the import stays.
     engine.drain()?;
     let Some(import) = client.import.take() else { return Ok(()) };
     let (request, made) = import.finish(engine);

@@ -1,5 +1,5 @@
-//! The conversation with one client: what the client may say now, and what the renderer does then. It uses no sockets and no
-//! GPU, so the fuzz tests run exactly what the renderer runs.
+//! The conversation with one client: what it may say now, and what the renderer does then. Uses no sockets
+//! and no GPU, so the fuzz tests run exactly what the renderer runs.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,15 @@ use super::protocol::{
 use wavefield_field::array::Array;
 use wavefield_render::MAX_VIEWS;
 
-/// The most allocations of a client at a time, imports included.
+/// A client's maximum at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
-/// The most bytes of all allocations together. Imports do not count.
+/// Of all allocations together. Imports do not count.
 pub const MAX_ALLOCATED: u64 = 8 << 30;
-/// The most chunks of one import.
 pub const MAX_CHUNKS: usize = 64;
-/// The most chunks of all imports of a client together. Each chunk is one Vulkan allocation, and a device may allow no more
-/// than 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
+/// Over all imports of a client. Each chunk is one Vulkan allocation, and a device may allow no more than
+/// 4096 in all (`maxMemoryAllocationCount`), including the renderer's own.
 pub const MAX_CHUNKS_TOGETHER: usize = 2048;
 
-/// Why a client is dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub code: ErrorCode,
@@ -34,10 +32,10 @@ impl Fault {
     }
 }
 
-/// A message that the renderer now carries out, or why it does nothing and answers `failed`.
+/// A message to carry out, or the reason for the answer `failed`.
 pub type Judged = Result<FromClient, String>;
 
-/// Whether a message takes so long that only one such is done between two frames.
+/// Whether at most one such message is done between two frames, because it takes long.
 pub fn is_heavy(message: &FromClient) -> bool {
     match message {
         FromClient::Allocate { .. } | FromClient::Import { .. } | FromClient::Release { .. } => true,
@@ -48,18 +46,16 @@ pub fn is_heavy(message: &FromClient) -> bool {
     }
 }
 
-/// What `hello` and `welcome` have settled.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     pub array: Array,
     pub memory: MemoryKind,
-    /// Slots in its ring.
     pub depth: usize,
     pub largest_allocation: u64,
     pub offset_alignment: u64,
 }
 
-/// Reads the first packet: the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
+/// Reads the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
 pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>), (RefusedCode, String)> {
     // The version first: another version may have other fields.
     if let Some(spoken) = spoken_version(packet)
@@ -86,13 +82,12 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>)
 #[derive(Clone, Copy, Debug)]
 struct Held {
     bytes: u64,
-    /// Bytes that count for [`MAX_ALLOCATED`]: all of an allocation, none of an import.
+    /// Counts for [`MAX_ALLOCATED`]: all of an allocation, none of an import.
     ours: u64,
-    /// The chunks of an import; 0 for an allocation.
+    /// 0 for an allocation.
     chunks: usize,
 }
 
-/// The conversation after `welcome`.
 #[derive(Clone, Debug)]
 pub struct Session {
     terms: Terms,
@@ -100,7 +95,6 @@ pub struct Session {
     allocations: BTreeMap<u64, Held>,
     /// Given back, but still on show or announced.
     released: Vec<(u64, Held)>,
-    /// The import that is being tried.
     importing: Option<(u64, Held)>,
     last_id: u64,
 }
@@ -133,7 +127,7 @@ impl Session {
         Ok((Request { name, id }, self.receive(message, descriptors)?))
     }
 
-    /// Checks a message. What concerns frames and released memory is done then; the caller carries out the rest.
+    /// Checks a message. Handles frames and released memory; the caller carries out the rest.
     pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Judged, Fault> {
         let wanted = match &message {
             FromClient::Import { chunks } => chunks.len(),
@@ -175,12 +169,10 @@ impl Session {
         Ok(judged.map(|()| message))
     }
 
-    /// Memory `cuda`: the counter `ready` was read.
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
         self.ledger.see_ready(ready).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
-    /// Memory `cuda`: the counter `free` was read.
     pub fn see_free(&self, free: u64) -> Result<(), Fault> {
         self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
@@ -189,14 +181,14 @@ impl Session {
         self.last_id + 1
     }
 
-    /// An allocation was made. Returns its id.
+    /// Records a new allocation, and returns its id.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
         self.allocations.insert(self.last_id, Held { bytes, ours: bytes, chunks: 0 });
         self.last_id
     }
 
-    /// The import has succeeded or failed. Returns its id, which is never used again if it failed.
+    /// Ends an import, and returns its id, which is never used again if it failed.
     pub fn imported(&mut self, succeeded: bool) -> Option<u64> {
         let (id, held) = self.importing.take()?;
         if succeeded {
@@ -205,17 +197,15 @@ impl Session {
         Some(id)
     }
 
-    /// Whether there is an allocation that a `show` can name.
     pub fn has_allocations(&self) -> bool {
         !self.allocations.is_empty()
     }
 
-    /// Whether a released allocation is not needed any more.
     pub fn has_released(&self) -> bool {
         self.released.iter().any(|&(id, _)| !self.ledger.needs(id))
     }
 
-    /// Removes the released allocations that are no longer needed. Free them once the GPU has drawn what was submitted.
+    /// Returns released allocations that no frame needs. Free them once the GPU has drawn what was submitted.
     pub fn take_released(&mut self) -> Vec<u64> {
         let ledger = &self.ledger;
         let (needed, free): (Vec<_>, Vec<_>) = self.released.drain(..).partition(|&(id, _)| ledger.needs(id));
@@ -227,7 +217,7 @@ impl Session {
         self.ledger.has_next()
     }
 
-    /// The frame to draw now, and whether it is drawn for the first time.
+    /// Returns the frame to draw now, and whether it is drawn for the first time.
     pub fn choose(&mut self) -> Option<(Shown, bool)> {
         if self.has_next() {
             return Some((self.ledger.advance(), true));
@@ -252,7 +242,6 @@ impl Session {
         shown.map_err(|reason| Fault::new(ErrorCode::Value, reason))
     }
 
-    /// Fails unless a frame fits at `offset` into the allocation.
     fn is_within(&self, id: u64, offset: u64) -> Result<(), String> {
         let Some(&Held { bytes, .. }) = self.allocations.get(&id) else {
             return Err(format!("`show` of allocation {id}, which does not exist"));
@@ -267,7 +256,6 @@ impl Session {
         }
     }
 
-    /// Fails unless the pictures make sense and fit into the allocation.
     fn may_render(&self, render: &Render) -> Result<(), String> {
         let (views, id) = (render.views(), render.allocation);
         if !(1..=MAX_VIEWS).contains(&views) {
@@ -313,7 +301,7 @@ impl Session {
         }
     }
 
-    /// All allocations and imports, including those that are released and still needed.
+    /// Includes allocations that are released and still needed.
     fn held(&self) -> impl Iterator<Item = &Held> {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
@@ -358,7 +346,7 @@ impl Session {
     }
 }
 
-/// A client's name for people: the name that it gives itself, and its process as the kernel reports it.
+/// Returns the name that a client gives itself, with its process as the kernel reports it.
 pub fn display_name(name: &str, pid: i32) -> String {
     format!("{} (process {pid})", short(name, super::protocol::MAX_NAME))
 }
@@ -531,7 +519,8 @@ mod tests {
         assert!(matches!(say(&mut session, import(&[4096])), Ok(Ok(_))));
         assert_eq!(session.imported(false), Some(3));
         assert!(say(&mut session, FromClient::Release { id: 3 }).is_err());
-        // Imports count among the allocations (64, with those that are released and still needed), but not among the bytes.
+        // Imports count among the allocations (64, with those that are released and still needed), but not
+        // among the bytes.
         for id in 4..66 {
             assert!(matches!(say(&mut session, import(&[4 << 30])), Ok(Ok(_))));
             assert_eq!(session.imported(true), Some(id));
@@ -680,8 +669,8 @@ mod tests {
         ]
     }
 
-    /// Whatever a client sends and claims, in whatever order: no panic, bounded lists, and only frames within bounds are
-    /// drawn. Returns the number of events.
+    /// Whatever a client sends and claims, in whatever order: no panic, bounded lists, and only frames within
+    /// bounds are drawn. Returns the number of events.
     fn converse(events: &[Event], host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;
         let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };

@@ -8,7 +8,7 @@ use wavefield_render::{Camera, ColorMap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The renderer's own, which the user changes too. They stay when the client leaves.
+    /// The user changes these too. They stay when the client leaves.
     #[serde(flatten)]
     pub field: wavefield_engine::Parameters,
     pub limits: [f32; 2],
@@ -70,7 +70,6 @@ fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
     }
 }
 
-/// The colour map with this name on the command line.
 fn color_map(name: &str) -> Result<ColorMap, String> {
     ColorMap::from_str(name, false).map_err(|_| {
         let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
@@ -103,7 +102,7 @@ impl From<Camera> for CameraPlace {
 impl CameraPlace {
     pub fn camera(&self) -> Result<Camera, String> {
         let Self { azimuth, elevation, distance, target } = self;
-        // A number that is too large for 32 bits becomes infinite, and is refused.
+        // A number too large for 32 bits becomes infinite, and is refused.
         let target = target.map(|length| length as f32);
         Camera::new(*azimuth as f32, *elevation as f32, *distance as f32, target)
             .map_err(|error| format!("camera: {error}"))

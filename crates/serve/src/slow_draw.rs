@@ -1,4 +1,4 @@
-//! A client's array takes longer than `--timeout` to draw: the renderer waits for the GPU, which cannot be stopped.
+//! Waits for the GPU, which cannot be stopped, while it draws an array for longer than `--timeout`.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::statistics::cpu_time;
 use wavefield_base::{Error, Result};
 use wavefield_engine::Engine;
 
-/// How long the GPU may finish nothing. Every draw ends at some time; only waiting tells a slow GPU from one that hangs.
+/// How long the GPU may finish nothing. Only waiting tells a slow GPU from one that hangs.
 const LIMIT: Duration = Duration::from_secs(300);
 
 pub(super) struct Slow {
@@ -16,7 +16,7 @@ pub(super) struct Slow {
     /// When the GPU was last seen to finish something, and how much it had finished then.
     progress: Instant,
     finished: u64,
-    /// The CPU time of this process by then.
+    /// This process's CPU time by then.
     cpu: Duration,
 }
 
@@ -26,10 +26,8 @@ impl Slow {
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
-    /// Whether the GPU still draws.
-    ///
-    /// # Errors
-    /// It has finished nothing for [`LIMIT`], and a software device has used hardly any CPU time.
+    /// Returns whether the GPU still draws. Fails if nothing was finished for [`LIMIT`], and a software
+    /// device has used hardly any CPU time.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
         let (finished, submitted) = engine.progress()?;
         // A software device that draws uses CPU time.

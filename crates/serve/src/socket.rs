@@ -1,4 +1,4 @@
-//! Connections: who is at the other end, and packets with descriptors. Nothing here waits for a peer without a time limit.
+//! Connections: who is at the other end, and packets with descriptors. Every wait for a peer has a limit.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -24,16 +24,14 @@ pub struct Connection {
 pub enum Received {
     Nothing,
     Packet(Vec<u8>, Vec<OwnedFd>),
-    /// A message that is longer than allowed. Its descriptors are closed.
+    /// Its descriptors are closed.
     TooLong,
     Closed,
 }
 
 impl Connection {
-    /// Connects to a renderer of this user; for clients.
-    ///
-    /// # Errors
-    /// No program listens at `path`, or one of another user does or could: do not trust what it sends.
+    /// Connects to a renderer of this user; for clients. Fails if no program listens at `path`, or one of
+    /// another user does or could: do not trust what it sends.
     pub fn connect(path: &Path) -> std::io::Result<Self> {
         if path.parent() == Some(&shared_folder()) {
             match check_folder(&shared_folder()) {
@@ -65,12 +63,12 @@ impl Connection {
         }
     }
 
-    /// The process at the other end and its user, as the kernel says. The process is 0 if it lives in another PID namespace.
+    /// Returns the peer's process and user, as the kernel says. The process is 0 in another PID namespace.
     pub fn peer(&self) -> std::io::Result<(i32, u32)> {
         let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-        // SAFETY: an open socket; the option writes one `ucred`, whose size is given. (Not by rustix, whose process id
-        // cannot be the 0 that Linux gives for a peer in another PID namespace.)
+        // SAFETY: an open socket; the option writes one `ucred`, whose size is given. (Not by rustix, whose
+        // process id cannot be the 0 that Linux gives for a peer in another PID namespace.)
         let code = unsafe {
             libc::getsockopt(
                 self.fd.as_fd().as_raw_fd(),
@@ -86,15 +84,13 @@ impl Connection {
         }
     }
 
-    /// Sends one message, whole or not at all.
-    ///
-    /// # Errors
-    /// `EAGAIN`: the other end does not read, and the buffer is full. `EPIPE`: it is gone.
+    /// Sends one message, whole or not at all. Fails with `EAGAIN` if the other end does not read and the
+    /// buffer is full, and with `EPIPE` if it is gone.
     pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         self.send_bytes(&encode(message), descriptors)
     }
 
-    /// Sends a message that is encoded already, or any bytes to test what becomes of them.
+    /// Sends an encoded message, or any bytes in tests.
     pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         unix_packets::send(self.as_fd(), bytes, descriptors)
     }
@@ -112,7 +108,7 @@ impl Connection {
                 buffer.truncate(bytes);
                 Received::Packet(buffer, descriptors)
             }
-            // An empty packet looks like the end, and is taken for it.
+            // An empty packet cannot be told from the end, so treat it as closed.
             other => {
                 drop(ClientFd::all(descriptors));
                 if matches!(other, Ok((_, true))) { Received::TooLong } else { Received::Closed }
@@ -120,10 +116,9 @@ impl Connection {
         }
     }
 
-    /// How many bytes the kernel holds for messages that were sent and that the other end has not read; 0 if it does not say.
+    /// Returns the bytes that the kernel holds because the other end has not read them; 0 if it does not say.
     pub fn unread(&self) -> u64 {
-        // SAFETY: this request (SIOCOUTQ by its older name; unix(7) has both) writes one int, which is what `Getter` gives it
-        // room for.
+        // SAFETY: this request (also called SIOCOUTQ, see unix(7)) writes one int, as `Getter` expects.
         let unread = unsafe { ioctl(&self.fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
         unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
     }

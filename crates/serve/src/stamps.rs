@@ -1,13 +1,12 @@
-//! `--verify`: what the check found while a client's ring was drawn, and the verdict at the end.
+//! The check of clients' frames under `--verify`, and the verdict at the end.
 
 use wavefield_base::{Error, Result, note, say};
 use wavefield_engine::Engine;
 use wavefield_watch::verify::tally::Counts;
 
-/// Whether clients stamp their frames. Known only with `--verify`.
 #[derive(Default)]
 pub(super) struct Stamps {
-    /// While a client's ring is drawn: the client's name, and the counts when that began.
+    /// The client whose ring is drawn, and the counts when that began.
     ring: Option<(String, Counts)>,
     /// The first client whose stamps were nearly all wrong.
     unstamped: Option<String>,
@@ -18,7 +17,7 @@ impl Stamps {
         self.ring = engine.found().map(|tally| (client.to_owned(), tally.total()));
     }
 
-    /// The ring, if there was one, is not drawn any more. All of its frames must be counted already.
+    /// Ends a ring, if there was one. All of its frames must be counted already.
     pub(super) fn end(&mut self, engine: &Engine) {
         let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.found()) else { return };
         let now = tally.total();
@@ -34,7 +33,6 @@ impl Stamps {
         }
     }
 
-    /// Prints what the whole run's check has found.
     pub(super) fn verdict(&self, engine: &Engine) -> Result<()> {
         let Some(tally) = engine.found() else { return Ok(()) };
         let (frames, total, found) = (tally.frames, tally.total(), tally.findings("stamps"));

@@ -24,7 +24,7 @@ impl Intervals {
     }
 
     pub(super) fn spread(&self) -> Spread {
-        // The histogram keeps three digits and rounds up, so a quantile could exceed the longest time.
+        // The histogram rounds up to three digits, so a quantile could exceed the longest time.
         let quantile = |quantile| microseconds(self.times.quantile(quantile).min(self.longest));
         match self.times.count() {
             0 => Spread::default(),
@@ -34,7 +34,7 @@ impl Intervals {
         }
     }
 
-    /// How much the longest time exceeds `target`, in microseconds; 0 if it does not.
+    /// Returns how much the longest time exceeds `target`, in microseconds; 0 if it does not.
     pub(super) fn late(&self, target: Duration) -> u64 {
         microseconds(self.longest.saturating_sub(target))
     }
@@ -44,17 +44,16 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Measurements of one stretch of the run: the time of one client, or the time between two.
+/// The time of one client, or the time between two.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stretch {
     pub(super) producer: String,
     /// `None` between two clients.
     pub(super) client: Option<String>,
-    /// Why it ended, in words.
     pub(super) ended: String,
     pub(super) seconds: f64,
     pub(super) draws: u64,
-    /// Draws of something new: each frame of a client counts once, and each frame of the renderer's own.
+    /// Draws of something new: each frame counts once.
     pub(super) frames: u64,
     /// From one such draw's submission to the next.
     pub(super) frame_us: Spread,
@@ -76,7 +75,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `last`: when the last draw before it was submitted, so that no gap is lost between two stretches.
+    /// `last`: when the draw before was submitted, so that no gap is lost between two stretches.
     pub(super) fn start(last: Option<Instant>) -> Self {
         Self {
             since: Instant::now(),
@@ -88,7 +87,7 @@ impl Watch {
         }
     }
 
-    /// A draw was submitted; `new` if it shows something that was not shown before.
+    /// Counts a submitted draw; `new` if it shows something for the first time.
     pub(super) fn drawn(&mut self, new: bool) {
         let now = Instant::now();
         self.draws.mark(now);
@@ -103,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// Nothing is drawn for a while, because nothing changes: that gap is not late.
+    /// Keeps the next gap from counting as late: nothing is drawn, because nothing changes.
     pub(super) fn ignore_gap(&mut self) {
         (self.draws.last, self.frames.last) = (None, None);
     }

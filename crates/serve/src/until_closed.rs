@@ -1,7 +1,7 @@
 //! `--until-closed`: a renderer ends with the program that started it, however that program ends.
 //!
-//! The program holds one end of a pipe (or of a socket pair), and the renderer inherits the other. Linux closes the program's
-//! end when its process is gone. (`PR_SET_PDEATHSIG` would already come when the *thread* that started the renderer ends.)
+//! The program holds one end of a pipe or socket pair, and the renderer inherits the other. Linux closes the
+//! program's end with its process. (`PR_SET_PDEATHSIG` would come with the end of a *thread*.)
 
 use std::os::fd::OwnedFd;
 use std::thread::Builder;
@@ -14,12 +14,12 @@ use super::listener::remove_files;
 use wavefield_base::{Result, note, threads::not_started};
 use wavefield_engine::Stop;
 
-/// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience` (a driver's call may
-/// hang), removes the socket's files and exits with code 1.
+/// Requests `stop` once the other end of `parent` is closed. If the process still runs after `patience`, in a
+/// driver's call for example, removes the socket's files and exits with code 1.
 pub fn end_when_closed(parent: OwnedFd, stop: &Stop, patience: Duration) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {
-        // `poll` tells of the end (of a pipe HUP, of a socket RDHUP) whether or not there is something to read.
+        // `poll` tells of the end (of a pipe HUP, of a socket RDHUP) even if there is nothing to read.
         while poll(&mut [PollFd::new(&parent, PollFlags::RDHUP)], None) == Err(Errno::INTR) {}
         note!("note: the program that started this renderer has ended, so the renderer ends too");
         stop.request();

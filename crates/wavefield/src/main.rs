@@ -1,4 +1,4 @@
-//! The command line: declares commands and options, runs them, turns the outcome into an exit code.
+//! Declares commands and options, runs them, and turns the outcome into an exit code.
 
 mod cli;
 mod signals;
@@ -19,7 +19,6 @@ fn main() -> ExitCode {
     let cli =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let code = match run(cli, &matches) {
-        // Failures that did not end the run are reported already.
         Ok(()) => u8::from(wavefield_base::report::failed()),
         Err(error) => {
             note!("error: {error}");
@@ -32,8 +31,8 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Asks CUDA for one hardware queue of each kind instead of eight. This program has one stream, and each queue makes
-/// the start slower. Variables that the user has set are kept.
+/// Asks CUDA for one hardware queue of each kind instead of eight: this program has one stream, and each
+/// queue slows the start. Variables that the user has set are kept.
 fn one_cuda_connection() {
     for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
         if std::env::var_os(name).is_none() {
@@ -61,10 +60,10 @@ fn leave_at_once(code: u8) -> ! {
 }
 
 fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
-    // A write beyond the limit on file sizes (`ulimit -f`) then fails with an error, like a write to a full disk. By default
+    // Makes a write beyond the limit on file sizes (`ulimit -f`) fail like a write to a full disk. By default
     // SIGXFSZ would end the process without a message.
     #[cfg(unix)]
-    // SAFETY: one is ignored; the handler of the other has the right type and calls only async-signal-safe functions.
+    // SAFETY: one is ignored; the other's handler has the right type and is async-signal-safe.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::signal(libc::SIGBUS, signals::no_memory as extern "C" fn(libc::c_int) as libc::sighandler_t);

@@ -1,5 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP. The first asks the run to stop after the current frame. A later one ends the process at
-//! once, as it would without a handler.
+//! Ctrl-C, SIGTERM and SIGHUP: the first stops the run after the current frame, a later one at once.
 
 #[cfg(unix)]
 pub use unix::{listen, no_memory};
@@ -16,7 +15,7 @@ mod unix {
     use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
     use wavefield_engine::Stop;
 
-    /// Signals within this time after the first one count as the same request: `timeout` sends SIGTERM to the program
+    /// Signals this soon after the first count as the same request: `timeout` sends SIGTERM to the program
     /// and to its group, and a closing terminal causes SIGHUP from the kernel and from the shell.
     const SAME_WISH_MS: u64 = 100;
 
@@ -25,12 +24,12 @@ mod unix {
     /// When the first signal came, in milliseconds since [`listen`] was called, plus one; 0 until then.
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
-    /// Requests `stop` at the first signal. A signal that was ignored when the program started stays ignored: `nohup`
-    /// has SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
+    /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup` has
+    /// SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
     pub fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // SAFETY: C structures of integers, an address and a set. All zeros are valid and mean the default action.
+            // SAFETY: C structures whose zeros are valid and mean the default action.
             let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
             // SAFETY: a valid signal. Only queries the action, into a local.
             if unsafe { sigaction(signal, null(), &mut before) } != 0 {
@@ -41,7 +40,7 @@ mod unix {
             }
             action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
             action.sa_flags = SA_RESTART;
-            // SAFETY: a valid signal, and a handler of the right type that calls only async-signal-safe functions.
+            // SAFETY: a valid signal, and a handler of the right type that is async-signal-safe.
             if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
                 return Err(Error::last_os_error());
             }
@@ -49,8 +48,8 @@ mod unix {
         Ok(())
     }
 
-    /// Ends the program if memory turns out to be missing when it is used. Mesa's software driver keeps its memory in a file,
-    /// and does not notice that the file could not grow.
+    /// Ends the program if memory is missing when it is used: Mesa's software driver keeps its memory in a
+    /// file, and does not notice that the file could not grow.
     pub extern "C" fn no_memory(_: c_int) {
         const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
             and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
@@ -61,8 +60,7 @@ mod unix {
         }
     }
 
-    /// The signal handler. It may interrupt any code, so it only reads the clock and atomics, allocates nothing and
-    /// takes no lock.
+    /// May interrupt any code, so it only reads the clock and atomics, allocates nothing and takes no lock.
     extern "C" fn heed(signal: c_int) {
         let Some((stop, since)) = LISTENER.get() else { return };
         let now = since.elapsed().as_millis() as u64 + 1;

@@ -5,8 +5,8 @@
 //! - `picture`: JPEG; `viewer`: which picture a page gets when, and how good it is
 //! - `server`: the thread that serves all pages
 //!
-//! The frame loop never waits for a page. A page gets the newest picture whenever it has taken the last one, so a slow link
-//! gets fewer pictures, and smaller ones. A page sees no files and sends no kernels.
+//! The frame loop never waits for a page. A page gets the newest picture once it has taken the last one, so a
+//! slow link gets fewer and smaller pictures. A page sees no files and sends no kernels.
 
 #![cfg(target_os = "linux")]
 
@@ -33,15 +33,13 @@ use wavefield_base::{Error, Result, threads};
 use wavefield_watch::recording::Pixels;
 use wavefield_window::{Input, News, Remote};
 
-/// Input, and the number of the viewer it is from.
+/// Input, and the viewer's number.
 type Heard = (u64, Input);
 
-/// What the frame loop and the server's thread tell each other.
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the frame loop: there is input.
+    /// Wakes the frame loop when there is input.
     news: Condvar,
-    /// Wakes the server's thread.
     wake: OwnedFd,
 }
 
@@ -50,7 +48,7 @@ struct State {
     inputs: Vec<Heard>,
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
-    /// With the viewer who has pressed something last, of what the frame loop knew then.
+    /// Each with the viewer who had last pressed something.
     told: Vec<(News, u64)>,
     is_watched: bool,
     is_over: bool,
@@ -62,11 +60,10 @@ impl Shared {
     }
 
     fn wake(&self) {
-        // It fails only if the thread was woken 2^64 times without a look.
+        // Fails only after 2^64 wakes without a look.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Passes input to the frame loop.
     fn hear(&self, mut inputs: Vec<Heard>) {
         if !inputs.is_empty() {
             self.lock().inputs.append(&mut inputs);
@@ -75,22 +72,19 @@ impl Shared {
     }
 }
 
-/// A renderer's page, for any number of viewers. When it is dropped, they are told.
+/// A renderer's page, for any number of viewers. Dropping it tells them.
 pub struct Web {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
     token: String,
-    /// The viewer who has pressed something last.
+    /// The viewer who has last pressed something.
     presser: u64,
 }
 
 impl Web {
-    /// Listens at `address`; at 127.0.0.1 or ::1, at both. Any address but a loopback one needs `is_exposed`: other machines
-    /// can then connect, and nothing is encrypted.
-    ///
-    /// # Errors
-    /// The address is in use, is not this machine's, or is not allowed.
+    /// Listens at `address`; for 127.0.0.1 or ::1, at both. Any other address needs `is_exposed`: other
+    /// machines can then connect, and nothing is encrypted. Fails if the address is in use or not allowed.
     pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
         if address.ip().is_loopback() == is_exposed {
             return Err(Error::Usage(match is_exposed {
@@ -133,7 +127,7 @@ impl Web {
         Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
     }
 
-    /// The address of the page, with the token that lets a viewer in. Browsers do not send what is behind the `#`.
+    /// Returns the page's address with the viewers' token. Browsers do not send what follows the `#`.
     pub fn url(&self) -> String {
         let host = match self.address.ip().is_unspecified() {
             true => format!("{}:{}", host_name(), self.address.port()),
@@ -147,12 +141,11 @@ impl Web {
     }
 }
 
-/// The name of this machine.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// 128 random bits, in hexadecimal digits.
+/// Makes 128 random bits, in hexadecimal digits.
 fn token() -> rustix::io::Result<String> {
     let mut bytes = [0u8; 16];
     // Up to 256 bytes come all at once: getrandom(2).
@@ -160,8 +153,8 @@ fn token() -> rustix::io::Result<String> {
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 
-/// Listens at `address`; at 127.0.0.1 or ::1, at both: `localhost` may mean either, and another user could take the other.
-/// `address` becomes the last one that was tried.
+/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and another
+/// user could take the other. `address` becomes the last one that was tried.
 fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     let bind = |address: SocketAddr| {
         let listener = TcpListener::bind(address)?;
@@ -176,7 +169,6 @@ fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     }
     let second = bind(*address);
     match second.as_ref().err().and_then(Errno::from_io_error) {
-        // Without IPv6 there is no second one.
         Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(vec![first]),
         _ => Ok(vec![first, second?]),
     }
@@ -186,7 +178,7 @@ impl Remote for Web {
     fn inputs(&mut self) -> Vec<Input> {
         let inputs = std::mem::take(&mut self.shared.lock().inputs);
         if !inputs.is_empty() {
-            // Pages are read again.
+            // The server reads pages again.
             self.shared.wake();
         }
         let is_press =

@@ -1,4 +1,4 @@
-//! What a page says: input, how large it is, and which pictures it has taken. Text messages with JSON.
+//! What a page says, as JSON text: input, its size, and which pictures it has taken.
 
 use ash::vk;
 use egui::{Event, Key, Modifiers, MouseWheelUnit, PointerButton, pos2, vec2};
@@ -6,41 +6,40 @@ use serde::Deserialize;
 
 use wavefield_window::Input;
 
-/// The most bytes of a message.
+/// In bytes.
 pub(crate) const MOST: usize = 512;
-/// The longest side of a picture, in pixels: a page may ask for any size.
+/// In pixels; a page may ask for any size.
 const LONGEST: f32 = 4096.0;
 
 /// Alt, Ctrl and Shift.
 type Held = [bool; 3];
 
-// Places are in pixels of the picture.
+// Coordinates are in pixels of the picture.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Message {
-    // It takes this picture: the next one may be sent.
+    // The page has taken this picture, so the next one may be sent.
     Seen { picture: u32 },
-    // Whether the page is in sight.
     Visible { visible: bool },
-    // Its size in pixels, and the pixels of a point.
+    // In pixels; `scale` is pixels per point.
     Size { width: f32, height: f32, scale: f32 },
     Move { x: f32, y: f32 },
     Leave {},
     // As `MouseEvent.button`: 0 is left, 1 middle, 2 right.
     Button { x: f32, y: f32, button: usize, down: bool, held: Held },
-    // Positive values move what is seen right and down.
+    // Positive values move the content right and down.
     Wheel { x: f32, y: f32, held: Held },
-    // Two fingers are so much farther apart.
+    // How much farther apart two fingers are.
     Zoom { factor: f32 },
-    // A key as in `KeyboardEvent.key`.
+    // As `KeyboardEvent.key`.
     Key { key: String, down: bool, repeat: bool, held: Held },
 }
 
 impl Message {
-    /// `None` if a page says no such thing.
+    /// Returns `None` if no page says such a thing.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let said = serde_json::from_str(text).ok()?;
-        // The drawing code computes with these. No page has a place that far off.
+        // Rejects coordinates no page can have: the drawing code computes with these.
         let sane = |numbers: &[f32]| numbers.iter().all(|number| number.abs() <= 1e5);
         let makes_sense = match &said {
             Self::Size { width, height, scale } => sane(&[*width, *height]) && (0.25..=8.0).contains(scale),
@@ -52,12 +51,12 @@ impl Message {
         makes_sense.then_some(said)
     }
 
-    /// The input that it stands for. `scale`: the pixels of a point.
+    /// `scale` is pixels per point.
     pub(crate) fn inputs(self, scale: f32) -> Vec<Input> {
         let at = |x: f32, y: f32| pos2(x / scale, y / scale);
         let events = match self {
             Self::Seen { .. } | Self::Visible { visible: false } => vec![],
-            // Input, so that a renderer at rest draws: the picture may be an old one.
+            // As input, so that a renderer at rest draws: the picture may be an old one.
             Self::Visible { visible: true } => vec![Event::WindowFocused(true)],
             Self::Size { width, height, scale } => {
                 let [width, height] = [width, height].map(|pixels| pixels.clamp(16.0, LONGEST) as u32);

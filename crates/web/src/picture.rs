@@ -1,4 +1,4 @@
-//! A picture as JPEG, in as many qualities as its viewers need.
+//! Encodes a picture as JPEG, in as many qualities as its viewers need.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,7 @@ use tungstenite::Bytes;
 
 use wavefield_watch::recording::Pixels;
 
-/// JPEG's quality and how much colour is kept, the best first. The first is for pictures that stay: it takes twice as long, and
-/// in motion nobody sees the difference.
+/// JPEG quality and chroma sampling, best first. The first takes twice as long: only for still pictures.
 const QUALITIES: [(u8, SamplingFactor); 5] = [
     (95, SamplingFactor::F_1_1),
     (90, SamplingFactor::F_2_2),
@@ -19,15 +18,14 @@ const QUALITIES: [(u8, SamplingFactor); 5] = [
 pub(crate) const BEST: usize = 0;
 pub(crate) const MOVING: usize = 1;
 pub(crate) const LEAST: usize = QUALITIES.len() - 1;
-/// A picture that stays for this long is sent again in the best quality.
+/// A picture that stays this long is sent again in the best quality.
 pub(crate) const STILL: Duration = Duration::from_millis(300);
 
-/// The picture that is shown now.
 pub(crate) struct Shown {
     pub(crate) number: u32,
     since: Instant,
     pixels: Pixels,
-    /// One message for each quality.
+    /// By quality.
     made: [Option<Bytes>; QUALITIES.len()],
 }
 
@@ -44,7 +42,7 @@ impl Shown {
         self.since.elapsed() >= STILL
     }
 
-    /// The message with this picture: its number, 32 bits, little endian, and the JPEG. `None` if it has no pixels.
+    /// Returns the picture's number (32 bits, little endian) and the JPEG; `None` if it has no pixels.
     pub(crate) fn message(&mut self, quality: usize) -> Option<Bytes> {
         let made = &mut self.made[quality];
         if made.is_none() {
@@ -53,7 +51,7 @@ impl Shown {
             let mut message = self.number.to_le_bytes().to_vec();
             let mut encoder = Encoder::new(&mut message, quality);
             encoder.set_sampling_factor(sampling);
-            // The sides of a page's picture fit into 16 bits: see `message`.
+            // Each side fits into 16 bits: see `message`.
             let (width, height) = (extent.width as u16, extent.height as u16);
             encoder.encode(bytes, width, height, ColorType::Rgba).ok()?;
             *made = Some(message.into());

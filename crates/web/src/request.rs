@@ -1,32 +1,31 @@
-//! The beginning of a connection: an HTTP request, and who may make it.
+//! The first HTTP request of a connection, and who may make it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use tungstenite::handshake::derive_accept_key;
 
-/// The most bytes of a request.
+/// In bytes.
 const MOST: usize = 8 << 10;
 const PAGE: &str = include_str!("page.html");
-/// The page is one file and talks to nobody else. Nobody else may show it in a frame.
+/// The page is one file, talks to nobody else, and must not be framed.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
      img-src blob: data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
      Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\nCross-Origin-Resource-Policy: same-origin\r\n\
      Cache-Control: no-store\r\nConnection: close\r\n";
 
-/// Who may see and steer.
 pub(crate) struct Gate {
     pub(crate) token: String,
-    /// Whether other machines may connect: then this machine may have any name.
+    /// If other machines may connect, this machine may have any name.
     pub(crate) is_exposed: bool,
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Not all of the request is there.
+    /// The request is incomplete.
     Wait,
-    /// The answer. The connection ends with it.
+    /// Answer, then close.
     Answer(String),
-    /// Open a WebSocket with this answer, and send the proof. The bytes after `length` belong to the WebSocket.
+    /// Open a WebSocket with this answer, and send the proof. Bytes after `length` belong to the WebSocket.
     Accept { answer: String, length: usize, proof: String },
 }
 
@@ -57,7 +56,7 @@ impl Gate {
         if request.method != Some("GET") || !matches!(path, "/" | "/socket") {
             return refusal("404 Not Found", "Open the address that the renderer has printed.");
         }
-        // The page has no secret. Its script needs the token.
+        // The page is not secret. Its script needs the token.
         if path == "/" {
             return Verdict::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
         }
@@ -77,20 +76,19 @@ impl Gate {
         Verdict::Accept { answer, length, proof: self.proof(query) }
     }
 
-    /// Shows to whoever knows the token that this server knows it too: HMAC-SHA-256 (RFC 2104) of a number that the page
-    /// uses once, in hexadecimal digits.
+    /// Proves that this server knows the token: HMAC-SHA-256 (RFC 2104) of the page's nonce, in hexadecimal.
     fn proof(&self, nonce: &str) -> String {
         let mac = Hmac::<Sha256>::new_from_slice(self.token.as_bytes()).expect("a key may have any length");
         mac.chain_update(nonce).finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Compares proofs: the time that it takes says nothing of where the token differs.
+    /// Compares proofs, so that the time it takes does not tell where the token differs.
     pub(crate) fn is_token(&self, given: &str) -> bool {
         self.proof(given) == self.proof(&self.token)
     }
 }
 
-/// Whether a `Host` is this machine itself, at whatever port: a tunnel may have another.
+/// Whether a `Host` is this machine itself, at any port: a tunnel may have another.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

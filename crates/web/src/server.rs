@@ -1,4 +1,4 @@
-//! The thread that serves all pages, with one poll. It never waits for any of them.
+//! The thread that serves all pages with one poll. It never waits for a page.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,20 +15,19 @@ use super::{Heard, Shared};
 use wavefield_window::News;
 
 const MOST_VIEWERS: usize = 16;
-/// The most connections that have not said the token yet. Of more, the oldest go: no token is needed to open one.
+/// Connections without a token yet. Beyond this the oldest go: anybody can open one.
 const MOST_NEWCOMERS: usize = 256;
-/// How long to wait after an error of the system, such as too many open files.
+/// The pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a page may take to read that the renderer has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// While so much input waits for the frame loop, pages are not read.
+/// While this much input waits for the frame loop, pages are not read.
 const MANY_INPUTS: usize = 256;
 
-/// A connection that is not let in yet.
 enum Newcomer {
-    /// What has come of its request.
+    /// What has arrived of its request.
     Request(TcpStream, Vec<u8>),
-    /// A page, and whether it has said the token.
+    /// A page, and whether it has sent the token.
     Page(Box<Viewer>, bool),
 }
 
@@ -40,7 +39,7 @@ impl Newcomer {
         }
     }
 
-    /// Goes on as far as its bytes have come. `None`: it has its answer, or has left.
+    /// Continues with what has arrived. Returns `None` if the connection was answered or has left.
     fn hear(self, gate: &Gate) -> Option<Self> {
         let (mut stream, mut heard) = match self {
             Self::Request(stream, heard) => (stream, heard),
@@ -69,7 +68,7 @@ impl Newcomer {
     }
 }
 
-/// Keeps the viewers for which `each` succeeds. Returns the release of what the others hold down.
+/// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that the others hold.
 fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Heard> {
     let mut released = Vec::new();
     viewers.retain_mut(|viewer| {
@@ -85,13 +84,13 @@ fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(
 pub(crate) struct Server {
     listeners: Vec<TcpListener>,
     gate: Gate,
-    /// The oldest first.
+    /// Oldest first.
     newcomers: Vec<Newcomer>,
     shared: Arc<Shared>,
     viewers: Vec<Viewer>,
     shown: Option<Shown>,
     title: String,
-    /// The pixels of a point: those of the page that has set the size.
+    /// Pixels per point of the page that set the size.
     scale: f32,
 }
 
@@ -101,7 +100,6 @@ impl Server {
         Self { listeners, gate, newcomers, shared, viewers, shown: None, title, scale: 1.0 }
     }
 
-    /// Serves until the frame loop ends.
     pub(crate) fn run(mut self) {
         while !self.shared.lock().is_over {
             self.wait();
@@ -111,7 +109,7 @@ impl Server {
             self.show();
         }
         self.tell(&json!({ "ended": true }));
-        // What a page sends to a closed connection would cost it what it has not read yet, so pages close theirs first.
+        // Pages close first: data sent to a closed connection would discard what they have not read.
         self.viewers.retain_mut(|viewer| viewer.close().is_ok());
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {
@@ -121,7 +119,6 @@ impl Server {
         }
     }
 
-    /// Waits until somebody comes, says or takes something, or the frame loop has a picture.
     fn wait(&self) {
         let hears = self.shared.lock().inputs.len() < MANY_INPUTS;
         let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
@@ -133,14 +130,13 @@ impl Server {
         let streams = viewers.chain(newcomers).map(|(stream, flags)| PollFd::new(stream, flags));
         let listeners = self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN));
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
-        // An error only ends the wait early.
         let _ = poll(&mut streams.chain(listeners).chain([wake]).collect::<Vec<_>>(), limit.as_ref());
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
 
     fn accept(&mut self) {
         for listener in &self.listeners {
-            // Not without end: a flood must not keep the viewers waiting.
+            // Bounded: a flood must not keep the viewers waiting.
             for _ in 0..MOST_NEWCOMERS {
                 let prepare = |(stream, _): (TcpStream, _)| {
                     stream.set_nonblocking(true).and(stream.set_nodelay(true)).map(|()| stream)
@@ -172,7 +168,7 @@ impl Server {
         }
     }
 
-    /// Hears the pages in turn: none is always the first.
+    /// Reads the pages in turn, so that none is always first.
     fn hear(&mut self) {
         let room = MANY_INPUTS.saturating_sub(self.shared.lock().inputs.len());
         let (mut inputs, scale) = (Vec::new(), &mut self.scale);
@@ -183,12 +179,11 @@ impl Server {
             true => viewer.hear(&mut inputs, scale),
             false => Ok(()),
         });
-        // Behind what they have pressed in this turn.
+        // After what they pressed in this turn.
         inputs.extend(released);
         self.shared.hear(inputs);
     }
 
-    /// Takes the newest picture, and what else changed.
     fn take(&mut self) {
         let mut state = self.shared.lock();
         let (pixels, told) = (state.picture.take(), std::mem::take(&mut state.told));
@@ -205,7 +200,7 @@ impl Server {
                     self.tell(&json!({ "title": title }));
                     self.title = title;
                 }
-                // For who has asked. If it fails, the next message to it fails too.
+                // For the viewer who asked. If this fails, the next message to it fails too.
                 News::Copy(text) => {
                     let asks = |viewer: &&mut Viewer| viewer.number == presser;
                     let _ = self.viewers.iter_mut().find(asks).map(|page| page.tell(json!({ "copy": text })));

@@ -1,4 +1,4 @@
-//! A page that is connected: which picture it gets when, and how good it is.
+//! A connected page: which picture it gets when, and how good it is.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,25 +15,24 @@ use super::picture::{BEST, LEAST, MOVING, STILL, Shown};
 use super::request::Gate;
 use wavefield_window::Input;
 
-/// The quality falls after a few slow pictures in a row, and rises after many quick ones. What counts is the time from a
-/// picture's sending until the page takes it, without the time that a message of no length needs.
+/// Quality falls after a few slow pictures in a row, and rises after many quick ones. A picture's time runs
+/// from sending until the page takes it, less the round trip of an empty message.
 const SLOW: Duration = Duration::from_millis(40);
 const QUICK: Duration = Duration::from_millis(13);
 const FEW: i32 = 3;
 const MANY: i32 = 15;
-/// How often to ask whether a page is still there, and how often when a picture follows: then nothing is before the question, so
-/// the answer says how long a message of no length needs.
+/// How often to ping a page, and how often right before a picture: then nothing is ahead of the ping, so the
+/// answer gives the round trip of an empty message.
 const ASK: Duration = Duration::from_secs(10);
 const ASK_BEFORE: Duration = Duration::from_secs(1);
-/// A page that does not answer, or takes no picture, for this long is gone.
+/// A page that does not answer or take a picture for this long is gone.
 const GONE: Duration = Duration::from_secs(30);
-/// The most bytes that are read from a page at once: then it is the next page's turn.
+/// Bytes read from a page before it is the next page's turn.
 const TURN: usize = 4 << 10;
-/// The most bytes that wait to be sent: more than the largest picture has.
+/// Limit of unsent bytes: more than the largest picture has.
 const UNSENT: usize = 64 << 20;
 static VIEWERS: AtomicU64 = AtomicU64::new(1);
 
-/// A connection that is read up to a limit.
 struct Limited {
     stream: TcpStream,
     left: usize,
@@ -62,31 +61,30 @@ impl Write for Limited {
 }
 
 pub(crate) struct Viewer {
-    /// Which one, from 1 on.
+    /// From 1 on.
     pub(crate) number: u64,
     socket: WebSocket<Limited>,
-    /// The last picture that was sent, and its quality.
+    /// The last picture sent, and its quality.
     sent: Option<(u32, usize)>,
     /// When it was sent, until the page takes it.
     waits: Option<Instant>,
     quality: usize,
-    /// How many quick pictures came in a row; negative for slow ones.
+    /// Quick pictures in a row; negative for slow ones.
     row: i32,
     pub(crate) is_visible: bool,
-    /// Which mouse buttons are held there.
     down: [bool; message::BUTTONS.len()],
     has_unsent: bool,
-    /// When it was last asked, when it last answered, and the least time between.
+    /// Times of the last ping and answer, and the least round trip.
     asked: Instant,
     answered: Instant,
     trip: Duration,
 }
 
-/// Nothing more can be sent to it or heard from it.
+/// Nothing more can be sent or read.
 pub(crate) struct Left;
 
 impl Viewer {
-    /// `rest`: what has come after the request.
+    /// `rest` is what arrived after the request.
     pub(crate) fn new(stream: TcpStream, rest: Vec<u8>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(message::MOST)
@@ -109,7 +107,7 @@ impl Viewer {
             answered: now,
             trip: GONE,
         };
-        // If it fails, the next message to it fails too.
+        // If this fails, the next message fails too.
         let _ = viewer.send(Packet::Ping(Default::default()));
         viewer
     }
@@ -118,13 +116,13 @@ impl Viewer {
         &self.socket.get_ref().stream
     }
 
-    /// What to wait for. `hears`: whether there is room for its input.
+    /// `hears`: whether there is room for its input.
     pub(crate) fn interest(&self, hears: bool) -> PollFlags {
         let flag = |flag, is_set| if is_set { flag } else { PollFlags::empty() };
         flag(PollFlags::IN, hears) | flag(PollFlags::OUT, self.has_unsent)
     }
 
-    /// The next message, if it has come whole and the page's turn is not over.
+    /// Returns the next message, if it is complete and the page's turn is not over.
     fn read(&mut self) -> Result<Option<Utf8Bytes>, Left> {
         loop {
             match self.socket.read() {
@@ -140,7 +138,7 @@ impl Viewer {
         }
     }
 
-    /// Whether the page has said the token, which must be the first that it says.
+    /// Returns whether the page has sent the token, which must be its first message.
     pub(crate) fn is_known(&mut self, gate: &Gate) -> Result<bool, Left> {
         self.socket.get_mut().left = TURN;
         match self.read()? {
@@ -149,7 +147,6 @@ impl Viewer {
         }
     }
 
-    /// Reads what the page has said, as far as its turn goes.
     pub(crate) fn hear(&mut self, inputs: &mut Vec<Heard>, scale: &mut f32) -> Result<(), Left> {
         self.socket.get_mut().left = TURN;
         while let Some(text) = self.read()? {
@@ -158,7 +155,7 @@ impl Viewer {
                 Message::Seen { picture } => self.took(picture),
                 Message::Visible { visible } => {
                     self.is_visible = visible;
-                    // While it was hidden, it took what came without drawing it.
+                    // While hidden, it took what came without drawing it.
                     self.sent = self.sent.map(|(number, _)| (number, self.quality + 1));
                 }
                 Message::Button { button, down, .. } => self.down[button] = down,
@@ -170,13 +167,13 @@ impl Viewer {
         Ok(())
     }
 
-    /// The page takes a picture: now it is known how long that took.
+    /// The page acknowledged a picture; records its round trip.
     fn took(&mut self, picture: u32) {
         let Some((_, quality)) = self.sent.filter(|(number, _)| *number == picture) else { return };
         let Some(took) = self.waits.take().map(|since| since.elapsed().saturating_sub(self.trip)) else {
             return;
         };
-        // A better one than usual says nothing about the usual ones.
+        // A better picture than usual says nothing about the usual ones.
         if quality < self.quality {
             return;
         }
@@ -192,13 +189,12 @@ impl Viewer {
         }
     }
 
-    /// How long until time alone changes something.
+    /// Returns how long until time alone changes something.
     pub(crate) fn patience(&self, shown: Option<&Shown>) -> Duration {
         let lacks_best = |shown: &Shown| self.is_visible && self.sent != Some((shown.number, BEST));
         if shown.is_some_and(lacks_best) { STILL } else { ASK }
     }
 
-    /// Sends what is shown, if the page is ready for it and lacks it.
     pub(crate) fn show(&mut self, shown: Option<&mut Shown>) -> Result<(), Left> {
         if self.waits.is_some_and(|since| since.elapsed() > GONE) || self.answered.elapsed() > GONE {
             return Err(Left);
@@ -207,7 +203,7 @@ impl Viewer {
         if let Some(shown) = shown.filter(|_| self.is_visible && self.waits.is_none()) {
             let wanted = match self.sent.filter(|(number, _)| *number == shown.number) {
                 None => Some(self.quality),
-                // Step by step, so that on a slow link no single one takes long.
+                // Step by step, so that on a slow link none takes long.
                 Some((_, quality)) => quality.checked_sub(1).filter(|_| shown.is_still()),
             };
             if let Some(quality) = wanted
@@ -221,7 +217,7 @@ impl Viewer {
         self.flush()
     }
 
-    /// Asks whether the page is there, unless it was asked so recently.
+    /// Pings the page, unless that was done within `pause`.
     fn ask_after(&mut self, pause: Duration) -> Result<(), Left> {
         if self.asked.elapsed() <= pause {
             return Ok(());
@@ -235,12 +231,11 @@ impl Viewer {
         self.note(flushed)
     }
 
-    /// Asks the page to close the connection.
     pub(crate) fn close(&mut self) -> Result<(), Left> {
         self.send(Packet::Close(None))
     }
 
-    /// The release of each button that is held on the page.
+    /// Returns a release for each button that is held on the page.
     pub(crate) fn releases(&self) -> impl Iterator<Item = Heard> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
         held.map(|(button, _)| {
@@ -258,7 +253,7 @@ impl Viewer {
         self.note(written)
     }
 
-    /// What could not be sent at once is sent later.
+    /// Keeps what could not be sent for later.
     fn note(&mut self, outcome: tungstenite::Result<()>) -> Result<(), Left> {
         self.has_unsent = match outcome {
             Ok(()) => false,

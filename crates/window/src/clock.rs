@@ -1,15 +1,12 @@
-//! The times of a window's frames: on the real clock, and on the field's.
-
 use std::time::{Duration, Instant};
 
 use wavefield_engine::{Moment, Parameters, STEP};
 
-/// The field's clock, which advances with each frame.
 pub(super) struct Clock {
-    /// The current frame's. Its step assumes that the next frame takes the usual time.
+    /// The step assumes that the next frame takes the usual time.
     pub(super) moment: Moment,
     last_frame: Option<Instant>,
-    /// The last frame times. The next one replaces the oldest.
+    /// A ring: the next frame time replaces the oldest.
     elapsed: [Duration; RECENT],
     frames: usize,
 }
@@ -26,7 +23,7 @@ impl Clock {
         }
     }
 
-    /// To be called when a frame is drawn. Returns the time since the last frame; `None` after a gap.
+    /// Call this when a frame is drawn. Returns the time since the last frame; `None` after a gap.
     pub(super) fn frame(&mut self, now: Instant, parameters: &Parameters) -> Option<Duration> {
         let elapsed = now - self.last_frame.replace(now)?;
         self.elapsed[self.frames % RECENT] = elapsed;
@@ -37,7 +34,7 @@ impl Clock {
         Some(elapsed)
     }
 
-    /// The median of the last frame times. A single late frame does not change it.
+    /// Returns the median of the last frame times, so that a single late frame does not change it.
     fn usual(&self) -> Duration {
         let mut sorted = self.elapsed;
         let known = &mut sorted[..self.frames.min(RECENT)];
@@ -45,14 +42,13 @@ impl Clock {
         known[known.len() / 2]
     }
 
-    /// While paused, advances the field by one step.
     pub(super) fn step(&mut self, parameters: &Parameters) {
         if parameters.paused {
             self.moment.time += STEP * parameters.speed;
         }
     }
 
-    /// Says that no frame follows at once. The time until the next frame is not a frame time, and the field does not jump.
+    /// Keeps the time until the next frame from counting as a frame time and from moving the field.
     pub(super) fn ignore_gap(&mut self) {
         self.last_frame = None;
     }

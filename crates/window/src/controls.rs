@@ -1,5 +1,3 @@
-//! What the user changes with the mouse and the keys.
-
 use egui::{Event, MouseWheelUnit, PointerButton, Pos2};
 
 use wavefield_engine::{Config, Parameters};
@@ -25,7 +23,7 @@ impl Controls {
         }
     }
 
-    /// Sets the initial camera of another scene. Moves `camera` there at once, unless the user has moved it.
+    /// Sets another scene's initial camera, and moves `camera` there unless the user has moved it.
     pub(super) fn start_at(&mut self, first: Camera, camera: &mut Camera) {
         if *camera == self.first {
             *camera = first;
@@ -33,7 +31,7 @@ impl Controls {
         self.first = first;
     }
 
-    /// Handles mouse and touches. `image`: where an image lies. `height`: the picture's, in pixels. `scale`: pixels per point.
+    /// Handles mouse and touches. `height` is the picture's, in pixels; `scale` is pixels per point.
     pub(super) fn handle(
         &mut self,
         event: &Event,
@@ -67,7 +65,7 @@ impl Controls {
                 MouseWheelUnit::Point => delta.y / 40.0,
                 MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
             }),
-            // Two fingers that are twice as far apart see from half the distance.
+            // Fingers twice as far apart halve the distance.
             Event::Zoom(factor) if factor > 0.0 => camera.zoom(factor.ln() / -0.9f32.ln()),
             _ => {}
         }

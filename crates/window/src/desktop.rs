@@ -1,5 +1,3 @@
-//! A window of the desktop: its swapchain, its events, its clipboard.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,7 +18,6 @@ pub(crate) struct Desktop {
     swapchain: Swapchain,
     window: Arc<Window>,
     visibility: Visibility,
-    /// Turns winit's events into egui's.
     words: egui_winit::State,
     pointer: Pos2,
     /// Kept, because on X11 other programs ask this one for the copied text.
@@ -89,7 +86,7 @@ fn place(event: &Event) -> Option<Pos2> {
     }
 }
 
-/// The release of a button, if the event is one, or the end of a touch.
+/// Returns a button's release for such an event, or for the end of a touch.
 fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
     let button = match event {
         WindowEvent::Touch(touch) if touch.phase == TouchPhase::Cancelled => PointerButton::Primary,

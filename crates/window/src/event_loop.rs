@@ -1,5 +1,3 @@
-//! The connection to the window system.
-
 #[cfg(target_os = "linux")]
 use std::os::unix::net::UnixStream;
 use std::panic::catch_unwind;
@@ -12,13 +10,13 @@ use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 
 use wavefield_base::{Error, Result};
 
-/// The connection to the window system. A process can have only one, but can use it for one window after another.
+/// A process can have only one, but can use it for one window after another.
 pub struct EventLoop(winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     pub fn new() -> Result<Self> {
         let failed = |reason| Error::Window { what: "no display", reason };
-        // winit panics if one of the X11 libraries that it opens at run time is missing. Turn that into an error.
+        // winit panics if an X11 library that it opens at run time is missing. Turn that into an error.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
         let made = catch_unwind(make);
@@ -56,11 +54,11 @@ fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| !value.is_empty())
 }
 
-/// Why the compositor that the environment names cannot be reached; `None` if it can, or if none is named. winit uses Wayland
-/// whenever one is named, and makes an event loop only once per process.
+/// Returns why the compositor named in the environment cannot be reached; `None` if it can, or none is named.
+/// winit uses Wayland whenever one is named, and makes an event loop only once per process.
 #[cfg(target_os = "linux")]
 fn no_wayland() -> Option<String> {
-    // `WAYLAND_SOCKET` is an inherited connection, which cannot be tested without using it up.
+    // `WAYLAND_SOCKET` is an inherited connection, and testing it would use it up.
     if is_set("WAYLAND_SOCKET") || !is_set("WAYLAND_DISPLAY") {
         return None;
     }
@@ -79,7 +77,7 @@ pub(super) fn ended(reason: String) -> Error {
     Error::Window { what: "the event loop ended", reason }
 }
 
-/// winit's error without the source location at its start.
+/// Removes the source location at the start of winit's error.
 fn words(error: &EventLoopError) -> String {
     let text = error.to_string();
     let reason = text.split_once(".rs:").and_then(|(_, rest)| rest.split_once(": "));

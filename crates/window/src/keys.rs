@@ -1,5 +1,3 @@
-//! The window's keys.
-
 use egui::Key;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,10 +16,10 @@ pub(super) enum Action {
     Leave,
 }
 
-/// A key's name, all keys with the same action, the action, and its description.
+/// Its name, all keys with the same action, the action, and its description.
 type Row = (&'static str, &'static [Key], Action, &'static str);
 
-/// Every key. docs/guide/src/program.md lists them too.
+/// docs/guide/src/program.md lists them too.
 const KEYS: [Row; 12] = [
     ("Space", &[Key::Space], Action::Pause, "pauses or resumes"),
     (".", &[Key::Period, Key::N], Action::Step, "advances by one step while paused (or N)"),
@@ -53,13 +51,13 @@ const KEYS: [Row; 12] = [
 ];
 
 impl Action {
-    /// The action of a key, with Shift or without.
+    /// Returns a key's action, with Shift or without.
     pub(super) fn of(pressed: Key) -> Option<Self> {
         KEYS.iter().find(|(_, keys, ..)| keys.contains(&pressed)).map(|&(_, _, action, _)| action)
     }
 }
 
-/// The keys whose actions `takes` names, and what they do. The others are the page's own.
+/// Lists the keys whose actions the program `takes`. The others are the page's own.
 pub(super) fn help(takes: &dyn Fn(Action) -> bool) -> Vec<(&'static str, &'static str)> {
     let mut all = vec![
         ("drag", "turns the camera; with the right button, moves it"),

@@ -1,13 +1,13 @@
-//! The window: draws and presents frames, takes keys and mouse, shows the overlay, reloads kernels that were saved. It is on
-//! the desktop, or is drawn offscreen for somebody elsewhere.
+//! The window: draws and presents frames, takes input, shows the overlay, reloads saved kernels. It is on the
+//! desktop, or offscreen for viewers elsewhere.
 //!
-//! - `state`: draws a frame; `state/open`: the start; `state/switching`: settings that change; `state/pictures`: what is saved
-//! - `screen`: what a window needs from where it is, [`Input`] and [`Remote`]; `desktop`: winit's window; `offscreen`: a window
-//!   that somebody elsewhere sees
+//! - `state`: draws a frame; in it `open`, `switching` (settings) and `pictures` (what is saved)
+//! - `screen`: what a window needs from its place, [`Input`] and [`Remote`]; `desktop`: winit's window;
+//!   `offscreen`: a window for viewers elsewhere
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
 //! - `reload`: a kernel's file was saved
-//! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title's text, hidden windows, the connection to the display
+//! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
 mod clock;
 mod controls;
@@ -40,11 +40,8 @@ use wavefield_engine::{Config, Ended, FrameHookDesc, Stop, Summary, Traced};
 pub use self::event_loop::EventLoop;
 pub use self::screen::{Input, News, Remote};
 
-/// Opens a window and draws in it until the user closes or leaves it, `stop` is requested, or `config.frames` are drawn.
-/// `hook` works between two frames. Once there is a window, a failure comes with a summary.
-///
-/// # Errors
-/// The run failed before it had a window.
+/// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
+/// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
 pub fn run_windowed(
     event_loop: &mut EventLoop,
     config: &Config,
@@ -57,10 +54,7 @@ pub fn run_windowed(
     app.end()
 }
 
-/// [`run_windowed`] without a display: `remote` shows the pictures.
-///
-/// # Errors
-/// The run failed before its first frame.
+/// Like [`run_windowed`], without a display: `remote` shows the pictures.
 pub fn run_remote(
     remote: Box<dyn Remote>,
     config: &Config,
@@ -82,7 +76,6 @@ struct App<'a, S: Screen> {
     hook: Option<FrameHookDesc<'a>>,
     state: Option<State<S>>,
     failures: Failures,
-    /// Whether the run is over. Nothing is drawn any more.
     left: bool,
 }
 
@@ -92,7 +85,6 @@ impl<'a, S: Screen> App<'a, S> {
         Ok(Self { config, stop, hook, traced, state: None, failures: Failures::default(), left: false })
     }
 
-    /// Opens the screen, unless it is open.
     fn open(&mut self, make: impl FnOnce(Option<FrameHookDesc<'_>>) -> Result<State<S>>) -> Result<()> {
         if self.state.is_none() {
             let mut state = make(self.hook.take())?;
@@ -105,7 +97,7 @@ impl<'a, S: Screen> App<'a, S> {
         Ok(())
     }
 
-    /// Runs a step. An error ends the run.
+    /// An error ends the run.
     fn attempt(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) {
         if self.left {
             return;
@@ -116,7 +108,7 @@ impl<'a, S: Screen> App<'a, S> {
         }
     }
 
-    /// [`App::attempt`] for a step that needs the screen. Does nothing without one.
+    /// Like [`App::attempt`], for a step that needs the screen. Does nothing without one.
     fn attempt_shown(&mut self, step: impl FnOnce(&mut State<S>) -> Result<()>) {
         self.attempt(|app| app.state.as_mut().map_or(Ok(()), step));
     }
@@ -129,7 +121,7 @@ impl<'a, S: Screen> App<'a, S> {
         });
     }
 
-    /// Whether to leave. Never before there is a screen, so that even an early stop ends with a summary.
+    /// Never true before there is a screen, so that even an early stop ends with a summary.
     fn is_done(&self) -> bool {
         let Some(state) = &self.state else { return false };
         let drawn = state.engine.next_frame();
@@ -167,7 +159,6 @@ impl<'a, S: Screen> App<'a, S> {
 }
 
 impl App<'_, Offscreen> {
-    /// Handles the input, and draws a frame if one is due.
     fn turn(&mut self) {
         let Some(state) = &mut self.state else { return };
         state.screen.inputs().into_iter().for_each(|input| self.hear(input));
@@ -183,7 +174,6 @@ impl App<'_, Offscreen> {
 }
 
 impl App<'_, Desktop> {
-    /// Tells the event loop if the run is over.
     fn leave_if_over(&mut self, event_loop: &ActiveEventLoop) {
         self.left |= self.is_done();
         if self.left {

@@ -1,4 +1,4 @@
-//! A window without a display: its pictures are drawn into an image, and sent to somebody elsewhere.
+//! A window without a display: draws into an image, and sends the pictures to viewers.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,21 @@ use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
 use wavefield_render::{OffscreenTarget, Picture};
 use wavefield_watch::recording::Copies;
 
-/// The time between two pictures: 62.5 a second, a few more than most displays show.
+/// 62.5 pictures a second, a few more than most displays show.
 const PERIOD: Duration = Duration::from_millis(16);
 
 pub(crate) struct Offscreen {
     target: Option<OffscreenTarget>,
-    /// What somebody has asked for last, and the last one that there was memory for.
+    /// The size that viewers asked for last, and the last one that there was memory for.
     extent: vk::Extent2D,
     fitting: vk::Extent2D,
     scale: f32,
-    /// Those on their way to the viewers, by the numbers of their frames.
+    /// Pictures on their way to the viewers, by the numbers of their frames.
     copies: Copies<u64>,
     mode: PresentMode,
     due: Instant,
-    /// Whether a client's frames are drawn even if nobody looks: it waits for that.
+    /// Whether clients are served: they wait for draws, even if nobody looks.
     serves: bool,
-    /// Whether the last picture could not be copied.
     failed: bool,
     device: Device,
     remote: Box<dyn Remote>,
@@ -64,7 +63,6 @@ impl Offscreen {
         self.due = (self.due + PERIOD).max(Instant::now() - PERIOD);
     }
 
-    /// Waits until then, or until there is input.
     pub(crate) fn wait(&mut self, until: Instant) {
         self.remote.wait(until);
     }

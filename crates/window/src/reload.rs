@@ -13,7 +13,7 @@ use wavefield_base::{Error, Result, note, threads::Job};
 use wavefield_engine::Config;
 use wavefield_gpu::cuda::{CudaInfo, KernelSource};
 
-/// How long a file must be unchanged before it is read. Programs may write it in several parts.
+/// How long a file must be unchanged before it is read: programs may write it in several parts.
 const QUIET: Duration = Duration::from_millis(80);
 
 pub(super) struct Reloader {
@@ -46,8 +46,8 @@ impl Reloader {
         }
     }
 
-    /// To be called regularly. After a save, returns the kernel once it is read and tried, or the error. Returns `None` while `config`
-    /// shows a kernel other than the file's. `device` is where the kernel will run.
+    /// Returns a saved kernel once it is read and tried, or the error. Call this regularly. Returns `None`
+    /// while `config` shows another kernel. `device` will run the kernel.
     pub(super) fn poll(
         &mut self,
         config: &Config,
@@ -63,7 +63,7 @@ impl Reloader {
         if self.saved.swap(false, Ordering::Relaxed) {
             self.due = Some(now + QUIET);
         }
-        // Some editors and compilers remove the file and write a new one. Then wait for the next write.
+        // Some editors and compilers remove the file and write a new one: wait for the next write.
         if self.due.take_if(|due| *due <= now).is_some() && self.file.exists() {
             // A job in progress has read an older version.
             self.job = None;
@@ -95,7 +95,7 @@ impl Reloader {
     }
 }
 
-/// At the start of a run a bad file is a usage error. For a file that is saved later, it means that the kernel is broken.
+/// At the start of a run a bad file is a usage error; in a file saved later, the kernel is broken.
 fn broken(error: Error) -> Error {
     match error {
         Error::Usage(words) => Error::Unsupported(words),
@@ -103,17 +103,17 @@ fn broken(error: Error) -> Error {
     }
 }
 
-/// Tries a kernel. The thread that loads it calls this.
+/// Called by the thread that loads the kernel.
 type Try = Box<dyn FnOnce(&KernelSource, &dyn Fn() -> bool) -> Result<()> + Send>;
 
-/// How to try a kernel; `None` if it cannot be tried. Trials run on Linux only.
+/// Returns how to try a kernel, if that is possible. Trials run on Linux only.
 #[cfg(target_os = "linux")]
 fn trial(config: &Config, device: Option<&CudaInfo>) -> Option<Try> {
     use wavefield_engine::child_process::{THIS_PROGRAM, Trial};
 
     let device = device?.clone();
     let (grid, patience) = (config.grid, config.timeout / 2);
-    // The child process can only try kernels that write vertices, not those that paint a texture.
+    // The child can only try kernels that write vertices, not those that paint a texture.
     let has_vertices = config.scene == wavefield_engine::Scene::Field;
     has_vertices.then(|| -> Try {
         Box::new(move |source, wanted| {
@@ -128,8 +128,8 @@ fn trial(_config: &Config, _device: Option<&CudaInfo>) -> Option<Try> {
     None
 }
 
-/// Sets `saved` whenever `file` is written, until the watcher is dropped. It watches the file's folder, because editors replace the
-/// file. If the file is a link, it also watches the folder of the link's target.
+/// Sets `saved` whenever `file` is written, until the watcher is dropped. Watches the file's folder, because
+/// editors replace the file, and the folder of its target if it is a link.
 fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatcher> {
     let mut places = vec![std::path::absolute(file)?];
     places.extend(file.canonicalize().ok().filter(|target| *target != places[0]));

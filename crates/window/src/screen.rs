@@ -1,4 +1,4 @@
-//! Where pictures go, and where input comes from: a window of the desktop, or somebody elsewhere.
+//! Where pictures go and input comes from: a desktop window, or viewers elsewhere.
 
 use std::time::Instant;
 
@@ -11,19 +11,17 @@ use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_render::Picture;
 use wavefield_watch::recording::Pixels;
 
-/// What the user does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The mouse, a key or a touch, in egui's words. Positions are in points.
     Event(egui::Event),
-    /// The picture's size in pixels, and the pixels of a point.
+    /// The picture's size in pixels, and the pixels per point.
     Size(vk::Extent2D, f32),
     Close,
 }
 
 /// Viewers outside this process, and their input.
 pub trait Remote {
-    /// What they did since the last call.
     fn inputs(&mut self) -> Vec<Input>;
 
     fn is_watched(&self) -> bool;
@@ -37,27 +35,26 @@ pub trait Remote {
     fn wait(&mut self, until: Instant);
 }
 
-/// Sent to every viewer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     Title(String),
-    /// Text for the clipboard.
+    /// For the clipboard.
     Copy(String),
 }
 
 pub(crate) struct Canvas {
     pub(crate) picture: Picture,
-    /// If it will be presented.
+    /// Set if the picture will be presented.
     pub(crate) present: Option<SwapchainImage>,
 }
 
 pub(crate) trait Screen {
-    /// Whether its pictures are presented by Vulkan.
+    /// Whether Vulkan presents the pictures.
     const PRESENTS: bool = false;
-    /// What the command for this screen has at its end.
+    /// Ends the command line for this screen.
     const OPTION: &str = "";
 
-    /// 0x0 until the first picture.
+    /// Returns 0x0 until the first picture.
     fn extent(&self) -> vk::Extent2D;
 
     fn format(&self) -> vk::Format;
@@ -75,19 +72,18 @@ pub(crate) trait Screen {
     /// Whether the pictures must be made again. The queue must be idle then.
     fn is_stale(&self) -> bool;
 
-    /// Makes what a new size needs, or goes back to the last one if there is no memory for it. No frame is in flight.
+    /// Prepares for a new size, or keeps the last one if there is no memory for it. No frame is in flight.
     fn fit(&mut self, _engine: &mut Engine) -> Result<()> {
         Ok(())
     }
 
-    /// The next picture to draw on; `None` if there is none now.
+    /// Returns the next picture to draw on, if there is one now.
     ///
     /// # Safety
-    /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`], the GPU is done
-    /// with all earlier pictures.
+    /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`],
+    /// the GPU is done with all earlier pictures.
     unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>>;
 
-    /// Shows the picture, once the GPU has drawn it.
     fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()>;
 
     /// Whether [`Screen::record`] has commands for the next frame.
@@ -95,11 +91,11 @@ pub(crate) trait Screen {
         false
     }
 
-    /// Records commands behind the draw.
+    /// Records commands after the draw.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, and is submitted once, after the draw of this screen's picture. The GPU has
-    /// finished this flight's earlier commands.
+    /// `commands` is recording, outside a render pass, and is submitted once, after the draw of this screen's
+    /// picture. The GPU has finished this flight's earlier commands.
     unsafe fn record(
         &mut self,
         _commands: vk::CommandBuffer,
@@ -109,7 +105,6 @@ pub(crate) trait Screen {
     ) {
     }
 
-    /// Sends what was drawn and is done.
     fn collect(&mut self, _engine: &mut Engine) -> Result<()> {
         Ok(())
     }
@@ -119,19 +114,19 @@ pub(crate) trait Screen {
         Ok(())
     }
 
-    /// Looks whether anything is visible.
+    /// Updates [`Screen::is_hidden`].
     fn look(&mut self, _now: Instant) {}
 
     fn is_hidden(&self) -> bool;
 
-    /// When the next picture is due, if the screen sets the pace by itself.
+    /// Returns when the next picture is due, if the screen sets the pace by itself.
     fn due(&self) -> Option<Instant> {
         None
     }
 
     fn set_title(&mut self, title: &str);
 
-    /// Whether an action is the program's. Others are left to whoever looks.
+    /// Whether an action is the program's. Others are left to the viewer.
     fn takes(&self, _action: Action) -> bool {
         true
     }
@@ -145,6 +140,6 @@ pub(crate) trait Screen {
     /// Puts a command into the clipboard. Returns what to tell the user.
     fn copy(&mut self, text: &str) -> String;
 
-    /// egui's wishes, such as the pointer's form.
+    /// Follows egui's wishes, such as the pointer's form.
     fn follow(&mut self, _wishes: egui::PlatformOutput) {}
 }

@@ -1,5 +1,3 @@
-//! The state of an open window, and how it draws a frame.
-
 mod open;
 mod pictures;
 mod switching;
@@ -26,12 +24,12 @@ use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
 use wavefield_render::Camera;
 use wavefield_watch::recording::Film;
 
-/// How often to try again if there is no image to draw on. Nothing else paces the loop then.
+/// How often to try again without an image to draw on: nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// How long nothing may change before a window that shows a client's frames rests. Tooltips appear within this time.
+/// A client's still picture rests after this time. Tooltips appear within it.
 const STILL: Duration = Duration::from_secs(1);
-/// How often such a window looks for a new frame.
+/// How often a resting window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
 pub(super) struct State<S: Screen> {
@@ -52,7 +50,7 @@ pub(super) struct State<S: Screen> {
     clock: Clock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// When the picture last changed, the number of the next frame then, and what it was drawn with: see [`State::is_still`].
+    /// When the picture last changed, the next frame then, and its view: see [`State::is_still`].
     changed: (Instant, u64, Option<(wavefield_render::View, Parameters)>),
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
@@ -69,7 +67,7 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
 }
 
 impl<S: Screen> State<S> {
-    /// Draws one frame, or skips it. The image is acquired first, so a skipped frame has enqueued nothing.
+    /// Draws or skips a frame. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
         self.lay_out().or_else(|error| self.mend(error))?;
@@ -129,13 +127,12 @@ impl<S: Screen> State<S> {
         let has_more = film.is_some() || overlay.is_some() || screen.is_some();
         let mut record = |commands| {
             if let Some(overlay) = &mut overlay {
-                // SAFETY: the engine records these commands after the draw of this picture, which lives as long as the screen's
-                // images; no more frames are in flight than the deepest ring has slots.
+                // SAFETY: the engine records these commands after the draw of this picture, which lives as
+                // long as the screen's images; no more frames are in flight than the deepest ring has slots.
                 unsafe { overlay.record(commands, flight.index, picture) }?;
             }
             if let Some(film) = &mut film {
-                // SAFETY: as above; `make_readable` allows copies from the picture; the flight was free, and `record::wants` told
-                // the film.
+                // SAFETY: as above; `make_readable` allows copies; `record::wants` told the film.
                 unsafe { film.record(commands, flight.index, picture) };
             }
             if let Some(screen) = &mut screen {
@@ -212,7 +209,7 @@ impl<S: Screen> State<S> {
         wish.map_or(Ok(()), |wish| self.follow(wish))
     }
 
-    /// Handles input. True if the user wants to leave.
+    /// Returns whether the user wants to leave.
     pub(super) fn hear(&mut self, input: Input) -> Result<bool> {
         self.stir();
         let event = match input {
@@ -220,7 +217,6 @@ impl<S: Screen> State<S> {
             Input::Size(extent, scale) => {
                 self.screen.resize(extent, scale);
                 self.overlay.lay_out_soon();
-                // Try to draw at once.
                 self.retry = None;
                 return Ok(false);
             }
@@ -252,17 +248,17 @@ impl<S: Screen> State<S> {
         Ok(false)
     }
 
-    /// The next picture to draw on. Tries twice, because the window may change between remaking the images and acquiring one.
+    /// Tries twice, because the window may change between remaking the images and acquiring one.
     fn acquire(&mut self, flight: &Flight) -> Result<Option<Canvas>> {
         for _ in 0..2 {
             if self.screen.is_stale() {
-                // Remaking the images waits for the queue without a limit. This wait comes first and has a limit.
+                // Remaking the images waits for the queue without a limit, so wait with one first.
                 self.drain()?;
                 self.engine.forget_recorded();
                 self.screen.fit(&mut self.engine)?;
             }
-            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and is done. If the
-            // pictures are stale, every frame is drained.
+            // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and
+            // is done. If the pictures are stale, every frame is drained.
             match unsafe { self.screen.acquire(self.engine.queue(), flight) }? {
                 Some(canvas) => return Ok(Some(canvas)),
                 None if self.screen.is_stale() => {}
@@ -272,7 +268,7 @@ impl<S: Screen> State<S> {
         Ok(None)
     }
 
-    /// Whether a frame may begin. Only a hook can forbid it.
+    /// Only a hook can forbid a frame.
     fn may_begin(&self) -> bool {
         self.hook.as_ref().is_none_or(|hook| hook.is_ready())
     }
@@ -291,7 +287,7 @@ impl<S: Screen> State<S> {
         self.engine.drain().or_else(|error| self.mend(error))
     }
 
-    /// Makes the hook repair the engine after `error`, and waits until a frame may begin. Without a hook, returns `error`.
+    /// Makes the hook repair the engine, and waits until a frame may begin. Without a hook, returns `error`.
     fn mend(&mut self, error: Error) -> Result<()> {
         match &mut self.hook {
             Some(hook) => hook.rescue(&mut self.engine, error)?,
@@ -315,7 +311,7 @@ impl<S: Screen> State<S> {
         self.overlay.ignore_gap();
     }
 
-    /// What is to be done between two frames, whether they are drawn or not.
+    /// Does what is due between two frames, whether they are drawn or not.
     pub(super) fn rest(&mut self, now: Instant) -> Result<()> {
         self.screen.look(now);
         if self.screen.is_hidden() {
@@ -355,12 +351,11 @@ impl<S: Screen> State<S> {
         now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
-    /// To be called if the next picture may differ.
     pub(super) fn stir(&mut self) {
         (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
     }
 
-    /// When to wake up, if no frame is to be drawn now. `None`: draw a frame. A hidden window wakes up to see whether it must stop.
+    /// Returns when to wake up, or `None` to draw now. A hidden window wakes up to see whether it must stop.
     pub(super) fn sleeps_until(&mut self, now: Instant) -> Option<Instant> {
         match () {
             () if self.screen.is_hidden() => Some(now + IDLE),
@@ -403,7 +398,7 @@ impl<S: Screen> State<S> {
         Ok(())
     }
 
-    /// Closes the innermost thing that is open. False if nothing is.
+    /// Returns false if nothing was open.
     fn close_innermost(&mut self) -> bool {
         if self.overlay.close_innermost() {
             return true;

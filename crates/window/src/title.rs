@@ -1,5 +1,3 @@
-//! The window's title, with the rate of the last second.
-
 use std::time::{Duration, Instant};
 
 use wavefield_engine::{Config, Engine};
@@ -16,7 +14,7 @@ impl Title {
         Self { since: Instant::now(), frames: 0, rate: None, words: String::new() }
     }
 
-    /// Counts a frame. Updates the rate once a second, and everything else at once. Returns the title if it is another.
+    /// Counts a frame. Updates the rate once a second. Returns the title if it has changed.
     pub(super) fn frame(&mut self, now: Instant, text: &str, states: &[&str]) -> Option<&str> {
         self.frames += 1;
         let elapsed = now - self.since;
@@ -27,7 +25,7 @@ impl Title {
         self.show(text, states)
     }
 
-    /// Says that no frame follows at once, so that there is no rate.
+    /// No frame follows at once, so there is no rate.
     pub(super) fn still(&mut self, text: &str, states: &[&str]) -> Option<&str> {
         (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
         self.show(text, states)
@@ -41,7 +39,6 @@ impl Title {
     }
 }
 
-/// What is shown: a client's array, or the renderer's own field.
 pub(super) fn text(engine: &Engine, config: &Config, client: Option<&str>) -> String {
     if let Some(client) = client {
         return format!("wavefield: {client}, {}", engine.array());
@@ -55,7 +52,7 @@ fn words(text: &str, states: &[&str], rate: Option<&str>) -> String {
     all.join(", ")
 }
 
-/// Frames per second, as text. A slow device gets more decimals, so that its rate is not shown as 0.
+/// A slow device gets more decimals, so that its rate is not shown as 0.
 fn rate(frames: u32, elapsed: Duration) -> String {
     let rate = f64::from(frames) / elapsed.as_secs_f64();
     let decimals = match rate {

@@ -1,5 +1,3 @@
-//! Whether any part of the window is visible.
-
 use std::time::{Duration, Instant};
 
 use winit::window::Window;
@@ -7,7 +5,7 @@ use winit::window::Window;
 /// How often to ask the window system for what no event reports.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The reasons why the window is invisible, as far as the window system reports them.
+/// Why the window is invisible, as far as the window system reports it.
 pub(super) struct Visibility {
     empty: bool,
     /// Other windows cover it, or the compositor shows something else.
@@ -68,14 +66,13 @@ mod x11 {
     use x11rb::protocol::xproto::{ConnectionExt, MapState};
     use x11rb::rust_connection::RustConnection;
 
-    /// A second connection to the window's X server.
     pub(super) struct Server {
         connection: RustConnection,
         window: u32,
     }
 
     impl Server {
-        /// `None` if the window is not an X11 window, or the server cannot be reached.
+        /// Returns `None` if the window is not an X11 window, or the server cannot be reached.
         pub(super) fn of(window: &Window) -> Option<Self> {
             let RawWindowHandle::Xlib(handle) = window.window_handle().ok()?.as_raw() else { return None };
             let (connection, _screen) = x11rb::connect(None).ok()?;

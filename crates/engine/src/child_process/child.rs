@@ -1,4 +1,4 @@
-//! The child process of a trial: this program again. Both kinds of trials use this.
+//! Runs one trial in a child process, which is this program again.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -12,26 +12,26 @@ use vulkan_cuda::DeviceUuid;
 use wavefield_base::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, load_driver};
 
-/// How long the child may take until it [begins](Attempt::begins). Starting CUDA and compiling do not occupy the GPU.
+/// Limit until the child [begins](Attempt::begins). Starting CUDA and compiling do not occupy the GPU.
 const START: Duration = Duration::from_secs(30);
-/// How many bytes of the child's output to keep. In JSON each may become six, and a message has at most 65536.
+/// Bytes kept per pipe. In JSON each may become six, and a message has at most 131072.
 const WORDS: usize = 8 * 1024;
 const TICK: Duration = Duration::from_millis(10);
 
 pub(super) struct Attempt<'a> {
-    /// The program to start. It must know the command.
+    /// Must know the command in `arguments`.
     pub(super) program: &'a Path,
     pub(super) arguments: Vec<String>,
     pub(super) input: Stdio,
-    /// The line that the child prints to standard output just before the step that may hang. `patience` counts from then on.
+    /// The line on standard output just before the step that may hang; `patience` counts from there.
     pub(super) begins: &'static str,
     pub(super) patience: Duration,
-    /// A prefix to remove from the child's error, because the caller's error repeats it.
+    /// Removed from the front of the child's error, because the caller's error repeats it.
     pub(super) prefix: String,
 }
 
 impl Attempt<'_> {
-    /// Starts the child, waits for its end, and returns how long it took. Kills the child once `wanted` returns false.
+    /// Runs the child to its end and returns how long it took. Kills it once `wanted` returns false.
     pub(super) fn run(self, wanted: impl Fn() -> bool) -> Result<Duration, String> {
         let Self { program, arguments, input, begins, patience, prefix } = self;
         let began = Instant::now();
@@ -79,12 +79,11 @@ fn start(program: &Path, arguments: Vec<String>, input: Stdio) -> std::io::Resul
         .spawn()
 }
 
-/// Keeps the child from inheriting descriptors. This program's own are close-on-exec anyway; this marks those that drivers and other
-/// libraries have opened, and those that this process inherited.
+/// Marks all descriptors close-on-exec: also those that drivers opened and those that this process inherited.
 fn close_all_on_exec() {
     const FIRST: libc::c_uint = 3;
-    // This needs Linux 5.11. Older kernels refuse, and the child then inherits unmarked descriptors. The direct system call works
-    // with older C libraries, which lack the function.
+    // Needs Linux 5.11; before that, the child inherits unmarked descriptors. A direct system call, because
+    // older C libraries lack the function.
     // SAFETY: only sets a flag of the open descriptors; closes none.
     let _ =
         unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
@@ -96,9 +95,8 @@ fn end(mut child: Child) {
     let _ = std::thread::Builder::new().name("trial".into()).spawn(move || child.wait());
 }
 
-/// The child's output so far, up to [`WORDS`] bytes per pipe.
 struct Said {
-    /// Standard output and standard error, until they are closed.
+    /// Standard output and standard error; `None` once closed.
     pipes: [Option<OwnedFd>; 2],
     text: [Vec<u8>; 2],
     cut: bool,
@@ -115,7 +113,7 @@ impl Said {
         Ok(Self { pipes, text: Default::default(), cut: false, begins, begun: None })
     }
 
-    /// Listens until the child has ended. `None` if it takes too long or is no longer `wanted`.
+    /// Reads until the child has ended. Returns `None` if it takes too long or is no longer `wanted`.
     fn listen(
         &mut self,
         child: &mut Child,
@@ -124,8 +122,8 @@ impl Said {
     ) -> std::io::Result<Option<ExitStatus>> {
         let began = Instant::now();
         loop {
-            // Ask before reading: what an ended child has written is all there. Do not wait for the pipes to close: processes that
-            // the child started may still have them open.
+            // Ask before reading: an ended child has written everything. Do not wait for the pipes to close:
+            // its own children may still have them open.
             let status = child.try_wait()?;
             self.read();
             if status.is_some() {
@@ -142,7 +140,7 @@ impl Said {
         }
     }
 
-    /// Reads what is there, but not without end: a pipe holds at most this much.
+    /// Reads what is there. The limit keeps a child that writes without end from holding this up.
     fn read(&mut self) {
         let mut buffer = [0; 4096];
         for (pipe, text) in self.pipes.iter_mut().zip(&mut self.text) {
@@ -185,9 +183,7 @@ impl Said {
     }
 }
 
-/// Makes this process end with `parent`, which started it: a trial that hangs must not outlive the renderer.
-///
-/// Linux ends it as soon as the *thread* that started it ends (`PR_SET_PDEATHSIG`).
+/// Makes this process end with the *thread* of `parent` that started it, even if hung (`PR_SET_PDEATHSIG`).
 pub fn end_with_parent(parent: u32) -> Result<()> {
     let refused =
         |error| Error::Unsupported(format!("cannot arrange to end together with process {parent}: {error}"));
@@ -202,7 +198,6 @@ pub fn end_with_parent(parent: u32) -> Result<()> {
     }
 }
 
-/// In the child: makes a CUDA context on the device with this UUID.
 pub(super) fn context(device: DeviceUuid) -> Result<Cuda> {
     let driver = load_driver()?;
     let info = driver.devices()?.into_iter().find(|info| info.uuid == device);

@@ -1,4 +1,4 @@
-//! Tries an import: memory that a client allocated is first imported in a child process.
+//! Imports a client's memory in a child process first.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -26,7 +26,7 @@ pub struct ImportTrial {
 }
 
 impl ImportTrial {
-    /// Imports these chunks in a child process, and returns how long it took. Kills the child if no longer `wanted`.
+    /// Imports the chunks in a child; returns how long it took. Kills the child if no longer `wanted`.
     pub fn run(&self, chunks: &[(impl AsFd, u64)], wanted: impl Fn() -> bool) -> Result<Duration> {
         let (input, own) = unix_packets::pair().map_err(unsent)?;
         // The packet waits in the socket until the child reads it.
@@ -56,11 +56,8 @@ fn unsent(error: rustix::io::Errno) -> Error {
     Error::Unsupported(format!("the descriptors could not be sent to the process that tries them: {error}"))
 }
 
-/// In the child: receives the chunks' descriptors in a packet on standard input, and imports them on the device with this UUID
-/// and Vulkan driver. CUDA comes first, because it checks the sizes; Vulkan then imports them as the renderer will.
-///
-/// # Errors
-/// Standard input is not such a socket; there is no such device; or a driver refuses the import.
+/// Receives the chunks' descriptors in one packet on standard input and imports them, in the child: first
+/// CUDA, because it checks the sizes, then Vulkan, as the renderer will.
 pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u64]) -> Result<()> {
     let (got, received) = unix_packets::receive(std::io::stdin().as_fd(), &mut [0; 64]);
     got.map_err(|error| {
@@ -89,8 +86,8 @@ pub fn try_import(device: DeviceUuid, driver: DeviceUuid, usage: u32, sizes: &[u
     CudaAllocation::import(&cuda, &chunks()?)?;
     let (range, usage) =
         (Range { offset: 0, size: sizes.iter().sum() }, vk::BufferUsageFlags::from_raw(usage));
-    // SAFETY: CUDA has verified that the memory is this GPU's and has these sizes. `request_device` enables `sparseBinding` if the
-    // device has it. The queue is idle.
+    // SAFETY: CUDA has verified that the memory is this GPU's and has these sizes. `request_device` enables
+    // `sparseBinding` if the device has it. The queue is idle.
     unsafe {
         CudaBuffer::from_descriptors(
             vulkan.sharing()?,

@@ -1,4 +1,4 @@
-//! Tries a new kernel: its first launch happens in a child process.
+//! Launches a new kernel in a child process first.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -19,12 +19,12 @@ pub struct Trial<'a> {
     pub program: &'a Path,
     pub device: &'a CudaInfo,
     pub grid: Grid,
-    /// How long the kernel may run. Shorter than the renderer's timeout: an endless kernel may keep it off the GPU too.
+    /// Shorter than the renderer's timeout, because an endless kernel may keep it off the GPU.
     pub patience: Duration,
 }
 
 impl Trial<'_> {
-    /// Tries the kernel in a child process, and returns how long it took. Kills the child if no longer `wanted`.
+    /// Runs the kernel in a child; returns how long it took. Kills the child if no longer `wanted`.
     pub fn run(&self, source: &KernelSource, wanted: impl Fn() -> bool) -> Result<Duration> {
         let problem = |problem: String| Error::Kernel { kernel: source.name.clone(), problem };
         let input =
@@ -46,7 +46,7 @@ impl Trial<'_> {
     }
 }
 
-/// Puts the text in a file in memory. Unlike a pipe, it needs no writer while the child reads.
+/// Puts the text in a file in memory, which unlike a pipe needs no writer while the child reads.
 fn in_memory(text: &str) -> std::io::Result<Stdio> {
     let flags = rustix::fs::MemfdFlags::CLOEXEC;
     let mut input = File::from(rustix::fs::memfd_create("wavefield-trial", flags)?);
@@ -55,13 +55,9 @@ fn in_memory(text: &str) -> std::io::Result<Stdio> {
     Ok(input.into())
 }
 
-/// In the child: runs the kernel once, as frame 0 at time 0, on the device with this UUID and on private memory of the grid's size.
-/// Returns when it has ended and everything is released.
-///
-/// Waits forever for a kernel that never ends. The process that started this one must kill it.
-///
-/// # Errors
-/// There is no CUDA or no such device; the kernel does not load, has other parameters, or faults. After a fault, exit at once
+/// Runs the kernel once in the child, as frame 0 at time 0, on private memory of the grid's size. If it never
+/// ends, the process that started this one must kill it. Fails without CUDA or the device, or if the kernel
+/// does not load, has other parameters, or faults. After a fault, exit at once
 /// ([`wavefield_base::stuck_gpu::leaked`]).
 pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) -> Result<()> {
     let context = context(device)?;
@@ -71,7 +67,7 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     let memory = DeviceMemory::new(&context, grid.bytes())?;
     let stream = Stream::new(&context)?;
     say!("{LAUNCHED}");
-    // SAFETY: the memory has room for the whole grid, nothing else uses it, and the kernel has the documented signature.
+    // SAFETY: the memory holds the whole grid, only this uses it, and the signature is the documented one.
     let launched = unsafe { kernel.launch(&stream, memory.pointer(), [grid.cols, grid.rows], 0, 0.0, &[]) };
     let ran = launched.and_then(|()| wait_for(&stream));
     if ran.is_err() {
@@ -81,7 +77,7 @@ pub fn try_kernel(device: DeviceUuid, ptx: String, entry: String, grid: Grid) ->
     ran
 }
 
-/// Polls with pauses. `cuStreamSynchronize` may keep a processor busy.
+/// Polls with pauses, because `cuStreamSynchronize` may keep a processor busy.
 fn wait_for(stream: &Stream) -> Result<()> {
     while !stream.is_idle()? {
         std::thread::sleep(Duration::from_micros(200));

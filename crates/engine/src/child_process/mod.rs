@@ -1,27 +1,27 @@
-//! Tries dangerous work in a child process first: kernels that are reloaded, and memory that clients allocated.
+//! Tries dangerous work in a child process first: reloaded kernels, and memory from clients.
 //!
-//! After a fault CUDA cannot be used again in the same process, and a kernel that never ends cannot be stopped. A descriptor
+//! A fault makes CUDA unusable in its process, and a kernel that never ends cannot be stopped. A descriptor
 //! that Vulkan refuses may make every later import of the process fail ([`vulkan_cuda::cuda_memory`]). So the
-//! renderer starts its own program again (`wavefield try-kernel`, `wavefield try-import`): the damage ends with that process.
-//! `child` has the common part. `kernel` and `import` each contain both sides of their trial.
+//! renderer starts its own program again (`wavefield try-kernel`, `wavefield try-import`), and the damage
+//! ends with that process. `kernel` and `import` each contain both sides of their trial.
 //!
 //! The interface between the renderer and the child:
 //!
 //! | the child's | is |
 //! |---|---|
-//! | standard input | a file in memory with the PTX, or a socket with one packet that carries the descriptors |
+//! | standard input | a file in memory with the PTX, or a socket with one packet of descriptors |
 //! | standard output | a pipe for one line, which the child writes just before the step that may hang |
 //! | standard error | a pipe for the reason of a failure |
 //! | exit code | 0 after success, 1 after a failure |
 //! | environment | the renderer's, so that both see the same libraries and devices |
 //!
-//! The child inherits nothing else. It ends with the thread that waits for it, and so with the renderer, even if that is killed.
+//! The child inherits nothing else. It ends with the thread that waits for it.
 
 mod child;
 mod import;
 mod kernel;
 
-/// The program that tries reloaded kernels and clients' memory: this one, even if its file was replaced or deleted.
+/// This program, even if its file was replaced or deleted.
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub use child::end_with_parent;

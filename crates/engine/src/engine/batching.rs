@@ -1,4 +1,4 @@
-//! How many frames CUDA fills at once: a fixed number, or one that the engine chooses from measured frame times.
+//! How many frames CUDA fills at once: a fixed number, or one chosen from measured frame times.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::FrameTiming;
 pub enum Batching {
     /// Always this number, or the ring's depth if that is smaller.
     Fixed(u32),
-    /// The smallest number for which the hand-off takes at most a twentieth of a frame. The ring's depth is the limit.
+    /// The smallest number that keeps the hand-off below a twentieth of a frame, up to the ring's depth.
     Auto {
-        /// The longest delay that a batch may add until a change shows. This limit outranks the hand-off's cost.
+        /// The most delay that a batch may add before a change shows. Outranks the hand-off's cost.
         latency: Duration,
     },
 }
 
 impl Batching {
-    /// The latency that [`Batching::default`] allows: two frames of a 60 Hz display.
+    /// The latency of [`Batching::default`]: two frames of a 60 Hz display.
     pub const LATENCY: Duration = Duration::from_millis(33);
 }
 
@@ -31,33 +31,31 @@ impl Default for Batching {
 
 /// The largest part of a frame that the hand-off may take.
 const SHARE: f64 = 0.05;
-/// A smaller batch is chosen only if the hand-off then takes at most this part of a frame. This is below [`SHARE`],
-/// so that the choice does not waver.
+/// The limit for choosing a smaller batch. Below [`SHARE`], so that the choice does not waver.
 const SHARE_TO_SHRINK: f64 = 0.04;
-/// The longest plausible time of the switches, in seconds. If more time of a frame remains unexplained, the frame
-/// waits for something else, such as the display.
+/// The longest plausible time of the switches, in seconds. If more of a frame is unexplained, the frame waits
+/// for something else, such as the display.
 const PLAUSIBLE: f64 = 1e-3;
 /// Two measurements agree if they differ by less than this fraction.
 const STEADY: f64 = 0.1;
 /// Frames to measure before each choice, rounded up to whole batches.
 const FRAMES: usize = 16;
-/// An upper bound of the number of frames to measure.
 const MOST: usize = FRAMES + MAX_DEPTH as usize;
 
 /// Chooses the batch from measured frame times, and keeps adjusting it.
 ///
-/// A frame takes the time of its kernel k, of its draw d, and of its part of the switches S that the GPU makes once
-/// per batch of B frames: k + d + S / B. Kernel and draw are measured. If the GPU switches to CUDA during a draw,
-/// that draw seems longer. But in batches of two or more, at least half of the draws are undisturbed, so the lower
-/// quartile is d. What then remains of the frame is S.
+/// A frame takes the time of its kernel k, of its draw d, and of its part of the switches S that the GPU
+/// makes once per batch of B frames: k + d + S / B. Kernel and draw are measured. A switch to CUDA during a
+/// draw makes that draw seem longer, but in batches of two or more at least half of the draws are
+/// undisturbed, so the lower quartile is d. The rest of the frame is S / B.
 pub(super) struct AutoBatch {
-    /// The longest allowed batch, which is the ring's depth.
+    /// The ring's depth.
     longest: usize,
     latency: Duration,
     pub(super) batch: usize,
     /// S in seconds, once a batch of several frames has shown it.
     switches: Option<f64>,
-    /// The time in seconds of a frame that had to wait for something else, measured before S was known.
+    /// The seconds of a frame that waited for something else, measured before S was known.
     paced: Option<f64>,
     /// The first frame to which the last choice applies. Earlier frames are not measured.
     from: u64,
@@ -67,7 +65,6 @@ pub(super) struct AutoBatch {
     pub(super) changes: u64,
 }
 
-/// The times of the frames since the last choice.
 #[derive(Clone, Debug)]
 struct Seen {
     frames: usize,
@@ -82,12 +79,10 @@ struct Seen {
 }
 
 impl Seen {
-    /// No frames yet. The frame before the first one ended at `began`.
     fn since(began: Option<f64>) -> Self {
         Self { frames: 0, began, ended: 0.0, kernels: 0.0, draws: [0.0; MOST] }
     }
 
-    /// The time of an undisturbed draw, in seconds.
     fn draw(&mut self) -> f64 {
         let draws = &mut self.draws[..self.frames];
         draws.sort_unstable_by(f64::total_cmp);
@@ -96,7 +91,6 @@ impl Seen {
 }
 
 impl AutoBatch {
-    /// `longest` is the longest allowed batch. `None` if that is one frame: then there is no choice.
     pub(super) fn new(longest: usize, latency: Duration) -> Option<Self> {
         // With a batch of two, the first measurement shows the switches.
         (longest > 1).then_some(Self {
@@ -113,7 +107,7 @@ impl AutoBatch {
         })
     }
 
-    /// Adds the times of a drawn frame. `next` is the number of the next frame to produce. Returns the batch if it has changed.
+    /// Adds a drawn frame and returns the new batch if it changes. `next` is the next frame to produce.
     pub(super) fn drawn(&mut self, timing: &FrameTiming, next: u64) -> Option<usize> {
         let (Some(kernel), Some(draw), Some(end)) = (timing.kernel, timing.draw, timing.end_ns) else {
             return None;
@@ -163,14 +157,14 @@ impl AutoBatch {
             self.switches = Some(left);
         }
         let Some(switches) = self.switches else {
-            // Too much of the frame is left. Either it waits for something else, such as the display: then a batch would not
-            // make it shorter, but would delay the field. Or something else takes that time, such as the overlay.
+            // Too much of the frame is left. If it waits for the display, for example, a batch would not make
+            // it shorter, but would delay the field. Or something else takes that time, such as the overlay.
             if self.batch > 1 {
                 self.paced = Some(frame);
                 return 1;
             }
             let Some(paced) = self.paced else { return 2 };
-            // If it does not wait, a frame alone takes longer than one of a batch of two, by half of the switches.
+            // If it does not wait, a frame alone takes longer than in a batch of two, by half the switches.
             let switches = 2.0 * (frame - paced);
             if (SHARE * frame..=PLAUSIBLE).contains(&switches) {
                 self.switches = Some(switches);
@@ -198,7 +192,8 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// A simulated GPU. The first frame of each batch contains the switches and the kernels of the whole batch. All times are in µs.
+    /// A simulated GPU. The first frame of each batch contains the switches and the kernels of the whole
+    /// batch. All times are in µs.
     struct Gpu {
         kernel: f64,
         draw: f64,
@@ -251,7 +246,8 @@ mod tests {
 
     #[test]
     fn the_smallest_batch_that_keeps_the_hand_off_within_its_share() {
-        // The choice begins with 2, and goes down to 1 only if 340 µs are at most a twenty-fifth of the frame.
+        // The choice begins with 2, and goes down to 1 only if 340 µs are at most a twenty-fifth of the
+        // frame.
         let batches = [
             (40_000.0, 1),
             (8_200.0, 1),

@@ -1,4 +1,4 @@
-//! Pictures of the array for programs that see, in submissions of their own. Every wait for the engine's frames covers them.
+//! Draws pictures for clients, in submissions of their own. Every wait for the engine's frames covers them.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
@@ -9,7 +9,6 @@ use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
 use wavefield_handoff::producer::{Source, Transfer, reads};
 use wavefield_render::{Views, Wanted};
 
-/// The most submissions of pictures in flight.
 const FLIGHTS: usize = 3;
 
 const COPY: Access =
@@ -20,7 +19,7 @@ pub(super) struct Beside {
     pub(super) views: Views,
 }
 
-/// A slot and a buffer, both with the owner that they have between Vulkan's uses.
+/// A slot and a buffer, each with its owner between Vulkan's uses.
 #[derive(Clone, Copy)]
 pub struct FromTo {
     pub source: (Source, Owner),
@@ -28,15 +27,12 @@ pub struct FromTo {
 }
 
 impl Engine {
-    /// Draws pictures of a slot into a buffer. `signal` is signalled when they are there. Waits only if there are too many
-    /// in flight, or for the first pictures of a size.
-    ///
-    /// # Errors
-    /// Nothing was submitted then, and nothing is signalled.
+    /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight, and
+    /// for the first of a size. After an error, nothing was submitted, and nothing is signalled.
     ///
     /// # Safety
-    /// The slot holds the array of the engine's present producer. The buffer is large enough for what is wanted, and has the
-    /// usage `TRANSFER_DST`. Both live until [`Engine::drain`], and nothing writes the slot or uses the buffer meanwhile.
+    /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
+    /// usage `TRANSFER_DST`. Until [`Engine::drain`] both live, and nothing writes or uses them.
     pub unsafe fn draw_beside(
         &mut self,
         wanted: &Wanted<'_>,
@@ -87,7 +83,7 @@ impl Engine {
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
         let batch =
             vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
-        // SAFETY: recorded and not pending; what it names lives until a wait of the engine (the caller's promise).
+        // SAFETY: recorded and not pending; what it names lives until a wait of the engine, as promised.
         unsafe { queue.submit(&[batch]) }?;
         pacer.end();
         Ok(())

@@ -1,4 +1,4 @@
-//! Exchanging the producer while the engine runs: for `serve`, whose clients come and go.
+//! Exchanges the producer while the engine runs: `serve`'s clients come and go.
 
 use vulkan_cuda::ownership::Owner;
 
@@ -11,10 +11,9 @@ use wavefield_render::{Camera, Drawing, View};
 use wavefield_watch::verify::Check;
 use wavefield_watch::verify::tally::Tally;
 
-/// A producer with everything that belongs to it. It counts its own frames without gaps, even if others draw in between.
+/// A producer that counts its own frames without gaps, even if others draw in between.
 pub struct Installed {
     pub(crate) producer: Box<dyn Producer>,
-    /// The number of its next frame.
     pub(crate) next: u64,
     parameters: KernelValues,
     drawing: Drawing,
@@ -22,7 +21,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Wraps a producer that has not produced yet. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
+    /// Wraps a new producer. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
         let view = View { camera, ..View::of(drawing.array()) };
@@ -31,16 +30,13 @@ impl Installed {
 }
 
 impl Engine {
-    /// What draws another array, for [`Installed::new`].
     pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
         self.drawer.renderer.drawing_of(array)
     }
 
-    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer, now unused.
-    ///
-    /// # Errors
-    /// Fails if the old producer failed, or if an API did not come to rest. Then nothing is exchanged and nothing is
-    /// dropped: while a kernel runs, dropping a CUDA object would wait for it.
+    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer.
+    /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
+    /// then: dropping a CUDA object would wait for a running kernel.
     pub fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
         self.settle()?;
         if let Some(incoming) = incoming {
@@ -69,7 +65,7 @@ impl Engine {
         Ok(Installed { producer, next, parameters, drawing, view })
     }
 
-    /// In a checked run, blanks slots that are not in use yet. Waits for the GPU.
+    /// Blanks slots that are not in use yet, in a checked run. Waits for the GPU.
     pub fn blank(&mut self, slots: &[Source], owner: Owner) -> Result<()> {
         if self.observers.check.is_some() {
             self.drain()?;
@@ -80,12 +76,12 @@ impl Engine {
         }
     }
 
-    /// What the check has found so far; `None` in an unchecked run. After [`Engine::summary`] it covers every frame.
+    /// Returns `None` in an unchecked run. After [`Engine::summary`] the tally covers every frame.
     pub fn found(&self) -> Option<Tally> {
         self.observers.check.as_ref().map(Check::tally)
     }
 
-    /// How much of what was submitted the GPU has finished, and how much was submitted: frames, and pictures beside them.
+    /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let (mut finished, mut submitted) = (0, 0);
         for pacer in [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer)) {

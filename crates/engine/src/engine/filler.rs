@@ -1,5 +1,3 @@
-//! What fills the frames: the producer, its settings and its numbers.
-
 use std::mem::ManuallyDrop;
 
 use super::batching::{AutoBatch, Batching};
@@ -9,20 +7,19 @@ use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
 pub(super) struct Filler {
-    // The engine's `Drop` drops it, and only if it is no longer in use.
+    // `Engine`'s `Drop` drops it, and only once it is no longer in use.
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
     pub(super) parameters: KernelValues,
     pub(super) batching: Batching,
     auto: Option<AutoBatch>,
-    /// The difference between a frame's number and the producer's own number for it.
+    /// A frame's number minus the producer's own number for it.
     pub(super) first: u64,
-    /// Frames that are filled, or being filled, counted from `first`.
+    /// Frames filled, or being filled, counted from `first`.
     pub(super) filled: u64,
-    /// How often a producer made the CPU wait.
+    /// How often the producer made the CPU wait.
     pub(super) waits: u64,
 }
 
-/// The state of a slot of the ring, as far as the CPU knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotNow {
     /// No frame has reached it yet.
@@ -48,7 +45,7 @@ impl Filler {
         self.producer.profile()
     }
 
-    /// To be called for a new producer, before its first frame.
+    /// Prepares for a new producer. Call this before its first frame.
     pub(super) fn begin(&mut self, pacer: &mut Pacer) {
         pacer.set_limit(self.profile().max_in_flight);
         let longest = self.profile().longest_batch;
@@ -68,12 +65,10 @@ impl Filler {
         }
     }
 
-    /// How often the batch has changed, if it is chosen automatically.
     pub(super) fn batch_changes(&self) -> Option<u64> {
         self.auto.as_ref().map(|auto| auto.changes)
     }
 
-    /// Chooses the next batch. `next` is the number of the next frame to produce.
     pub(super) fn choose_batch(&mut self, timing: &FrameTiming, next: u64) {
         if let Some(frames) = self.auto.as_mut().and_then(|auto| auto.drawn(timing, next)) {
             self.producer.set_batch(frames);
@@ -88,7 +83,6 @@ impl Filler {
         Ok(produced)
     }
 
-    /// The state of each slot of the ring, if the GPU has drawn this many of all submitted frames.
     pub(super) fn slots_now(&self, drawn: u64, submitted: u64) -> Vec<SlotNow> {
         let (drawn, submitted) = (drawn.saturating_sub(self.first), submitted - self.first);
         let slots = self.profile().slots.len() as u64;
@@ -96,7 +90,7 @@ impl Filler {
     }
 }
 
-/// The state of slot `slot` of `slots`. The last three arguments are numbers of frames.
+/// `drawn`, `submitted` and `filled` count frames.
 fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
     let end = filled.max(submitted);
     let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };

@@ -1,4 +1,4 @@
-//! What needs both APIs at rest: settings that change, the end of a run, what is read back. Every wait has a limit.
+//! What needs both APIs at rest: changing settings, ending a run, reading back. Every wait has a limit.
 
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
@@ -19,8 +19,8 @@ use wavefield_handoff::producer::read_slot;
 use wavefield_render::View;
 use wavefield_watch::trace::{Recorder, Track};
 
-/// How long a frame may take once the producer has failed. The producer then signals the timelines that Vulkan waits for, so frames
-/// end. But nothing can signal a binary semaphore in CUDA's place.
+/// Once the producer has failed, it signals the timelines that Vulkan waits for, so frames end. But nothing
+/// can signal a binary semaphore in CUDA's place.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
 
 impl Engine {
@@ -30,7 +30,7 @@ impl Engine {
         self.wait_beside()
     }
 
-    /// Waits until the first `frames` frames, which were submitted, are drawn.
+    /// Waits until the first `frames` frames are drawn. They must be submitted.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let (producer, device) = (&**self.filler.producer, self.queue.device());
         let look = self.patience.watch(producer, device, self.pacer.slowest());
@@ -48,7 +48,7 @@ impl Engine {
         Ok(())
     }
 
-    /// [`Engine::finish`], and tells the observers of every frame.
+    /// Like [`Engine::finish`], and tells the observers of every frame.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.finish()?;
         let looked = self.look_until(self.pacer.submitted());
@@ -67,12 +67,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings both APIs to rest, so that everything can be dropped. False if the GPU still uses everything and may never stop.
+    /// Brings both APIs to rest, so that everything can be dropped. Returns false if the GPU may never stop.
     pub fn quiesce(&mut self) -> bool {
         if self.health == Health::Stuck {
             return false;
         }
-        // If the producer has failed, or fails during the wait, release every waiter: what it enqueued will not run.
+        // After a failure of the producer, release every waiter: what it enqueued will not run.
         let patience = self.patience.limit(self.pacer.slowest());
         let (producer, health) = (&mut self.filler.producer, &mut self.health);
         let mut let_go = || {
@@ -119,13 +119,9 @@ impl Engine {
         at_rest
     }
 
-    /// Changes the settings from the next frame on: all except the device and the window. Waits for both APIs.
-    /// No frame is lost: those in flight are drawn first.
-    ///
-    /// The old objects stay until all new ones are made, so both need memory for a moment.
-    ///
-    /// # Errors
-    /// As for [`Engine::new`]. Nothing has changed then, and the engine can go on unless [`Engine::has_failed`].
+    /// Changes the settings from the next frame on: all except the device and the window. Waits for both
+    /// APIs; frames in flight are drawn first. Old and new objects need memory at the same time. An error
+    /// changes nothing, and the engine can go on unless [`Engine::has_failed`].
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
@@ -159,7 +155,7 @@ impl Engine {
         // Both APIs are at rest, so the old producer is not in use.
         *self.filler.producer = producer;
         (self.filler.first, self.filler.filled) = (self.pacer.submitted(), 0);
-        // These must start again: their clocks and slots are the old producer's.
+        // Their clocks and slots are the old producer's.
         (self.observers.live, self.observers.probe) = (None, None);
         (self.filler.batching, self.drawer.scene) = (config.batch, config.scene);
         self.drawer.view = View { camera: self.drawer.view.camera, ..View::of(self.array()) };
@@ -170,7 +166,6 @@ impl Engine {
 
     /// Traces the next `most` frames, see [`wavefield_watch::trace`]. Brings both APIs to rest.
     pub fn start_trace(&mut self, most: usize) -> Result<()> {
-        // Earlier frames are not part of the trace.
         self.settle()?;
         let fill = self.filler.producer.fill();
         self.observers.recorder = Some(Recorder::new(&mut self.queue, fill, self.pacer.depth(), most)?);
@@ -183,17 +178,17 @@ impl Engine {
         self.observers.traced.take()
     }
 
-    /// Ends the trace, and keeps it with the settings of its frames. False if no trace is on.
+    /// Keeps the trace with the settings of its frames. Returns false if no trace is on.
     pub(super) fn cut_trace(&mut self) -> bool {
         let Some(recorder) = self.observers.recorder.take() else { return false };
         let (device, profile) = (self.queue.device(), self.filler.profile());
-        // The producer or hand-off may differ from the one that was asked for.
+        // The producer or hand-off may differ from the one asked for.
         let name = format!("{}, {}, ring {}", self.array().grid(), profile.name, profile.slots.len());
         self.observers.traced = Some(recorder.into_track(name, device, profile));
         true
     }
 
-    /// Waits for the frames in flight and looks at them. After a failure, looks only at those that the GPU has finished.
+    /// Looks at the frames in flight, after waiting for them. After a failure, looks only at finished ones.
     fn collect_rest(&mut self, failures: &mut Failures) {
         if !self.has_failed() {
             failures.catch(self.finish());
@@ -211,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Reads what the last frame left in a slot: vertices, or texels level after level. Waits for both APIs. For tests.
+    /// Reads the last frame's data in a slot: vertices, or texels by level. Waits for both APIs. For tests.
     pub fn read_slot<T: AnyBitPattern + NoUninit>(&mut self, slot: usize) -> Result<Vec<T>> {
         self.finish()?;
         let (array, profile) = (*self.array(), self.filler.profile());
@@ -220,8 +215,7 @@ impl Engine {
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
-    /// The summary of the run. In a checked run, reads every slot back unless something has failed, and includes what
-    /// the check found. Waits for both APIs.
+    /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
     pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
@@ -281,7 +275,7 @@ impl Engine {
         Ok(self.filler.slots_now(self.pacer.finished()?, self.pacer.submitted()))
     }
 
-    /// From now on, finds what is at this pixel; `None` finds nothing. True if the call brought both APIs to rest.
+    /// Starts to find what is at this pixel; `None` stops that. Returns whether both APIs came to rest.
     pub fn point(&mut self, at: Option<(f32, f32)>, picture: (u32, u32)) -> Result<bool> {
         let array = *self.array();
         let at = at.filter(|_| self.drawer.scene == Scene::Field);
@@ -319,7 +313,7 @@ impl Engine {
 }
 
 impl Health {
-    /// Prints the first failure during the end of a run. If the run has failed before, the user already knows.
+    /// Prints a failure at the end of a run, unless the run has failed before: then the user already knows.
     fn report(&mut self, error: &Error) {
         if *self == Self::Sound {
             *self = Self::Failed;
@@ -330,8 +324,8 @@ impl Health {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // First both APIs become idle. Then the fields go: CUDA's mappings and imports, Vulkan's objects, their memory. If the
-        // GPU is stuck, what it may use stays until the process ends, and CUDA's context, whose release would wait.
+        // Once both APIs are idle, the fields go: CUDA's mappings, Vulkan's objects, their memory. If the GPU
+        // is stuck, what it may use stays, and CUDA's context too, whose release would wait.
         match self.quiesce() {
             // SAFETY: dropped only here, once; nothing uses it afterwards.
             true => unsafe { ManuallyDrop::drop(&mut self.filler.producer) },

@@ -1,4 +1,4 @@
-//! Drawing a frame: pace, produce, record, submit. Both the window and the headless run use this.
+//! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
 
 mod batching;
 mod beside;
@@ -46,16 +46,16 @@ pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     drawer: Drawer,
-    /// Pictures beside the frames, once somebody wants some.
+    /// `None` until a client wants pictures.
     beside: Option<Beside>,
     filler: Filler,
-    /// CUDA's context, once a producer has needed it.
+    /// `None` until a producer needs CUDA.
     context: Option<Cuda>,
     pacer: Pacer,
     times: Times,
     recordings: Recordings,
     queue: Queue,
-    /// The least number of frames in flight to have resources for.
+    /// At least this many frames in flight have resources.
     flights: usize,
     patience: Patience,
     health: Health,
@@ -72,13 +72,12 @@ struct Drawer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
     Sound,
-    /// Something has failed; the error was returned or printed.
+    /// The error was returned or printed.
     Failed,
     /// A wait was given up: do not wait again.
     Stuck,
 }
 
-/// The time of a frame, on the field's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// Seconds since the start.
@@ -88,8 +87,8 @@ pub struct Moment {
 }
 
 impl Engine {
-    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Later producers may need more frames in
-    /// flight, so there are resources for at least `flights`.
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Has resources for
+    /// at least `flights` frames in flight, since later producers may need more.
     pub fn new(
         mut queue: Queue,
         context: ContextThread,
@@ -138,15 +137,14 @@ impl Engine {
         self.patience.stop = stop.clone();
     }
 
-    /// Sets how many frames CUDA fills at once, from the next batch on. The hand-off limits the number. With
-    /// [`Batching::Auto`] the number holds until the next automatic choice.
+    /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
+    /// [`Batching::Auto`] this holds until the next automatic choice.
     pub fn set_batch(&mut self, frames: usize) {
         self.filler.producer.set_batch(frames);
     }
 
-    /// Sets the values of the producer's parameters, in the order of [`wavefield_handoff::producer::Profile::parameters`]. Each is clamped to its
-    /// range; missing ones take their defaults. The values hold from the next frame that is filled; frames that were filled ahead
-    /// do not change.
+    /// Sets the producer's parameters, in the order of [`wavefield_handoff::producer::Profile::parameters`].
+    /// Clamps them; missing ones take their defaults. Frames that were filled ahead do not change.
     pub fn set_parameters(&mut self, values: &[f32]) {
         self.filler.parameters = self.filler.profile().parameters.values(values);
     }
@@ -155,7 +153,7 @@ impl Engine {
         &self.filler.parameters
     }
 
-    /// Waits until a frame may begin, and returns its resources. Nothing is enqueued yet: the frame may still be skipped.
+    /// Waits until a frame may begin, and returns its resources. It may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
         let (producer, device) = (&**self.filler.producer, self.queue.device());
         let look = self.patience.watch(producer, device, self.pacer.slowest());
@@ -173,7 +171,7 @@ impl Engine {
         self.times.look_until(end, &**self.filler.producer, &mut self.observers)
     }
 
-    /// Records a failure in [`Engine::health`], and whether it is a wait that was given up.
+    /// Worsens [`Engine::health`] after a failure.
     fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let seen = match &outcome {
             Ok(_) => Health::Sound,
@@ -188,12 +186,9 @@ impl Engine {
         self.health != Health::Sound
     }
 
-    /// Produces and draws one frame.
-    ///
-    /// The frame can no longer be skipped: the producer's signal is enqueued before the submission that waits for it, so every
-    /// signal that Vulkan waits for is certain to come.
-    ///
-    /// After an error the engine cannot draw again, unless its producer is exchanged.
+    /// Produces and draws one frame. It can no longer be skipped: the producer's signal is enqueued before
+    /// the submission that waits for it, so every signal that Vulkan waits for is certain to come. After an
+    /// error the engine cannot draw again unless its producer is exchanged.
     pub fn draw(
         &mut self,
         flight: &Flight,
@@ -247,18 +242,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes what is needed to draw pictures of this size. No frame may be in flight.
+    /// Prepares for pictures of this size. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         self.recordings.forget();
         self.drawer.renderer.resize(extent)
     }
 
-    /// The times of the last frame that had finished when the current frame began; `None` if there was no new one.
+    /// Returns the times of the last frame that had finished when this one began, if it is new.
     pub fn finished(&self) -> Option<FrameTiming> {
         self.times.last
     }
 
-    /// The number of the next frame, which is the number of frames submitted so far.
+    /// Returns the number of the next frame, which is how many were submitted so far.
     pub fn next_frame(&self) -> u64 {
         self.pacer.submitted()
     }
@@ -267,7 +262,7 @@ impl Engine {
         self.pacer.finished()
     }
 
-    /// The array in each slot. For a texture, its size is that of the first level.
+    /// For a texture, the array's size is that of the first level.
     pub fn array(&self) -> &Array {
         self.drawer.renderer.drawing().array()
     }
@@ -280,14 +275,14 @@ impl Engine {
         &mut self.drawer.view
     }
 
-    /// The size of the pictures; `None` before the first frame.
+    /// Returns `None` before the first frame.
     pub fn picture_size(&self) -> Option<vk::Extent2D> {
         self.drawer.renderer.extent()
     }
 
-    /// The quantity that the colour map shows, and the values of its two ends; `None` if no colour map is used.
+    /// Returns what quantity the colour map shows, and the values at its ends; `None` without a colour map.
     pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
-        // The texture holds colours, so it needs no colour map.
+        // A texture holds colours.
         let shown = self.drawer.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
             Kind::Mesh => "w",
@@ -297,7 +292,7 @@ impl Engine {
         shown.then_some((name, self.drawer.view.limits))
     }
 
-    /// Where the array lies in a picture, if the array is an image.
+    /// Returns where the array lies in a picture, if it is an image.
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
         let size = (picture.width, picture.height);
         let place = || Placement::new(self.array().grid(), &self.drawer.view.camera, size);
@@ -319,12 +314,12 @@ impl Engine {
         self.drawer.renderer.set_style(style)
     }
 
-    /// Forgets recorded commands. Call it when something that they use is destroyed: new objects may get the same handles.
+    /// Forgets recorded commands. Call it when an object in them is destroyed: a new one may get its handle.
     pub fn forget_recorded(&mut self) {
         self.recordings.forget();
     }
 
-    /// How often a draw was recorded: once per flight, and again for another slot or picture.
+    /// Counts recorded draws: one per flight, and again for another slot or picture.
     pub fn draws_recorded(&self) -> u64 {
         self.recordings.draws
     }
@@ -337,7 +332,7 @@ impl Engine {
         self.queue.device()
     }
 
-    /// How often the CPU had to wait for the GPU, for pacing or the hand-off.
+    /// Counts the CPU's waits for the GPU, for pacing or the hand-off.
     pub fn blocking_waits(&self) -> u64 {
         self.pacer.blocking_waits() + self.filler.waits
     }

@@ -1,19 +1,17 @@
-//! The observers of a run.
-
 use super::probe::Probe;
 use wavefield_watch::observer::Observer;
 use wavefield_watch::trace::{Recorder, Track};
 use wavefield_watch::verify::Check;
 
 pub(super) struct Observers {
-    /// Checks every vertex: `wavefield verify`.
+    /// For `wavefield verify`.
     pub(super) check: Option<Check>,
-    /// Records times for `--trace`.
+    /// For `--trace`.
     pub(super) recorder: Option<Recorder>,
     pub(super) traced: Option<Track>,
-    /// Records the times of the last frames: see [`super::Engine::watch`].
+    /// For [`super::Engine::watch`].
     pub(super) live: Option<Recorder>,
-    /// Finds the vertex under the pointer: see [`super::Engine::point`].
+    /// For [`super::Engine::point`].
     pub(super) probe: Option<Probe>,
 }
 

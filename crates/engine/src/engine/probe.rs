@@ -1,4 +1,4 @@
-//! Finds the vertex or the image's pixel under the pointer. The GPU reads it after the draw, the CPU once the frame is done.
+//! Finds the vertex or pixel under the pointer. The GPU reads it after the draw, the CPU after the frame.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -28,7 +28,7 @@ pub(super) enum Aim {
 }
 
 impl Aim {
-    /// What may be under a point of a picture, both in pixels; `None` if that is nothing.
+    /// Finds what may be under a point of a picture, both in pixels; `None` if that is nothing.
     pub(super) fn new(array: &Array, camera: &Camera, at: (f32, f32), picture: (u32, u32)) -> Option<Self> {
         let grid = array.grid();
         match array.kind() {
@@ -53,7 +53,7 @@ impl Aim {
         trail.into_iter().flat_map(|trail| trail.vertices().collect::<Vec<_>>()).chain(pixel)
     }
 
-    /// The element that was hit. `bytes` are those of [`Aim::places`], 16 for each.
+    /// Returns the element that was hit. `bytes` has 16 for each of [`Aim::places`].
     fn found(&self, array: &Array, bytes: &[u8]) -> Option<Found> {
         match *self {
             Self::Mesh(trail) => {
@@ -89,14 +89,13 @@ fn first_byte(array: &Array, (col, row): (u32, u32)) -> u64 {
     index * u64::from(array.components()) * array.number().bytes()
 }
 
-/// Reads the elements of an [`Aim`] in every frame.
 pub(super) struct Probe {
     pipeline: ComputePipeline,
-    /// For each flight, the first words of the elements to read.
+    /// Per flight, the first word of each element to read.
     indices: Vec<Buffer>,
-    /// For each flight, four words of each.
+    /// Per flight, four words of each element.
     values: Vec<Buffer>,
-    /// For each flight, what the GPU reads.
+    /// Per flight, what the GPU reads.
     asked: Vec<Option<Aim>>,
     aim: Option<Aim>,
     found: Option<Found>,
@@ -105,7 +104,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Makes a probe for `flights` frames in flight. Their slots are storage buffers with this array.
+    /// The `flights` frames in flight have slots that are storage buffers with this array.
     pub(super) fn new(device: &Device, array: Array, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {
@@ -160,8 +159,9 @@ impl Observer for Probe {
         let written = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let on_host = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let values = buffer_barrier(self.values[flight].raw(), written, on_host);
-        // SAFETY: the caller promises that it is recording outside a render pass, that the GPU has finished with the flight, and that
-        // compute shaders may read the source (`Observers::read_by_compute`). Each of the three lists has a place for every flight.
+        // SAFETY: the caller promises that it is recording outside a render pass, that the GPU has finished
+        // with the flight, and that compute shaders may read the source (`Observers::read_by_compute`). Each
+        // of the three lists has a place for every flight.
         unsafe {
             self.pipeline.bindings.point(0, flight, [bound]);
             self.pipeline.dispatch(commands, [flight; 3], &[], groups(Trail::MOST as u64));

@@ -1,9 +1,9 @@
 //! A frame's commands, in two command buffers: the producer's work before the draw, and the draw.
 //!
-//! Recording takes longer than all other CPU work for a frame. So each flight records its commands once and submits them again
-//! whenever they fit. They contain nothing that differs from frame to frame: the camera is in a uniform buffer, and the values to
-//! wait for are in the submission. The exception is a producer whose work is in the queue. Its arguments change, so its commands,
-//! and only these, are recorded for every frame.
+//! Recording takes longer than all other CPU work for a frame, so each flight records its commands once and
+//! submits them again as long as they fit. Nothing in them differs from frame to frame: the camera is in a
+//! uniform buffer, and the values to wait for are in the submission. The exception is a producer whose work
+//! is in the queue: its arguments change, so its commands are recorded for every frame.
 
 use ash::vk;
 
@@ -17,7 +17,7 @@ use wavefield_render::{FieldRenderer, Picture, Slices};
 use wavefield_watch::observer::{At, Observer};
 
 pub(super) struct Recordings {
-    /// What each flight's commands were recorded for, and can be submitted again for: source, picture, number of slices.
+    /// Per flight, what its commands were recorded for: source, picture, number of slices.
     pub(super) flights: Vec<Option<(Source, Picture, usize)>>,
     pub(super) draws: u64,
 }
@@ -64,7 +64,7 @@ pub(super) struct What<'a> {
 }
 
 impl What<'_> {
-    /// Records the producer's commands before the draw. With `once`, they will not be submitted again.
+    /// Records the producer's commands. With `once`, they will not be submitted again.
     fn record_before(&self, flight: &Flight, frame: &Frame, source: Source, once: bool) -> Result<()> {
         let commands = flight.before;
         let usage = match once {
@@ -92,8 +92,8 @@ impl What<'_> {
         let observers = self.observers;
         let observe = |at| {
             for observer in observers.each() {
-                // SAFETY: recording, in the draw's render pass for a slice and outside one otherwise; the pacer says that
-                // the flight is free; the producer has made the source readable for all, as `Frame::reads` asks.
+                // SAFETY: recording, in the draw's render pass only for a slice; the pacer says that the
+                // flight is free; the producer has made the source readable for all of `Frame::reads`.
                 unsafe { observer.record(commands, flight.index, source, at) };
             }
         };
@@ -101,8 +101,8 @@ impl What<'_> {
         self.times.mark(commands, flight.index, DRAW);
         let after = |slice| observe(At::Slice(slice));
         let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
-        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source readable; the
-        // picture is the caller's to draw on.
+        // SAFETY: recording; the pacer says that the flight is free; the producer has made the source
+        // readable; the picture is the caller's to draw on.
         unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
         self.times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
@@ -111,7 +111,6 @@ impl What<'_> {
     }
 }
 
-/// Records commands that run after the draw, for this frame only.
 pub(super) fn record_behind(
     device: &Device,
     flight: &Flight,

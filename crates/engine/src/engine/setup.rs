@@ -1,5 +1,3 @@
-//! Making what depends on a run's settings.
-
 use ash::vk;
 
 use super::timing::Times;
@@ -21,7 +19,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Makes everything for pictures of `format`, with resources for at least `flights` frames in flight. Waits for the queue.
+    /// Has resources for at least `flights` frames in flight. Waits for the queue.
     pub(super) fn make(
         queue: &mut Queue,
         context: Option<&Cuda>,

@@ -1,4 +1,4 @@
-//! Submitting a frame: one `vkQueueSubmit2`, with the semaphores of the producer, the window system and the pacer.
+//! Submits a frame: one `vkQueueSubmit2`, with the semaphores of producer, window system and pacer.
 
 use ash::vk;
 use smallvec::SmallVec;
@@ -10,11 +10,10 @@ use wavefield_handoff::producer::FrameSync;
 
 #[derive(Default)]
 pub struct Behind<'a> {
-    /// Records commands that run after the draw, in the same submission. The picture is in its final layout, and they must leave
-    /// it in that layout. They need their own barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
+    /// Records commands after the draw, in the same submission. The picture must stay in its final layout.
+    /// They need barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
-    /// For a picture that is presented: it may be drawn on once [`Flight::acquired`] is signalled, and the submission signals this
-    /// when it is drawn.
+    /// For a picture that is presented: signalled once it is drawn. The draw waits for [`Flight::acquired`].
     pub present: Option<vk::Semaphore>,
 }
 
@@ -30,7 +29,7 @@ pub(super) fn submit(
 ) -> Result<()> {
     let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
     let mut submit = |sync: FrameSync| {
-        // Without a heap allocation: a frame waits for at most two, and signals at most three.
+        // On the stack: a frame waits for at most two, and signals at most three.
         let (mut waits, mut signals) = (Semaphores::new(), Semaphores::new());
         if let Some(rendered) = present {
             // Only writes to the picture wait for the window system; earlier work need not wait.
@@ -53,10 +52,9 @@ pub(super) fn submit(
         let before = before.as_ref().map(|signal| vk::SubmitInfo2::default().signal_semaphore_infos(signal));
         let both = [before.unwrap_or_default(), batch];
         let batches = if before.is_some() { &both[..] } else { &both[1..] };
-        // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything that the batches name goes
-        // away.
+        // SAFETY: the command buffers are recorded and not pending; `Drop` waits before anything named goes.
         unsafe { queue.submit(batches) }
     };
-    // SAFETY: one submission, with the commands of the frame that was produced last. After an error there is none.
+    // SAFETY: one submission, with the commands of the frame that was produced last; none after an error.
     unsafe { filler.producer.submit(&mut submit) }
 }

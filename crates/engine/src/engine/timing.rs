@@ -1,5 +1,3 @@
-//! How long the parts of a frame took.
-
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -13,14 +11,14 @@ use wavefield_watch::observer::Finished;
 #[derive(Clone, Copy, Debug)]
 pub struct FrameTiming {
     pub frame: u64,
-    /// The kernel's time: from CUDA events, or from Vulkan timestamps if it is in the command buffer.
+    /// From CUDA events, or from Vulkan timestamps if the kernel is in the command buffer.
     pub kernel: Option<Duration>,
     pub draw: Option<Duration>,
     /// The end of the draw, in nanoseconds of the GPU's clock.
     pub end_ns: Option<f64>,
     /// CPU time to produce, record and submit, without waits for the hand-off.
     pub cpu: Duration,
-    /// The time from the start of production until the CPU noticed the end of the frame.
+    /// From the start of production until the CPU noticed the end of the frame.
     pub latency: Duration,
 }
 
@@ -31,11 +29,11 @@ pub(super) const END: usize = 2;
 
 pub(super) struct Times {
     timestamps: Option<Timestamps<3>>,
-    /// How many finished frames [`Times::look_until`] has passed.
+    /// Finished frames that [`Times::look_until`] has passed.
     pub(super) looked: u64,
-    /// The times of the last frame that had finished when the current one began, if it was new.
+    /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
-    /// The CPU's times of each flight's frame, until they are taken.
+    /// Per flight, until taken.
     begun: Vec<Option<Begun>>,
 }
 
@@ -52,7 +50,7 @@ impl Times {
         Ok(Self { timestamps, looked: 0, last: None, begun: vec![None; flights] })
     }
 
-    /// Resets a flight's marks. `commands` must be outside a render pass.
+    /// `commands` must be outside a render pass.
     pub(super) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         if let Some(timestamps) = &self.timestamps {
             timestamps.reset(commands, flight);
@@ -74,8 +72,8 @@ impl Times {
         self.begun.fill(None);
     }
 
-    /// Tells the observers of every finished frame before number `end` that they do not know yet, in order. Returns the times
-    /// of the last. The GPU must have finished these frames.
+    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
+    /// the times of the last. The GPU must have finished these frames.
     pub(super) fn look_until(
         &mut self,
         end: u64,

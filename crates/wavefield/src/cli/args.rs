@@ -1,4 +1,4 @@
-//! The options of a run, which several commands share, and the [`Config`] that they make.
+//! The options of a run that several commands share, and the [`Config`] that they make.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wavefield_handoff::Handoff;
 
 use super::{help, parse};
 
-// The settings of a run, and the options that other commands take in another way or that need a look at several of them.
+// The settings of a run, and options that other commands take differently or that depend on each other.
 #[derive(Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct KernelArgs {
 }
 
 impl KernelArgs {
-    /// Refuses to put a kernel of the user's own into Vulkan's command buffer without consent.
+    /// Refuses to put a user's own kernel into Vulkan's command buffer without consent.
     pub fn check_inline(&self) -> Result<()> {
         match &self.kernel {
             Some(kernel) if !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
@@ -91,7 +91,6 @@ fn read_kernel(argument: &str, scene: Scene) -> Result<KernelSource> {
     }
 }
 
-/// Whether the command line names this option, whatever its value.
 fn is_given(matches: &ArgMatches, option: &str) -> bool {
     matches.value_source(option) == Some(ValueSource::CommandLine)
 }
@@ -160,7 +159,7 @@ impl RunArgs {
         self.batch.is_some() || self.batch_latency.is_some()
     }
 
-    /// Refuses a --ring that the hand-off ignores. `serve` does not call this: there, clients use the ring too.
+    /// Refuses a --ring that the hand-off ignores. Not for `serve`, whose clients use the ring too.
     pub fn check_ring(&self) -> Result<()> {
         let handoff = self.config.handoff;
         match self.config.ring {
@@ -173,7 +172,7 @@ impl RunArgs {
         }
     }
 
-    /// The settings that the options ask for. `matches` are those of the command.
+    /// `matches` are those of the command.
     pub fn config(self, headless: bool, matches: &ArgMatches) -> Result<Config> {
         self.check(headless, matches)?;
         if self.config.handoff == Handoff::Inline {

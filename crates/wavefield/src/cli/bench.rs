@@ -1,5 +1,3 @@
-//! `wavefield bench`: its arguments, progress bar and files.
-
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,7 +117,7 @@ fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     ended(failures, found.complete, "round trip")
 }
 
-/// How a measurement ended. `last` names the last step, which an incomplete measurement did not reach.
+/// `last` names the last step, which an incomplete measurement did not reach.
 fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     if !complete {
         failures.add(Error::Stopped(format!(
@@ -197,7 +195,6 @@ fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
 }
 
 impl BenchArgs {
-    /// Refuses options that would have no effect on any strategy.
     fn check(&self) -> Result<()> {
         self.strategies.iter().try_for_each(|strategy| strategy.handoff().check_scene(self.scene))?;
         let strategies = self.strategies();
@@ -226,7 +223,7 @@ impl BenchArgs {
         if self.strategies.is_empty() { Strategy::value_variants().to_vec() } else { self.strategies.clone() }
     }
 
-    /// The grids that were given, or defaults that this device draws in reasonable time.
+    /// Returns the given grids, or defaults that this device draws in reasonable time.
     fn grids_for(&self, device: &AdapterInfo) -> Vec<Grid> {
         if !self.grids.is_empty() {
             return self.grids.clone();
@@ -252,7 +249,7 @@ impl BenchArgs {
             _ => given.to_vec(),
         };
         let mut strategies = self.strategies();
-        // What was asked for by name and does not fit has already been refused.
+        // Strategies that were named and do not fit were refused earlier.
         strategies.retain(|strategy| strategy.handoff().check_scene(self.scene).is_ok());
         strategies.retain(|&strategy| strategy != Strategy::INLINE || self.kernel.check_inline().is_ok());
         let rings = or(&self.rings, &[1, 2, 3, 4, 8, 16], &[1, 3, 8]);

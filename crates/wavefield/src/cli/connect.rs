@@ -1,5 +1,3 @@
-//! Connects to the display, with a timeout.
-
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
@@ -7,15 +5,15 @@ use wavefield_base::{Error, Result, note};
 use wavefield_engine::{Config, Stop};
 use wavefield_window::EventLoop;
 
-/// If a display server accepts the connection and then sends nothing, this thread never returns from the library. So another
-/// thread watches the time and the stop, and ends the process if needed. That is safe because nothing has begun.
+/// If a display server accepts the connection and then sends nothing, this thread never returns from the
+/// library. So another one watches the time, and may end the process: nothing has begun.
 pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());
     let mut asked = None;
     let watch = move || {
         while wait.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
-            // Wait a second after a stop: if the display answers by then, the window can open and close properly.
+            // Wait a second after a stop: if the display answers by then, the window can close properly.
             let stopped =
                 stop.requested() && asked.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(1);
             let error = if stopped {
@@ -36,7 +34,7 @@ pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
             crate::leave_at_once(error.exit_code());
         }
     };
-    // If the thread could not be started, there is no timeout; a second signal still ends the process.
+    // Without the thread there is no timeout; a second signal still ends the process.
     let _ = std::thread::Builder::new().name("display watch".into()).spawn(watch);
     let event_loop = EventLoop::new();
     drop(connected);

@@ -2,7 +2,7 @@
 
 pub use wavefield_engine::{DIAGNOSIS, HOW, OUTPUT, WHAT};
 
-/// The text below a command's options: examples, and the exit codes.
+/// Ends a command's help with examples and the exit codes.
 pub fn end(examples: &str) -> String {
     format!("Examples:\n{examples}\n\nExit codes: 0 done, 1 failed, 2 wrong usage.")
 }

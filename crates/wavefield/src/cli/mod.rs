@@ -62,7 +62,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Whether the command handles signals itself. Trials do not: a signal must always end them.
+    /// Returns false for trials: a signal must always end them.
     pub fn handles_signals(&self) -> bool {
         #[cfg(target_os = "linux")]
         return !matches!(self.command, Some(Command::TryKernel(_) | Command::TryImport(_)));
@@ -70,7 +70,7 @@ impl Cli {
         true
     }
 
-    /// Runs the command. `matches` are clap's, of the whole command line.
+    /// `matches` are clap's, of the whole command line.
     pub fn execute(self, matches: &ArgMatches, stop: &Stop) -> Result<()> {
         let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
         match self.command {

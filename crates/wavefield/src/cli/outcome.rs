@@ -1,5 +1,3 @@
-//! The end of a command: its outputs and its summary.
-
 use std::path::{Path, PathBuf};
 
 use wavefield_base::{Result, note, report::Failures, say};
@@ -11,7 +9,6 @@ pub fn show(ended: Ended) -> Result<()> {
     ended.failure.map_or(Ok(()), Err)
 }
 
-/// Writes an output if `path` is given, and prints a note.
 pub fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
     if let Some(path) = path
         && failures.catch(write(path)).is_some()

@@ -1,5 +1,3 @@
-//! `wavefield serve`: its arguments.
-
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,7 +68,7 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     let mut config = args.run.config(headless, matches)?;
     config.verify = args.verify;
     if !has_batch {
-        // A client may change parameters at any time. Frames filled ahead of time would show the change late.
+        // A client may change parameters at any time, and frames filled ahead would show that late.
         config.batch = Batching::Fixed(1);
     }
     if config.record.is_some() {
@@ -109,14 +107,14 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
     Ok(())
 }
 
-/// The descriptor with this number, if this process inherited it from its parent.
+/// Returns the descriptor with this number, if this process inherited it from its parent.
 fn inherited(number: RawFd) -> Result<OwnedFd, String> {
     if number < 3 {
         return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
     }
     // SAFETY: used only for queries, and these fail if it is not open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
-    // An inherited descriptor does not have this flag, and everything that this process opens has it.
+    // This process opens all of its descriptors with this flag; an inherited one lacks it.
     let flags = rustix::io::fcntl_getfd(descriptor);
     if flags.map_or(true, |flags| flags.contains(FdFlags::CLOEXEC)) {
         return Err(format!("descriptor {number} was not passed to this program"));

@@ -1,7 +1,8 @@
-//! `wavefield try-import`: a child process that imports a client's memory before the renderer does. Hidden from `--help`.
+//! `wavefield try-import`: imports a client's memory before the renderer does. Hidden from `--help`.
 //!
-//! Standard input is a socket; the descriptors come in a packet over it. The child writes to standard output when both devices
-//! are open, and to standard error what went wrong. Exit codes: 0 the memory can be imported, 1 it cannot, 2 wrong usage.
+//! Standard input is a socket with one packet of descriptors. The child writes to standard output when both
+//! devices are open, and to standard error what went wrong. Exit codes: 0 the memory can be imported, 1 it
+//! cannot, 2 wrong usage.
 
 use clap::Args;
 use vulkan_cuda::DeviceUuid;

@@ -1,7 +1,8 @@
-//! `wavefield try-kernel`: a child process that tries a new kernel. Hidden from `--help`.
+//! `wavefield try-kernel`: tries a new kernel in a child process. Hidden from `--help`.
 //!
-//! The PTX comes on standard input. The child writes to standard output when the kernel is launched, and to standard error what
-//! went wrong. Exit codes: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By hand:
+//! The PTX comes on standard input. The child writes to standard output when the kernel is launched, and to
+//! standard error what went wrong. Exit codes: 0 the kernel ran to its end, 1 it did not, 2 wrong usage. By
+//! hand:
 //!
 //! ```sh
 //! wavefield try-kernel --device UUID --grid 64x64 --entry wave < kernels/wave.ptx

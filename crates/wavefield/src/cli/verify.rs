@@ -1,5 +1,3 @@
-//! `wavefield verify`: a run that checks every vertex or texel of every frame.
-
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -22,7 +22,6 @@ pub struct WebArgs {
 }
 
 impl WebArgs {
-    /// Opens the page, if there is to be one, and prints where it is.
     pub fn open(&self, headless: bool) -> Result<Option<Web>> {
         let Some(address) = self.web else { return Ok(None) };
         if headless {
@@ -42,15 +41,14 @@ impl WebArgs {
     }
 }
 
-/// Where the page is if nothing else is said.
+/// The default of `--web`.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
-/// The command that brings the page to another machine. It names no `localhost`, which may mean another user's ::1.
+/// Returns the command that brings the page to another machine. `localhost` might mean another user's ::1.
 fn tunnel(address: SocketAddr) -> String {
     format!("ssh -L {address}:{address} {}", wavefield_web::host_name())
 }
 
-/// Says how to see the window without a display.
 pub fn advise(command: &str) {
     note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(USUAL));
 }

@@ -1,5 +1,3 @@
-//! Boxes with text over the picture.
-
 use egui::{
     Align2, Area, Color32, Context, FontId, Frame, Grid as Table, Label, Painter, Pos2, RichText, ScrollArea,
     Window, vec2,
@@ -8,7 +6,7 @@ use egui::{
 use super::{ACCENT, PAPER};
 use crate::keys::{self, Action};
 
-/// Shows a message beside the panel. The colours' scale has room to its right.
+/// Shows a message beside the panel, clear of the colours' scale.
 pub(super) fn notice(egui: &Context, words: &str) {
     let picture = egui.available_rect();
     Area::new("notice".into()).fixed_pos(picture.left_top() + vec2(8.0, 8.0)).show(egui, |ui| {
@@ -36,7 +34,6 @@ pub(super) fn keys(egui: &Context, takes: &dyn Fn(Action) -> bool) {
     });
 }
 
-/// Writes a line on the picture, after a `dot`.
 pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, dot: Option<Color32>) {
     let text = paint.layout_no_wrap(words.to_owned(), FontId::proportional(12.0), Color32::from_gray(225));
     let room = vec2(if dot.is_some() { 16.0 } else { 0.0 }, 0.0);
@@ -48,7 +45,7 @@ pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, do
     paint.galley(rect.min + room + vec2(6.0, 4.0), text, Color32::WHITE);
 }
 
-/// Shows a kernel's problem in full, at the bottom of the picture. Notices are at its top.
+/// Shows a kernel's problem at the bottom of the picture. Notices are at its top.
 pub(super) fn problem(egui: &Context, problem: &str) {
     let (picture, all) = (egui.available_rect(), egui.content_rect());
     let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);

@@ -1,4 +1,4 @@
-//! The times of the last frames, and how a switch of settings changed them. Pure arithmetic.
+//! Times of the last frames, and how a switch of settings changed them. Pure arithmetic.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -6,20 +6,19 @@ use std::time::Instant;
 use wavefield_watch::trace::{FrameSpans, GpuClock};
 
 pub(super) const FRAMES: usize = 240;
-/// The last frames. All times are in seconds, unless stated otherwise.
+/// All times are in seconds, unless stated otherwise.
 #[derive(Default)]
 pub(super) struct Figures {
     frames: VecDeque<Sample>,
     seen: Option<u64>,
-    /// When the CPU began it, and when it last said that no frame follows at once.
+    /// When the CPU began the last frame, and when it last said that no frame follows at once.
     began: Option<Instant>,
     rested: Option<Instant>,
-    /// The end of its draw, in nanoseconds of the GPU's clock; `None` after a rest.
+    /// The end of the last draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
-    /// The number of frames with the current settings and batch.
+    /// Frames with the current settings and batch.
     count: u64,
     batch: usize,
-    /// Whether CUDA fills the frames, so that they are handed off.
     uses_cuda: bool,
     pub(super) before: Option<Cost>,
 }
@@ -27,7 +26,7 @@ pub(super) struct Figures {
 #[derive(Clone, Copy)]
 struct Sample {
     frame: f64,
-    /// The part of the frame in which the GPU had no work, because the frame was not submitted yet.
+    /// While the GPU had no work, because the frame was not submitted yet.
     idle: f64,
     kernel: Option<f64>,
     draw: f64,
@@ -40,9 +39,9 @@ pub(super) struct Mean {
     /// From the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
-    /// The lower quartile of all draws: if the GPU switches to CUDA during a draw, its timestamps include the switches.
+    /// The lower quartile of all draws: a switch to CUDA during a draw would count as drawing.
     pub(super) draw: f64,
-    /// The time in which the GPU had no work, because it waited for the display or the CPU.
+    /// While the GPU had no work, because it waited for the display or the CPU.
     pub(super) idle: f64,
     /// The work after the draw: the overlay and a film's copy.
     pub(super) behind: f64,
@@ -51,12 +50,12 @@ pub(super) struct Mean {
 }
 
 impl Mean {
-    /// What is left of the frame: if CUDA fills it, the hand-off's time.
+    /// Returns what is left of the frame: if CUDA fills it, the hand-off's time.
     pub(super) fn other(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
     }
 
-    /// The name of what is left, and its time. It is rough, because presenting is in it too.
+    /// Names what is left, with its time. It is rough, because presenting is in it too.
     pub(super) fn other_text(&self) -> (&'static str, String) {
         (if self.uses_cuda { "hand-off" } else { "other" }, format!("about {}", time(self.other())))
     }
@@ -85,7 +84,7 @@ pub(super) struct Cost {
 }
 
 impl Figures {
-    /// Says how the next frames are filled. The frames of another batch do not count any more.
+    /// Says how the next frames are filled. Drops the frames of another batch.
     pub(super) fn filled(&mut self, uses_cuda: bool, batch: usize) {
         self.uses_cuda = uses_cuda;
         if std::mem::replace(&mut self.batch, batch) != batch {
@@ -94,7 +93,7 @@ impl Figures {
         }
     }
 
-    /// Adds a frame unless it was added before. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`Mean::behind`].
+    /// Adds a frame, once. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`Mean::behind`].
     pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
@@ -107,9 +106,9 @@ impl Figures {
         let rested = self.rested.zip(was).is_some_and(|(rested, was)| was < rested && rested < began);
         let Some(before) = self.end.replace(end).filter(|_| follows && !rested) else { return };
         let kernel = if in_queue { Some((begin, draw)) } else { spans.cuda };
-        // The GPU had work from the frame's submission on, or from its kernel's start. A kernel that ended before the last frame does
-        // not count: it was filled ahead, in a batch.
-        // `took` leaves out the waits for the hand-off, so the time that the GPU lost to them counts as the hand-off's.
+        // The GPU had work from the frame's submission or its kernel's start on. A kernel that ended before
+        // the last frame does not count: it was filled ahead, in a batch. `took` leaves out waits for the
+        // hand-off, so the time that the GPU lost to them counts as the hand-off's.
         let submitted = clock.at(began + took);
         let launched = kernel.filter(|(_, end)| *end > before).map(|(begin, _)| begin);
         let asked = launched.map_or(submitted, |begin| begin.min(submitted));
@@ -131,7 +130,7 @@ impl Figures {
         (self.end, self.rested) = (None, Some(now));
     }
 
-    /// To be called after a switch from these settings. Keeps their cost if it had settled, and starts again.
+    /// Starts again after a switch from these settings, and keeps their cost if it had settled.
     pub(super) fn switched(&mut self, settings: Vec<String>) {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { settings, mean });
@@ -148,7 +147,6 @@ impl Figures {
         self.count >= FRAMES as u64
     }
 
-    /// The average frame with the current settings; `None` without frames.
     pub(super) fn mean(&self) -> Option<Mean> {
         let count = self.frames.len() as f64;
         let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
@@ -167,12 +165,11 @@ impl Figures {
         })
     }
 
-    /// The frame times in seconds, the oldest first.
+    /// In seconds, oldest first.
     pub(super) fn frame_times(&self) -> impl ExactSizeIterator<Item = f64> + '_ {
         self.frames.iter().map(|sample| sample.frame)
     }
 
-    /// The median and the 99th percentile of the frame times.
     pub(super) fn quantiles(&self) -> Option<(f64, f64)> {
         let mut times: Vec<f64> = self.frame_times().collect();
         times.sort_unstable_by(f64::total_cmp);
@@ -183,12 +180,11 @@ impl Figures {
     }
 }
 
-/// How long the GPU had no work, in seconds: from a draw's end and the work behind it to the next submission (`asked`).
+/// Returns how long the GPU had no work, in seconds, until the next submission (`asked`).
 fn idle(before: f64, asked: f64, behind: f64) -> f64 {
     ((asked - before) * 1e-9 - behind).max(0.0)
 }
 
-/// A time as text, with three digits and a suitable unit.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = if seconds >= 1.0 {
         (seconds, "s")
@@ -205,7 +201,7 @@ pub(super) fn time(seconds: f64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
-/// Describes the effect of a switch in one line. Before the new figures have `settled`, they say nothing.
+/// Describes the effect of a switch in one line, once the new figures have `settled`.
 pub(super) fn change(before: &Cost, now: &Cost, settled: bool) -> String {
     let differ: Vec<_> =
         before.settings.iter().zip(&now.settings).filter(|(before, now)| before != now).collect();
@@ -237,8 +233,8 @@ mod tests {
         }
     }
 
-    /// Frames with a kernel of 100 µs and a draw of 1 ms, one every `every` µs. The CPU submits each frame `ahead` µs before the
-    /// end of the last.
+    /// Frames with a kernel of 100 µs and a draw of 1 ms, one every `every` µs. The CPU submits each frame
+    /// `ahead` µs before the end of the last.
     fn frames(count: u64, every: f64, ahead: f64, clock: &GpuClock, base: Instant) -> Vec<FrameSpans> {
         let base_ns = clock.at(base);
         let frame = |frame: u64| {

@@ -1,4 +1,4 @@
-//! The figures and their graph, the legend of the colours, and the vertex under the pointer.
+//! The figures and their graph, the legend of the colours, and what is under the pointer.
 
 use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
@@ -33,7 +33,7 @@ const MEANINGS: [(&str, &str); 9] = [
     ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
 ];
 
-/// Shows the times of the last frames. `cost` is the overlay's CPU time per frame.
+/// `cost` is the overlay's CPU time per frame.
 pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
     ui.label(RichText::new(name).strong());
     let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
@@ -117,7 +117,6 @@ fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
     });
 }
 
-/// Shows the colour map at the right, with the values of its colours and the quantity's name.
 pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f32; 2]) {
     const WIDTH: f32 = 14.0;
     let height = (area.height() * 0.4).clamp(60.0, 220.0);
@@ -151,7 +150,7 @@ pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [
     painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
 }
 
-/// A number on a scale of this width, with enough decimals to tell the scale's quarters apart.
+/// Formats a number with enough decimals to tell the quarters of a scale of this width apart.
 fn number(value: f32, width: f32) -> String {
     match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
         true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),

@@ -1,4 +1,4 @@
-//! The last frames on a time axis: CPU, CUDA and Vulkan, as `--trace` draws them. Also the states of the ring's slots.
+//! The last frames on a time axis, as `--trace` draws them, and the states of the ring's slots.
 
 use egui::{Button, Color32, Rangef, RichText, Sense, Stroke, Ui, Vec2};
 use egui_plot::{AxisHints, Bar, BarChart, GridMark, Plot};
@@ -9,7 +9,7 @@ use wavefield_engine::SlotNow;
 use wavefield_watch::trace::{FrameSpans, GpuClock, Recorder, neither};
 
 const SHOWN: usize = 8;
-/// The number of frames to record, enough that none is missed between two layouts.
+/// Enough frames that none is missed between two layouts.
 pub(super) const WATCHED: usize = 256;
 
 const DRAWS: [Color32; 2] = [DRAW, Color32::from_rgb(123, 163, 207)];
@@ -29,7 +29,7 @@ pub(super) struct Moment {
     whole: (f64, f64),
 }
 
-/// What happened in a lane, from when until when, in seconds since the moment's start.
+/// Times are in seconds since the moment's start.
 struct Span {
     lane: &'static str,
     from: f64,
@@ -77,7 +77,7 @@ impl Moment {
     }
 }
 
-/// Draws the lanes. While they are frozen, the wheel zooms them and a drag moves them. True if they were clicked.
+/// Draws the lanes; if frozen, the wheel zooms and a drag moves them. Returns whether they were clicked.
 pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool) -> bool {
     let spans = moment.spans(in_queue);
     // From the bottom up.
@@ -119,7 +119,7 @@ pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool
             let (scroll, pinch) = plot.ctx().input(|input| (input.smooth_scroll_delta.y, input.zoom_delta()));
             seen = zoomed(seen, at.x, f64::from((-0.005 * scroll).exp() / pinch), length);
         }
-        // A drag may have moved it past an end.
+        // A drag may have moved it past an end of the axis.
         let (from, to) = inside(seen, length);
         plot.set_plot_bounds_x(from..=to);
         let bar = |span: &Span| {
@@ -153,14 +153,14 @@ fn zoomed((from, to): (f64, f64), at: f64, factor: f64, length: f64) -> (f64, f6
     (from, from + width)
 }
 
-/// Moves what is seen of an axis to where the axis is. Keeps its width if it can.
+/// Moves the visible part into the axis, without changing its width if possible.
 fn inside((from, to): (f64, f64), length: f64) -> (f64, f64) {
     let width = (to - from).clamp(SHORTEST.min(length), length);
     let from = from.min(length - width).max(0.0);
     (from, from + width)
 }
 
-/// A time with the digits that tell it from others `step` away. Both are in seconds.
+/// Formats a time with the digits that tell it from others `step` away. Both are in seconds.
 fn on_axis(at: f64, step: f64) -> String {
     let (unit, name) = match step {
         _ if at == 0.0 => return "0".to_owned(),
@@ -172,7 +172,6 @@ fn on_axis(at: f64, step: f64) -> String {
     format!("{:.decimals$} {name}", at / unit)
 }
 
-/// Draws the ring: a box for each slot, with its frame's number.
 pub(super) fn ring(ui: &mut Ui, slots: &[SlotNow]) {
     ui.spacing_mut().item_spacing.x = 2.0;
     let width = (ui.available_width() / slots.len().max(1) as f32 - 2.0).clamp(6.0, 44.0);

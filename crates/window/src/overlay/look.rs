@@ -1,5 +1,3 @@
-//! The colours and the fonts.
-
 use egui::{Color32, Context, RichText};
 
 pub(super) const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
@@ -17,7 +15,7 @@ pub(super) fn visuals() -> egui::Visuals {
     }
 }
 
-/// The default fonts. The code font supplies glyphs that the first font lacks, such as an arrow.
+/// Extends the default fonts: the code font has glyphs that the first one lacks, such as an arrow.
 pub(super) fn fonts() -> egui::FontDefinitions {
     let mut fonts = egui::FontDefinitions::default();
     let code = fonts.families.get(&egui::FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());

@@ -1,7 +1,6 @@
-//! The overlay of the window: frame times, their parts, and the settings.
+//! The overlay of the window: frame times, their parts, and the settings. It costs nothing while hidden.
 //!
-//! egui lays it out a few times a second, and on input. The frames in between draw the same layout again. Nothing of it runs while
-//! it is hidden.
+//! egui lays it out a few times a second, and on input. Frames in between draw the same layout again.
 
 mod boxes;
 mod figures;
@@ -30,9 +29,8 @@ use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{PresentMode, Queue, Timestamps};
 use wavefield_render::{Painter, Painting, Picture};
 
-/// The most frames in flight: those of the deepest ring, and one that is recorded.
+/// The deepest ring's frames in flight, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
-/// The most input between two layouts.
 const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
 const NOTICE: Duration = Duration::from_secs(12);
@@ -50,10 +48,9 @@ pub(super) struct View<'a> {
     pub(super) extent: vk::Extent2D,
     /// Pixels per egui point.
     pub(super) scale: f32,
-    /// Which actions the keys have here.
     pub(super) takes: &'a dyn Fn(Action) -> bool,
     pub(super) serves: bool,
-    /// Whether that is a client's frames which do not move by themselves.
+    /// Whether a client's frames are shown that do not move by themselves.
     pub(super) still: bool,
 }
 
@@ -62,19 +59,16 @@ pub(super) struct Draft {
     pub(super) parameters: Parameters,
     pub(super) values: Vec<f32>,
     pub(super) step: bool,
-    /// Copy the command for these settings.
     pub(super) copy: bool,
 }
 
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
-    /// The input since the last layout.
     input: RawInput,
     painter: Painter,
     painting: Painting,
     mode: OverlayMode,
-    /// The mode while the panel is hidden.
     hidden: OverlayMode,
     help: bool,
     /// Whether a key has started a recording.
@@ -89,20 +83,19 @@ pub(super) struct Overlay {
     notice: Option<(String, Instant)>,
     /// Where no panel is.
     free: Rect,
-    /// A problem that stays until it is fixed. It is shown even while the rest is hidden.
+    /// Stays until it is fixed, and is shown even while the rest is hidden.
     problem: Option<String>,
     /// The overlay's CPU time per frame, in seconds, smoothed.
     cost: f64,
     /// Start and end of the commands after the draw, on the GPU.
     marks: Option<Timestamps<2>>,
-    /// Whether a flight's marks were recorded.
     marked: [bool; FLIGHTS],
     /// The overlay's GPU time per frame, a film's copy included, in seconds, smoothed.
     gpu_cost: f64,
 }
 
 impl Overlay {
-    /// Makes the overlay and uploads all its glyphs. An upload waits for the queue, so there should be no more of them later.
+    /// Uploads all glyphs now, because an upload waits for the queue.
     pub(super) fn new(
         egui: &Context,
         scale: f32,
@@ -145,10 +138,10 @@ impl Overlay {
         Ok(overlay)
     }
 
-    /// Tells the overlay of an event. True if the event was for the overlay alone.
+    /// Tells the overlay of an event. Returns whether it was for the overlay alone.
     pub(super) fn hear(&mut self, event: &Event) -> bool {
         match event {
-            // The overlay needs this even while it is hidden.
+            // Needed even while the overlay is hidden.
             Event::WindowFocused(focused) => self.input.focused = *focused,
             _ if !self.has_something() => return false,
             Event::Key { modifiers, .. }
@@ -162,7 +155,7 @@ impl Overlay {
         }
         self.lay_out_soon();
         match event {
-            // The camera hears of all others too: a drag of it may continue over a panel and end there.
+            // The camera hears of all others too: its drag may continue over a panel and end there.
             Event::PointerButton { pressed: true, pos, .. } => self.covers(*pos),
             Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.wants_pointer_input(),
             Event::Key { .. } | Event::Text(_) => self.egui.wants_keyboard_input(),
@@ -170,7 +163,7 @@ impl Overlay {
         }
     }
 
-    /// Whether the overlay is there. egui's own answer is for the pointer of the last layout, but a finger has just come.
+    /// egui's own answer is for the pointer of the last layout, and a finger has just come.
     fn covers(&self, at: Pos2) -> bool {
         self.egui.is_using_pointer()
             || self
@@ -203,7 +196,7 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    /// Closes an open list, or else the list of keys. False if neither is open.
+    /// Closes an open list, or else the list of keys. Returns false if neither is open.
     pub(super) fn close_innermost(&mut self) -> bool {
         let has_list = self.is_on() && Popup::is_any_open(&self.egui);
         let is_open = has_list || self.help;
@@ -229,7 +222,6 @@ impl Overlay {
         self.next = Instant::now();
     }
 
-    /// Shows a problem until the next call. `None` shows none.
     pub(super) fn show_problem(&mut self, problem: Option<String>) {
         // An older notice may claim success.
         self.notice.take_if(|_| problem.is_some());
@@ -320,8 +312,8 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records the overlay over a picture. The GPU must have finished with the flight. Call [`Overlay::end`] after all commands that
-    /// follow the draw.
+    /// Records the overlay over a picture. The GPU must have finished with the flight. Call [`Overlay::end`]
+    /// after all commands that follow the draw.
     ///
     /// # Safety
     /// See [`Painter::record`].
@@ -362,7 +354,7 @@ impl Overlay {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
         if self.is_on() && view.still {
-            // It has few rows, so it takes only the room that it needs.
+            // With few rows, it takes only the room that it needs.
             egui::Area::new("left".into()).fixed_pos(Pos2::ZERO).show(egui, |ui| {
                 panel.show(ui, |ui| {
                     ui.set_max_width(268.0);
@@ -376,7 +368,7 @@ impl Overlay {
             let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
             lanes.show(egui, |ui| self.bottom(ui, view, draft.parameters.paused));
         }
-        // This is not a panel, so that the pointer there still belongs to the picture.
+        // Not a panel, so that the pointer there still belongs to the picture.
         let paint = egui.layer_painter(egui::LayerId::background());
         let picture = egui.available_rect();
         if self.mode != OverlayMode::Off {

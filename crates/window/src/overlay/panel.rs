@@ -1,5 +1,3 @@
-//! The panel for settings that can be changed during the run.
-
 use clap::ValueEnum;
 use egui::{Button, ComboBox, Context, Grid as Table, Id, Slider, Ui};
 use vulkan_cuda::Ring;
@@ -14,7 +12,7 @@ use wavefield_gpu::vulkan::PresentMode;
 use wavefield_handoff::Handoff;
 use wavefield_render::{ColorMap, Samples, Style};
 
-/// The grid sizes to choose from: vertices per side.
+/// In vertices.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
 
 const MEANINGS: [(&str, &str); 12] = [
@@ -135,7 +133,6 @@ fn leave_scene(egui: &Context, config: &Config) {
     egui.data_mut(|data| data.insert_temp(kept_for(config.scene), kept));
 }
 
-/// The settings in another scene, with its last kernel.
 fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
     let (kernel, parameters) = egui.data(|data| data.get_temp::<Kept>(kept_for(scene))).unwrap_or_default();
     Config { scene, kernel, parameters, ..config.clone() }
@@ -162,7 +159,7 @@ fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
     }
 }
 
-/// The suffix for a unit: a single character follows the number directly, a longer unit after a space.
+/// A single character follows the number directly, a longer unit after a space.
 fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
@@ -204,7 +201,7 @@ fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-/// A row of the panel. With an `obstacle`, it is grey, and a tooltip has the reason.
+/// With an `obstacle`, the row is grey, and a tooltip has the reason.
 fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnce(&mut Ui) -> R) -> R {
     let meaning = MEANINGS.iter().find(|(one, _)| *one == name);
     let meaning =
@@ -219,7 +216,7 @@ fn row<R>(ui: &mut Ui, name: &str, obstacle: Option<String>, content: impl FnOnc
     shown.inner.inner
 }
 
-/// A slider from 1 to `most`. Returns a value only on release: a drag passes many, and each switch waits for both APIs.
+/// Shows a slider. Returns a value only on release: a drag passes many, and each switch waits for both APIs.
 fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     let id = ui.id().with(id);
     let mut wanted = ui.data(|data| data.get_temp(id)).unwrap_or(value);
@@ -232,8 +229,8 @@ fn whole(ui: &mut Ui, id: &str, value: u32, most: u32) -> Option<u32> {
     (wanted != value).then_some(wanted)
 }
 
-/// A row with a list to choose from. `describe` returns an entry's name, and the reason if it cannot be chosen. `abouts` has
-/// the entries' descriptions, if they have any. True if the user chose another entry.
+/// Shows a list to choose from. `describe` returns an entry's name, and the reason if it cannot be chosen.
+/// `abouts` has descriptions of the entries, if any. Returns whether the user chose another entry.
 fn list<T: Clone + PartialEq>(
     ui: &mut Ui,
     name: &str,
@@ -267,7 +264,7 @@ fn list<T: Clone + PartialEq>(
     is_other
 }
 
-/// Why these settings cannot be chosen; `None` if they can.
+/// Returns why these settings cannot be chosen; `None` if they can.
 fn refusal(config: &Config, view: &View<'_>) -> Option<String> {
     let device = view.engine.device();
     if config.handoff == Handoff::Inline && config.producer.may_use_cuda() && view.no_cuda.is_none() {
@@ -292,7 +289,7 @@ fn producer_name(producer: ProducerKind) -> &'static str {
     }
 }
 
-/// The settings that a frame's time depends on, with the hand-off first.
+/// Lists the settings that a frame's time depends on, with the hand-off first.
 pub(crate) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
     let profile = engine.producer().profile();
     let (handoff, _) = config.handoff.on(engine.device().info());

@@ -1,4 +1,4 @@
-//! What the overlay reads from the engine: the times of the last frames, and what is under the pointer.
+//! What the overlay reads from the engine: the last frames' times, and what is under the pointer.
 
 use std::time::{Duration, Instant};
 
@@ -32,10 +32,9 @@ impl Overlay {
         Ok(())
     }
 
-    /// Finds what is under the pointer, if the pointer is on the picture.
     pub(super) fn point(&mut self, view: &mut View<'_>) -> Result<()> {
         let size = (view.extent.width, view.extent.height);
-        // Picking assumes a height field. A client's mesh need not be one.
+        // Picking assumes a height field, and a client's mesh need not be one.
         let may_find = !view.serves || view.engine.image_in(view.extent).is_some();
         let on_picture = may_find && !self.egui.is_pointer_over_area();
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);

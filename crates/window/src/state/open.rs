@@ -1,5 +1,3 @@
-//! Opens the screen, chooses a device that can draw for it, and makes the engine.
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,7 +25,7 @@ use wavefield_engine::{
 };
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
 
-/// Refuses a window that is too large for X11, whose sizes have 16 bits. winit would panic.
+/// X11's sizes have 16 bits, and winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {
     let limit = u32::from(u16::MAX);
     match size.width.max(size.height) > limit {

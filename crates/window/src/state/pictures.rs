@@ -12,12 +12,11 @@ use wavefield_gpu::vulkan::read_image;
 use wavefield_render::OffscreenTarget;
 use wavefield_watch::recording::Recorded;
 
-/// The image for such pictures, made for the first one.
 #[derive(Default)]
 pub(super) struct Snapshot(Option<OffscreenTarget>);
 
 impl Snapshot {
-    /// Draws a picture of this size and format, and waits until it is done.
+    /// Waits until the picture is drawn.
     fn draw(
         &mut self,
         engine: &mut Engine,
@@ -40,7 +39,7 @@ impl Snapshot {
         engine.drain()
     }
 
-    /// The last picture: sRGB RGBA, four bytes per pixel.
+    /// Returns the last picture: sRGB RGBA, four bytes per pixel.
     fn pixels(&self, engine: &mut Engine) -> Result<Vec<u8>> {
         let Some(target) = &self.0 else { return Err(Error::Rule("no snapshot was drawn".into())) };
         let image = target.image();
@@ -58,7 +57,7 @@ fn unused(ending: &str) -> PathBuf {
 }
 
 impl<S: Screen> State<S> {
-    /// Waits for the frames in flight, and completes their part of the film. Needed before a frame that bypasses the film.
+    /// Waits for the frames in flight and completes their part of the film, before a frame that bypasses it.
     pub(super) fn settle_film(&mut self) -> Result<()> {
         if self.film.is_some() {
             self.drain()?;
@@ -111,7 +110,7 @@ impl<S: Screen> State<S> {
 
     pub(super) fn save_picture(&mut self) -> Result<()> {
         let path = unused("png");
-        // The file has a command that draws it again.
+        // The file has a command that draws it again, with a rounded camera.
         let view = self.engine.view_mut();
         view.camera = view.camera.rounded();
         self.settle_film()?;
@@ -140,9 +139,9 @@ impl<S: Screen> State<S> {
                 hook.drawn();
                 hook.send_picture(like.0, snapshot.pixels(engine));
             }
-            // There is no picture; the next frame tries again.
+            // The next frame tries again.
             Err(error) if engine.has_failed() => hook.rescue(engine, error)?,
-            // For example, there is no memory for the image. Only the client needs to know.
+            // No memory for the image, for example. Only the client needs to know.
             Err(error) => hook.send_picture(like.0, Err(error)),
         }
         Ok(())

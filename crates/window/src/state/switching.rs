@@ -1,5 +1,3 @@
-//! Applies changed settings to the running window.
-
 use std::sync::atomic::Ordering;
 
 use tracing::trace_span;
@@ -56,7 +54,7 @@ impl<S: Screen> State<S> {
         Ok(())
     }
 
-    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and the overlay shows the problem until it is fixed.
+    /// Takes over a saved kernel. If it is faulty, the old one keeps running, and a problem is shown.
     pub(super) fn reload(&mut self) -> Result<()> {
         let Some(reload) = &mut self.reload else { return Ok(()) };
         let device = self.choice.twin.as_ref().map(|(_, info)| info);
@@ -82,7 +80,7 @@ impl<S: Screen> State<S> {
         Ok(())
     }
 
-    /// Makes this kernel fill the field. Parameters of the same names keep their values. Returns the reason if refused.
+    /// Makes this kernel fill the field. Parameters of the same names keep their values. Returns any refusal.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
         let before = &self.engine.producer().profile().parameters;
         let parameters = match source.parameters() {
@@ -99,7 +97,7 @@ impl<S: Screen> State<S> {
         self.engine.set_color_map(map)
     }
 
-    /// Changes the settings from the next frame on. If they are refused, returns the reason, and nothing changes.
+    /// Changes the settings from the next frame on, or changes nothing and returns why.
     fn switch(&mut self, config: Config) -> Result<Option<Error>> {
         let before = overlay::settings(&self.config, &self.engine);
         let switched = trace_span!("switch").in_scope(|| self.engine.switch(&self.choice, &config));
@@ -129,7 +127,7 @@ impl<S: Screen> State<S> {
         }
     }
 
-    /// To be called after a switch from the settings `before`: frame times are new from now on.
+    /// Call this after a switch from the settings `before`: frame times are new from now on.
     fn switched(&mut self, before: Vec<String>) {
         self.overlay.switched(before);
         // The time of the switch itself is not a frame time.
