@@ -1,8 +1,8 @@
-//! Vulkan objects, from the instance to the swapchain, and CUDA kernels from PTX. Each owns its handles.
+//! Vulkan objects and CUDA kernels. Each owns its handles.
 //!
 //! - [`vulkan`]: from the instance to the swapchain
 //! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++
-//! - [`machine`]: what a figure was measured on
+//! - [`machine`]: the machine on which a figure was measured
 
 pub mod cuda;
 pub mod machine;
