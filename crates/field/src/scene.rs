@@ -1,5 +1,3 @@
-//! What a run shows, and how large a frame is.
-
 use crate::texture;
 use crate::wave::Grid;
 use wavefield_gpu::cuda::Signature;
@@ -17,7 +15,7 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// What a frame consists of, for messages.
+    /// Names what a frame consists of.
     pub fn elements(self) -> &'static str {
         match self {
             Self::Field => "vertices",
@@ -25,7 +23,7 @@ impl Scene {
         }
     }
 
-    /// The number of vertices, or of texels of all levels, in a frame of this size.
+    /// Counts vertices, or the texels of all levels.
     pub fn element_count(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.count(),
@@ -33,7 +31,6 @@ impl Scene {
         }
     }
 
-    /// The bytes written for a frame of this size.
     pub fn frame_bytes(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.bytes(),
@@ -41,7 +38,7 @@ impl Scene {
         }
     }
 
-    /// What a kernel that fills it takes.
+    /// Returns what a kernel for this scene takes.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,
