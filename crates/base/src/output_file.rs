@@ -145,8 +145,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> 
     Ok((Target::File(part, place), Some(identity)))
 }
 
-/// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, because a blocking open could not be
-/// interrupted.
+/// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, since `open` cannot be interrupted.
 #[cfg(unix)]
 fn open_stream(path: &Path) -> io::Result<std::fs::File> {
     let flags = fs::OFlags::WRONLY | fs::OFlags::NOCTTY | fs::OFlags::NONBLOCK | fs::OFlags::CLOEXEC;

@@ -11,8 +11,7 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts one thread per processor for rayon, or as many as the system allows. rayon itself would panic if
-/// there are fewer.
+/// Starts rayon with as many threads as the system allows. If these are few, rayon itself would panic.
 pub fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));

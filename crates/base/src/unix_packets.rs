@@ -39,8 +39,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 }
 // ANCHOR_END: send
 
-/// Receives the next packet. Returns its size in `buffer`, whether it was truncated, and its descriptors,
-/// which arrive even with an error.
+/// Returns the packet's size, whether it was truncated, and its descriptors, which an error may have too.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
     // Room for every possible descriptor: the kernel would close the rest, in this thread.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];

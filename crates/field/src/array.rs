@@ -98,7 +98,6 @@ impl Array {
         self.kind
     }
 
-    /// Points have one row.
     pub fn grid(&self) -> Grid {
         self.grid
     }

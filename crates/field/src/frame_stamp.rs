@@ -4,8 +4,7 @@
 //! their value, so a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far fewer than
 //! 4096, so earlier and later frames can be told apart.
 //!
-//! `kernels/frame_stamp.cu`, `gallery.wgsl` and [`apply`] write stamps; `check.wgsl` and [`judge`] check
-//! them.
+//! `kernels/frame_stamp.cu`, `gallery.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`] check.
 
 pub mod texel;
 
@@ -42,7 +41,7 @@ pub fn judge(w: f32, frame: u64) -> Seen {
     if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
 }
 
-/// Half of the 4096 numbers count as earlier than `frame`, half as later.
+/// Counts half of the 4096 numbers as earlier than `frame`, half as later.
 fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,

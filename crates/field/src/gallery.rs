@@ -90,7 +90,7 @@ static GALLERY: [Entry; 5] = [
     },
 ];
 
-/// The first is the default.
+/// Lists the kernels, the default first.
 pub fn gallery() -> &'static [Entry] {
     &GALLERY
 }
@@ -145,7 +145,7 @@ impl Twin {
         &WAVE
     }
 
-    /// The shader's values begin with these.
+    /// Returns the parameters, with which the shader's values begin.
     pub fn parameters(&self) -> KernelParameters {
         // A test reads them too, so they are valid.
         KernelParameters::of(self.ptx).unwrap_or_default()

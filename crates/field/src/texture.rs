@@ -114,8 +114,7 @@ fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     [at(0, 0), at(1, 0), at(0, 1), at(1, 1)]
 }
 
-/// Paints level 0 and computes the other levels, one after another and each row by row, into a `chain` of
-/// [`chain_texels`] texels. Each row is a task.
+/// Paints level 0 and computes the others into [`chain_texels`] texels. Each row is a task.
 pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
         texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
@@ -149,9 +148,8 @@ impl From<[f32; 4]> for Texel {
 }
 
 /// Returns the largest difference between a whole chain and the reference at `time`. Levels below the first
-/// are compared with the mean of the chain's own level above, so that an error does not count twice. `ranges`
-/// gives the lowest and the highest value that each channel may have; the smallest possible difference
-/// counts.
+/// are compared with the mean of the chain's own level above, so that an error does not count twice. Each
+/// channel may have any value in its range; the nearest counts.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],
@@ -192,8 +190,7 @@ pub fn worst_distance(
     worst
 }
 
-/// Allows for half floats, whose steps near 1 are 0.0005, and for the error of the sine, which is divided by
-/// the slope next to a contour line.
+/// Allows for a half float's steps near 1 of 0.0005, and for the sine's error next to a contour line.
 pub const TOLERANCE: f64 = 0.005;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The wave, on the CPU, and a float64 reference. The CUDA kernel (`kernels/wave.cu`) and the compute shader
-//! (`wave` in `gallery.wgsl`) compute the same.
+//! The wave, and a float64 reference. `kernels/wave.cu` and `wave` in `gallery.wgsl` compute the same.
 
 use std::fmt;
 

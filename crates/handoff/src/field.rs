@@ -60,8 +60,7 @@ impl Work for FieldWork {
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
-            // SAFETY: both have the documented signature; 16 bytes a vertex, which nobody else touches (the
-            // caller's promise).
+            // SAFETY: both have the documented signature; the rest is the caller's promise.
             unsafe {
                 kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
             }

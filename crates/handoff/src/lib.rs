@@ -1,5 +1,4 @@
-//! Fills frames and hands them to Vulkan: from CUDA in six ways, side by side for comparison, or without CUDA
-//! ([`producer`]).
+//! Hands frames to Vulkan: from CUDA in six ways, side by side for comparison, or without ([`producer`]).
 //!
 //! Most hand-offs apply one of two things to a *work*, which is what CUDA does for a frame: the library's
 //! ring (`timeline`), or an *order* that keeps the two sides apart in one slot (`one_slot`).

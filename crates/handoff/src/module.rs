@@ -74,9 +74,8 @@ impl Module {
     }
 
     /// Records a launch with one thread for each vertex of `threads`. `arguments` are as for
-    /// `cuLaunchKernel`, and are read before this returns. The last is the structure of the kernel's
-    /// parameters, if it has any. The launch sees what earlier ones wrote to the module's own memory, so a
-    /// kernel may keep state there.
+    /// `cuLaunchKernel`, and are read before this returns; the last is the structure of parameters, if any.
+    /// The launch sees what earlier ones wrote to the module's memory, so a kernel may keep state there.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and

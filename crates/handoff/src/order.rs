@@ -21,8 +21,7 @@ pub(super) trait Order: Sized + 'static {
     /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
     fn wait_free(&mut self, fill: &Fill) -> Result<()>;
 
-    /// Announces that CUDA's earlier work fills the slot. Returns how long the CPU waited, if it did. Such a
-    /// wait has a timeout: see [`Fill::wait_idle`].
+    /// Announces that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
     fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>>;
 
     /// Makes the submission in which Vulkan reads the slot.

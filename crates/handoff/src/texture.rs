@@ -67,8 +67,8 @@ impl Work for TextureWork {
             Place::Own(own) => own,
         };
         fill.timed(frame.index, |stream| {
-            // SAFETY: (here and below) each kernel has the signature of its launch; nobody else touches the
-            // chain (the caller's promise).
+            // SAFETY: (here and below) each kernel has its launch's signature; the rest is the caller's
+            // promise.
             unsafe {
                 chain.launch(&self.paint, stream, 0, frame)?;
                 (1..chain.levels.len()).try_for_each(|level| chain.reduce(&self.reduce, stream, level))
@@ -118,8 +118,7 @@ impl Chain {
     unsafe fn launch(&self, kernel: &Kernel, stream: &Stream, level: usize, frame: &Frame) -> Result<()> {
         let Grid { cols, rows } = texture::level(self.size, level as u32);
         let surface = self.levels[level].raw();
-        // SAFETY: the documented signature (the caller's promise); the surface lives until the stream is
-        // idle.
+        // SAFETY: the caller's promise; the surface lives until the stream is idle.
         unsafe { kernel.launch(stream, surface, [cols, rows], frame.index, frame.time, &frame.parameters) }
     }
 
@@ -167,8 +166,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
-            // SAFETY: the caller's promise; `bytes` is borrowed until the wait below, which also follows an
-            // error.
+            // SAFETY: the caller's promise; `bytes` is borrowed until a wait, also after an error.
             let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.

@@ -76,8 +76,8 @@ fn make<W: Work, const COPIES: bool>(
     Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
 }
 
-/// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's
-/// allocator, such as Taichi and Warp.
+/// `timeline`, and `device-copy`, which copies as programs do whose memory is another library's (Taichi,
+/// Warp).
 struct TimelineHandoff<W: Work> {
     // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
     /// Produced, but not yet submitted.

@@ -15,8 +15,7 @@ pub trait Work: Sized + 'static {
     /// Loads the kernels. `context` must be of the device's GPU: see [`vulkan_cuda::find_twin`].
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
-    /// Makes the slots of a ring. Called after `new`, so that a bad kernel fails before gigabytes are
-    /// allocated.
+    /// Makes the slots of a ring, after `new`, so that a bad kernel fails before gigabytes are allocated.
     fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<Self::Slot>>;
 
     fn own(&self, context: &Cuda) -> Result<Self::Own>;

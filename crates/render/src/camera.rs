@@ -93,8 +93,7 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// Maps world space to Vulkan's clip space (Y down). Depth is 1 near and 0 at infinity, for even
-    /// precision.
+    /// Maps world space to Vulkan's clip space (Y down). Depth is 1 near and 0 at infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();
@@ -154,7 +153,7 @@ fn aspect(width: u32, height: u32) -> f32 {
     width.max(1) as f32 / height.max(1) as f32
 }
 
-/// Half of the view's height at a distance of 1.
+/// Returns half of the view's height at a distance of 1.
 fn half_height(aspect: f32) -> f32 {
     // In a narrow picture, the width must fit.
     (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)

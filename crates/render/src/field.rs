@@ -1,5 +1,4 @@
-//! Draws a slot into a picture, multisampled: a surface, points, an image or the textured plane, and then the
-//! background behind it.
+//! Draws a slot, multisampled: a surface, points, an image or the textured plane, before a background.
 
 use std::rc::Rc;
 
@@ -171,7 +170,7 @@ impl FieldRenderer {
         std::mem::replace(&mut self.drawing, drawing)
     }
 
-    /// For a mesh or a surface. The GPU must be idle, and nothing recorded earlier may be submitted again.
+    /// Changes a mesh or a surface. The GPU must be idle, and nothing recorded may be submitted again.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
@@ -200,7 +199,7 @@ impl FieldRenderer {
         self.attachments.as_ref().map(Attachments::extent)
     }
 
-    /// No frame may be in flight.
+    /// Makes the attachments. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // Both together may not fit into memory.
         self.attachments = None;
@@ -209,7 +208,7 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// The flight's previous frame must be done.
+    /// Sets the only view of a flight, whose previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
         self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
     }
@@ -302,8 +301,7 @@ impl FieldRenderer {
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.device.raw();
-        // SAFETY: (here and below) recording (the caller's promise); every object is alive and of this
-        // device.
+        // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
         let aim = |number: usize, tile: &Tile| unsafe {
             let [x, y] = tile.corner;
             let (width, height) = (tile.size.width as f32, tile.size.height as f32);

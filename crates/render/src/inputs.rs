@@ -39,7 +39,7 @@ pub(super) struct Tile {
     pub(super) size: vk::Extent2D,
 }
 
-/// As in `parts/numbers.wgsl`.
+/// Returns the code in `parts/numbers.wgsl`.
 fn code(number: Number) -> u32 {
     match number {
         Number::F32 => 0,
@@ -111,7 +111,7 @@ impl Inputs {
         self.bindings.layout()
     }
 
-    /// The flight's previous frame must be done.
+    /// Writes a view's uniforms. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),

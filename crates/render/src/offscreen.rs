@@ -29,7 +29,7 @@ impl OffscreenTarget {
         }
     }
 
-    /// In the layout `TRANSFER_SRC_OPTIMAL` after a frame.
+    /// Returns the image, which is in the layout `TRANSFER_SRC_OPTIMAL` after a frame.
     pub fn image(&self) -> &Image {
         &self.image
     }

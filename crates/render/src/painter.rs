@@ -16,8 +16,7 @@ pub struct Painting {
     pub pixels_per_point: f32,
 }
 
-/// Draws egui's output over resolved pictures, because its pipeline has one sample. The queue must be idle
-/// before it is dropped.
+/// Draws egui's output over resolved pictures. The queue must be idle before it is dropped.
 pub struct Painter {
     // Never dropped if the device is leaked.
     renderer: ManuallyDrop<Renderer>,
@@ -41,8 +40,7 @@ impl Painter {
         Ok(Self { renderer, pool, device })
     }
 
-    /// Uploads glyphs and images. If there are any, waits for the queue without a timeout: first wait for all
-    /// submissions.
+    /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let set = self.renderer.set_textures(raw, pool, &textures.set);
@@ -53,8 +51,7 @@ impl Painter {
     /// Records the draw over `picture`, which is in its final layout before and after.
     ///
     /// `commands` is recording, outside a render pass, after the draw of `picture`. The picture lives until
-    /// they are done, and has the painter's format. No more frames are in flight than the painter has room
-    /// for.
+    /// they are done, and has the painter's format. The painter has room for the frames in flight.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,

@@ -66,9 +66,8 @@ pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk:
     }
 }
 
-/// Prefers 24 bits, which are faster to clear and write than 32 (`docs/performance.md`, "The draw"). Every
-/// device supports one of them ("Required Format Support"). With 24 bits, the default camera still resolves a
-/// hundred-thousandth of the field's width.
+/// Prefers 24 bits, which are faster to clear and write than 32 (`docs/performance.md`, "The draw"), and
+/// still resolve a hundred-thousandth of the field's width. Every device has one ("Required Format Support").
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
     let small = vk::Format::X8_D24_UNORM_PACK32;
@@ -118,9 +117,8 @@ impl Attachments {
     /// cover every pixel. With more than one sample there is one picture.
     ///
     /// # Safety
-    /// `commands` is recording. The pictures have this size and format, live until the commands are done, and
-    /// may be overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the
-    /// pass waits only for these.
+    /// `commands` is recording. The pictures have this size and format, live until they are done, and may be
+    /// overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
     pub(super) unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -138,8 +136,7 @@ impl Attachments {
             )
         };
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
-        // SAFETY: recording, with live pictures of this size and format (the caller's promise). The last
-        // barriers are outside the render pass.
+        // SAFETY: the caller's promise; the last barriers are outside the render pass.
         unsafe {
             self.prepare(commands, pictures);
             self.begin(commands, pictures, clear);

@@ -2,8 +2,7 @@
 //!
 //! The CPU does not have the vertices, so this takes two steps. A [`Trail`] names the few vertices that the
 //! pixel's [`Ray`] passes over. Once these are read from the slot, it says where the ray meets the surface.
-//! The field must be a regular grid, 2 wide both ways: if a kernel puts x and z elsewhere, the answer is
-//! wrong.
+//! The answer is right only for a regular grid, 2 wide both ways.
 
 use glam::{Vec2, Vec3};
 

@@ -30,7 +30,7 @@ pub enum PictureKind {
 }
 
 impl PictureKind {
-    /// Of a pixel.
+    /// Returns the size of a pixel.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Color | Self::Depth | Self::Index => 4,
@@ -58,7 +58,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// `limit` is the most pixels along a sheet's edge.
+    /// Fits a sheet whose edges have at most `limit` pixels.
     fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
         let pixels = u64::from(size.width) * u64::from(size.height);
         let most = (SHEET_PIXELS / pixels).clamp(1, count as u64) as u32;
@@ -145,8 +145,8 @@ impl Views {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes the sheets. `like` draws the same array. If [`Views::needs`], it waits for the queue, and no
-    /// frame may be in flight.
+    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits for the queue; no frame may be in
+    /// flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -176,8 +176,7 @@ impl Views {
     ///
     /// # Safety
     /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`. There are at most [`MAX_VIEWS`]
-    /// views. `into` lives until the commands are done, has room and the usage `TRANSFER_DST`, and may be
-    /// written.
+    /// views. `into` lives until the commands are done, has room and the usage `TRANSFER_DST`.
     pub unsafe fn record(
         &mut self,
         device: &Device,
@@ -211,8 +210,7 @@ impl Views {
                     };
                     let copies: Vec<_> = tiles.iter().enumerate().map(copy).collect();
                     let Picture { image, final_layout, .. } = pictures[kind.output().1];
-                    // SAFETY: recording, and the buffer may be written (the caller's promise); the image is
-                    // readable in its final layout.
+                    // SAFETY: the caller's promise; the image is readable in its final layout.
                     unsafe {
                         device.raw().cmd_copy_image_to_buffer(commands, image, final_layout, into, &copies)
                     };

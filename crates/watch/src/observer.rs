@@ -8,13 +8,12 @@ use wavefield_handoff::producer::{Fill, Frame, Produced, Source};
 /// Watches frames without drawing them, like [`crate::verify`] and [`crate::trace`]. It hears of each frame
 /// when it is produced, submitted and finished by the GPU. A frame whose producer fails never finishes.
 pub trait Observer {
-    /// Nothing is recorded yet, and the GPU has finished with the flight.
+    /// Comes before anything is recorded. The GPU has finished with the flight.
     fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
         Ok(())
     }
 
-    /// Records the observer's own commands. Later frames may submit the same recording, so it contains
-    /// nothing that differs from frame to frame.
+    /// Records commands, which later frames may submit too, so they contain nothing of a single frame.
     ///
     /// # Safety
     /// `commands` is recording, inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has

@@ -1,5 +1,4 @@
-//! The functions of `libcuda` that only this program calls. For the others, and for why there are tables, see
-//! [`vulkan_cuda::cuda::api`].
+//! The functions of `libcuda` that only this program calls. For the rest, see [`vulkan_cuda::cuda::api`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

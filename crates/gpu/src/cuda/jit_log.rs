@@ -20,7 +20,7 @@ impl JitLog {
         Self { text, options, values }
     }
 
-    /// The driver writes to `self`, which must outlive the compilation.
+    /// Returns count, options and values. The driver writes to `self`, which must outlive the compilation.
     pub(super) fn options(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }

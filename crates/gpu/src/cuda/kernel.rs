@@ -20,8 +20,7 @@ pub struct KernelSource {
     pub name: String,
     pub ptx: String,
     pub entry: String,
-    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, to load without a
-    /// compiler.
+    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU.
     pub cubin: Option<Cubin>,
     /// For `--kernel`, if it comes with the program.
     pub built_in: Option<&'static str>,
@@ -69,11 +68,11 @@ impl KernelSource {
         split_argument(argument).0
     }
 
-    /// Compilers refuse characters that are not ASCII, even in comments and in the unit of a parameter. There
-    /// they mean nothing, so each becomes `?`.
+    /// Replaces characters that are not ASCII, which mean nothing but which compilers refuse, even in
+    /// comments.
     ///
     /// # Errors
-    /// A control character. The driver takes what begins like ELF (0x7f) for machine code, and trusts its
+    /// A control character: the driver takes what begins like ELF (0x7f) for machine code, and trusts its
     /// sizes.
     pub fn text(&self) -> Result<CString> {
         let byte = |c: char| match c {
@@ -91,7 +90,7 @@ impl KernelSource {
         CString::new(&*self.entry).map_err(|_| self.problem("its entry has a zero byte"))
     }
 
-    /// Declared by `//!PARAM` lines. All entries of the text have the same.
+    /// Parses the `//!PARAM` lines, which hold for all entries of the text.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx).map_err(|problem| self.problem(problem))
     }
@@ -148,7 +147,7 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     }
 }
 
-/// The entry follows a colon after the last dot and path separator, so that `C:\…` stays whole.
+/// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
 fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     match argument.rsplit_once(':') {
         Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
@@ -230,7 +229,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// For each thread: large arrays and spilled registers.
+    /// Returns each thread's bytes, for large arrays and spilled registers.
     pub fn local_bytes(&self) -> Result<u32> {
         self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
     }
@@ -253,8 +252,7 @@ impl Kernel {
     }
 
     /// Enqueues one thread per vertex or texel, with the arguments of [`Signature`]: `(target, unsigned cols,
-    /// unsigned rows, unsigned long long frame, double time)`, and the structure of its parameters, if it has
-    /// any.
+    /// unsigned rows, unsigned long long frame, double time)` and the structure of parameters, if any.
     ///
     /// # Safety
     /// The kernel has that signature, and `stream` is of its context. `target` is memory of that context with

@@ -14,7 +14,7 @@ pub struct DeviceMemory {
 unsafe impl Send for DeviceMemory {}
 
 impl DeviceMemory {
-    /// `size` is in bytes, and not 0.
+    /// Allocates `size` bytes, which must not be 0.
     pub fn new(context: &Cuda, size: u64) -> Result<Self> {
         context.bind()?;
         let mut pointer = 0;
@@ -78,8 +78,7 @@ impl DeviceMemory {
 /// Enqueues a write of `bytes` zero bytes, a multiple of 4.
 ///
 /// # Safety
-/// `target` is memory of the stream's context. Nothing else touches it until the stream has passed this
-/// point.
+/// `target` is memory of the stream's context. Nothing else touches it until the stream has passed.
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;

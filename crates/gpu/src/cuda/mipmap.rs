@@ -20,7 +20,6 @@ unsafe impl Send for MipmappedArray {}
 unsafe impl Sync for MipmappedArray {}
 
 impl MipmappedArray {
-    /// `desc` describes the first level.
     pub fn new(context: &Cuda, desc: &sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<Self>> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -30,7 +29,7 @@ impl MipmappedArray {
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
-    /// The level keeps the whole mip chain alive.
+    /// Returns a level that keeps the whole mip chain alive.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.raw, level, &self.context, self.clone()) }

@@ -1,5 +1,4 @@
-//! Streams, kernels and memory that CUDA allocates. Drivers, devices and contexts are in
-//! [`vulkan_cuda::cuda`].
+//! Streams, kernels and memory. Drivers, devices and contexts are in [`vulkan_cuda::cuda`].
 //!
 //! The types own what they create, keep their [`Cuda`] alive, and name call and device in every error.
 
@@ -32,7 +31,7 @@ pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
 use wavefield_base::Result;
 
-/// Also looks up the functions that only this program calls.
+/// Loads the driver, with the functions that only this program calls.
 pub fn load_driver() -> Result<Driver> {
     let driver = Driver::load_without_cudarc()?;
     api::look_up()?;

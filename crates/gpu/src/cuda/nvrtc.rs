@@ -69,7 +69,7 @@ pub(super) struct Compiled {
     pub(super) log: String,
 }
 
-/// `path`, the file of `source`, appears in messages. Headers are looked for beside it, then among CUDA's.
+/// Compiles CUDA C++. Headers are looked for beside `path`, the file of `source`, then among CUDA's.
 ///
 /// # Errors
 /// NVRTC is not installed, or the source has an error, which the compiler's log gives with file and lines.
@@ -87,7 +87,7 @@ pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// The system does not search the toolkits by itself.
+/// Lists this folder of each toolkit, since the system does not search them.
 fn toolkits(folder: &str) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
@@ -95,7 +95,7 @@ fn toolkits(folder: &str) -> Vec<PathBuf> {
     roots.map(|root| Path::new(&root).join(folder)).collect()
 }
 
-/// CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
+/// Finds CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
 fn headers(lib: &Path) -> Vec<PathBuf> {
     // A toolkit, conda or a wheel of CUDA 13; a wheel of CUDA 12. `/usr/include` is Debian's.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
@@ -134,8 +134,7 @@ impl Nvrtc {
     /// # Safety
     /// The library must be NVRTC.
     unsafe fn look_up(library: Library, file: PathBuf) -> Result<Self, libloading::Error> {
-        // SAFETY: the caller's promise. The functions are kept with the library, so none is called after it
-        // closes.
+        // SAFETY: the caller's promise. The functions are kept with the library, so none outlives it.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,

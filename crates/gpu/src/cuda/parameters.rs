@@ -89,7 +89,7 @@ impl fmt::Display for KernelParameter {
 
 const FORM: &str = "//!PARAM name float min max default \"unit\"";
 
-/// `text` begins after the opening quote.
+/// Parses the unit after its opening quote.
 fn unit(text: &str) -> Result<String, String> {
     let Some((unit, after)) = text.split_once('"') else {
         return Err("the unit's closing quote is missing".into());
@@ -118,7 +118,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Kept for the PTX, because a compiler drops comments.
+/// Copies the lines that declare parameters, because a compiler drops comments.
 pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
@@ -152,8 +152,7 @@ impl KernelParameters {
         values
     }
 
-    /// Takes over values of parameters with the same names, moved into their ranges. The rest get their
-    /// defaults.
+    /// Takes over values of parameters with the same names, moved into their ranges.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
@@ -212,7 +211,7 @@ pub struct KernelValues {
 }
 
 impl KernelValues {
-    /// For the arguments of a launch. A kernel without parameters does not read it.
+    /// Returns the pointer for a launch. A kernel without parameters does not read it.
     pub fn pointer(&mut self) -> *mut c_void {
         (&raw mut self.numbers).cast()
     }

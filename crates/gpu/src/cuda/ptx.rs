@@ -35,7 +35,7 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// A structure of `floats` floats follows the parameters, unless that is 0.
+    /// Compares an entry's parameters. They end with a structure of `floats` floats, unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -73,8 +73,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// As compilers write this kind, the usual form first. `.b64` tells only the size, and `.b8[8]` is a
-    /// structure.
+    /// Lists how compilers write this kind, the usual form first. `.b64` tells only the size.
     fn types(self) -> &'static [&'static str] {
         match self {
             Self::Pointer => &[
@@ -94,8 +93,7 @@ impl Kind {
     }
 }
 
-/// Extracts `.u64 .ptr .global` from `.param .u64 .ptr .global .align 16 name`, `.b8[12]` from `.param .align
-/// 4 .b8 name[12]`.
+/// Extracts the type, such as `.u64 .ptr .global`, or `.b8[12]` from `.param .align 4 .b8 name[12]`.
 fn parameter(declaration: &str) -> String {
     let (declaration, count) = match declaration.split_once('[') {
         Some((declaration, count)) => (declaration, count.split(']').next()),
@@ -133,7 +131,7 @@ impl Code {
         Self(code)
     }
 
-    /// Only those that are defined, not just declared.
+    /// Returns the kernels that are defined, not just declared.
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         self.0.split(".entry").skip(1).filter_map(Entry::of).collect()
     }
@@ -151,7 +149,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// `text` follows `.entry`.
+    /// Parses the text after `.entry`.
     fn of(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(char::is_whitespace)?.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$' | '%'));
@@ -173,7 +171,7 @@ impl<'a> Entry<'a> {
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
     }
 
-    /// The only block size that the entry may be launched with, from `.reqntid`.
+    /// Returns the only block size that the entry may be launched with, from `.reqntid`.
     pub(super) fn block(&self) -> Option<[u32; 3]> {
         let (_, numbers) = self.directives.split_once(".reqntid")?;
         let numbers = numbers.split('.').next()?.split(',').map(|number| number.trim().parse().ok());
@@ -183,7 +181,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Without a name, there must be only one entry.
+/// Finds the entry of that name, or the only entry.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();
@@ -198,7 +196,7 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// For example `It is PTX 8.8 for sm_120a`.
+/// Formats what the PTX says about itself: `It is PTX 8.8 for sm_120a`.
 pub(super) fn made_for(ptx: &str) -> String {
     let code = Code::of(ptx).0;
     let after = |directive| code.split_once(directive).map_or("", |(_, rest)| rest.trim_start());

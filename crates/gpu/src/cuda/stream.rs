@@ -58,7 +58,7 @@ impl Stream {
     }
 }
 
-/// False for `NOT_READY`.
+/// Returns false for `NOT_READY`.
 fn is_ready(context: &Cuda, call: &'static str, code: Code) -> Result<bool> {
     match code {
         Code::NOT_READY => Ok(false),
@@ -107,7 +107,7 @@ impl Event {
         is_ready(&self.context, "cuEventQuery", unsafe { api::cuEventQuery(self.raw) })
     }
 
-    /// Milliseconds from `self` to `end`, which are both recorded; `None` until the stream has reached both.
+    /// Returns the milliseconds between two recorded events; `None` until the stream has reached both.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
         self.context.bind()?;

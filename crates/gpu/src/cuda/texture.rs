@@ -54,9 +54,8 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Coordinates are normalised: 0 to 1 across this level, or a direction if the image is a cube. Texel `x`
-    /// of `width` has its centre at `(x + 0.5) / width`. Every `tex` reads this level, even if it names
-    /// another one.
+    /// Creates a texture object that shows one level to every `tex`. Coordinates are normalised: 0 to 1, or a
+    /// direction for a cube. Texel `x` of `width` has its centre at `(x + 0.5) / width`.
     ///
     /// # Errors
     /// There is no such level, or CUDA refuses, as for linear filtering of values read as integers.
@@ -72,7 +71,7 @@ impl Texture {
         Ok(Self { raw, context, _image: image.clone() })
     }
 
-    /// A kernel's 64-bit argument, valid while `self` lives.
+    /// Returns a kernel's 64-bit argument, which is valid while `self` lives.
     pub fn raw(&self) -> sys::CUtexObject {
         self.raw
     }

@@ -87,7 +87,7 @@ impl Buffer {
     }
 }
 
-/// For `GpuOnly` memory. Vulkan demands that every device has memory for the other locations.
+/// Explains `GpuOnly` memory. Vulkan demands that every device has memory for the other locations.
 fn unmapped(device: &Device) -> Error {
     Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
 }

@@ -45,9 +45,9 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// The push constants have `constants` bytes, a multiple of 4. `sets` lists what can be bound to each
-    /// descriptor set, at its only binding, 0. No list is empty. What is bound outlives the pipeline's use of
-    /// it.
+    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what can be
+    /// bound to each descriptor set, at its only binding, 0. No list is empty. What is bound outlives its
+    /// use.
     pub fn new(
         device: &Device,
         (spirv, entry): (&[u8], &CStr),
@@ -86,8 +86,7 @@ impl ComputePipeline {
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass. Every list has a choice within its bounds. `constants`
-    /// has as many bytes as the pipeline was made for. The caller's barriers order the memory that the shader
-    /// uses.
+    /// has the pipeline's size. The caller's barriers order the memory that the shader uses.
     pub unsafe fn dispatch<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -109,7 +108,7 @@ impl ComputePipeline {
     }
 }
 
-/// `spirv` is a whole binary of the crate `shaders`. The module may be dropped once the pipelines are made.
+/// Makes a module of the crate `shaders`, which may be dropped once the pipelines are made.
 pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;

@@ -90,8 +90,8 @@ impl Device {
             adapter: adapter.clone(),
         });
         let vk = match desc.interop {
-            // SAFETY: the three handles belong together and live as long as `shared`; the features are
-            // enabled (the caller's promise).
+            // SAFETY: the handles belong together and live as long as `shared`; the caller enabled the
+            // features.
             true => Some(unsafe {
                 Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
             }?),
@@ -110,7 +110,7 @@ impl Device {
         }
     }
 
-    /// If so, no `Drop` destroys anything.
+    /// Returns whether no `Drop` may destroy anything.
     pub fn is_stuck(&self) -> bool {
         self.shared.stuck.load(Ordering::Relaxed)
     }
@@ -131,7 +131,8 @@ impl Device {
         self.shared.adapter.instance()
     }
 
-    /// For a library that frees everything before the last clone of this device is dropped.
+    /// Lends the allocator to a library that frees everything before the last clone of this device is
+    /// dropped.
     pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
@@ -159,7 +160,7 @@ impl Device {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// Nanoseconds of the device's clock; `None` without `VK_EXT_calibrated_timestamps`.
+    /// Returns nanoseconds of the device's clock; `None` without `VK_EXT_calibrated_timestamps`.
     pub fn calibrated_time(&self) -> Result<Option<f64>> {
         let (Some(functions), Some(period)) =
             (&self.shared.calibrated_timestamps, self.info().timestamp_period)
@@ -205,7 +206,7 @@ impl Device {
         Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
-    /// For `map_err`. The error names the call and this device, and says why a lost device was lost.
+    /// Makes an error, for `map_err`, that says why a lost device was lost.
     pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| {
             let device = self.info().name.clone();
@@ -219,12 +220,12 @@ impl Device {
         }
     }
 
-    /// The driver's estimate of the bytes of device memory that this process can still allocate.
+    /// Estimates the bytes of device memory that this process can still allocate.
     pub fn free_memory(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
 
-    /// Bytes of device memory that this process uses, as the driver counts them.
+    /// Returns the bytes of device memory that this process uses, by the driver's count.
     pub fn memory_used(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_usage[heap])
     }
@@ -248,7 +249,7 @@ impl Device {
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
-    /// In bytes, for a storage buffer's offset (`minStorageBufferOffsetAlignment`).
+    /// Returns the bytes of `minStorageBufferOffsetAlignment`.
     pub fn storage_alignment(&self) -> u64 {
         // SAFETY: a live physical device.
         let properties =
@@ -257,13 +258,12 @@ impl Device {
     }
 }
 
-/// Held while CUDA inside Vulkan is made or destroyed: devices that launch CUDA kernels, their modules, and
-/// the CUDA context of such a run.
+/// Locks CUDA inside Vulkan while it is made or destroyed: devices that launch kernels, and their modules.
 ///
-/// Otherwise NVIDIA's driver can deadlock. `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of the
-/// Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the opposite order. If two
-/// threads do these at the same time, both hang, and so does every thread that needs either lock (driver
-/// 580.159.04).
+/// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
+/// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
+/// opposite order. If two threads do these at the same time, both hang, and so does every thread that needs
+/// either lock.
 pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

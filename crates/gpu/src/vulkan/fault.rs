@@ -43,7 +43,7 @@ impl FaultReport {
     }
 }
 
-/// The precision is a power of two: the fault lies in the aligned range of that size.
+/// Prints the range that the precision, a power of two, leaves for the address.
 fn address_words(info: &vk::DeviceFaultAddressInfoEXT) -> String {
     use vk::DeviceFaultAddressTypeEXT as Kind;
     let kind = match info.address_type {

@@ -22,7 +22,6 @@ pub struct ImageDesc {
 }
 
 impl ImageDesc {
-    /// One level, and one sample for each pixel.
     pub fn color(
         label: &'static str,
         extent: vk::Extent2D,
@@ -102,7 +101,7 @@ pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageS
         .layer_count(1)
 }
 
-/// The image has colour; `offset` is in bytes and belongs to the buffer.
+/// Describes a copy from or to a buffer, at `offset` bytes.
 pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::BufferImageCopy {
     let place = vk::ImageSubresourceLayers::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)

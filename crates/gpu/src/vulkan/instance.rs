@@ -94,8 +94,7 @@ impl Instance {
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
         }
-        // SAFETY: every pointer in `info` points to a local, which outlives the call; `log` outlives the
-        // instance.
+        // SAFETY: every pointer in `info` points to a local; `log` outlives the instance.
         let raw =
             unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
         let mut shared = Shared { raw, entry, messenger: None, log };
@@ -109,7 +108,7 @@ impl Instance {
         Adapter::enumerate(self)
     }
 
-    /// Zero if the layer is not loaded.
+    /// Returns the counts, which are zero if the layer is not loaded.
     pub fn validation_log(&self) -> &Arc<ValidationLog> {
         &self.0.log
     }
@@ -127,10 +126,9 @@ impl Instance {
     }
 }
 
-/// A bare instance that outlives all others, so that the loader keeps its drivers loaded. Without any, it
-/// unloads them. Each time it loads NVIDIA's driver again, that takes a little static thread-local storage of
-/// the C library for good. After about 30 rounds in one process it no longer loads ("cannot allocate memory
-/// in static TLS block").
+/// A bare instance that outlives all others. Without any, the loader unloads its drivers. Each time that it
+/// loads NVIDIA's driver again, this takes a little static thread-local storage of the C library for good.
+/// After about 30 times it fails ("cannot allocate memory in static TLS block").
 static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
 
 impl Drop for Shared {

@@ -1,5 +1,4 @@
-//! Vulkan in wgpu's order: [`Instance`] → [`Adapter`] → [`Device`] and [`Queue`] → [`Surface`] and
-//! [`Swapchain`].
+//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`Surface`], [`Swapchain`].
 //!
 //! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
 //! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before
@@ -46,7 +45,7 @@ pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
-/// For `map_err` before there is a [`Device`], whose errors say more.
+/// Makes an error before there is a [`Device`], whose errors say more.
 fn failed<'a>(
     call: &'static str,
     device: &'a str,

@@ -11,7 +11,7 @@ pub struct Owned<T: Destroy> {
 }
 
 impl<T: Destroy> Owned<T> {
-    /// `raw` must come from this device, and nothing else may destroy it.
+    /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
     pub fn new(device: &Device, raw: T) -> Self {
         Self { raw, device: device.clone() }
     }
@@ -28,8 +28,7 @@ impl<T: Destroy> Owned<T> {
 impl<T: Destroy> Drop for Owned<T> {
     fn drop(&mut self) {
         if !self.device.is_stuck() {
-            // SAFETY: made from this device, destroyed once, and the GPU is done with it: see the module
-            // `vulkan`.
+            // SAFETY: made from this device, destroyed once, and not in use: see the module `vulkan`.
             unsafe { self.raw.destroy(self.device.raw()) };
         }
     }
@@ -91,7 +90,7 @@ impl Memory {
         allocation.map_or_else(Default::default, |a| (unsafe { a.memory() }, a.offset()))
     }
 
-    /// `None` if the CPU cannot reach the memory.
+    /// Returns `None` if the CPU cannot reach the memory.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         self.allocation.as_ref()?.mapped_slice()
     }

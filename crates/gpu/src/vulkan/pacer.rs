@@ -17,8 +17,7 @@ pub struct Flight {
     pub acquired: vk::Semaphore,
 }
 
-/// Limits how far the CPU runs ahead: command buffers for a few frames, and a timeline that says which are
-/// free again.
+/// Limits how far the CPU runs ahead, with a timeline that says which command buffers are free again.
 ///
 /// With the timeline hand-off, the CPU waits for the GPU only here, and only for values that *Vulkan*
 /// signals. A host wait for a value that CUDA signals was seen to return about 10 ms late.
@@ -36,7 +35,6 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// `depth` is at least 1.
     pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
         Self::counting_from(0, queue, depth)
     }
@@ -93,7 +91,7 @@ impl Pacer {
         self.blocking_waits
     }
 
-    /// The longest wait for one frame so far; `None` until a frame has finished.
+    /// Returns the longest wait for one frame so far; `None` until a frame has finished.
     pub fn slowest(&self) -> Option<Duration> {
         self.slowest
     }
@@ -110,12 +108,12 @@ impl Pacer {
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
-    /// The number of frames known to be done because [`Pacer::begin`] has waited for them.
+    /// Returns how many frames are done because [`Pacer::begin`] has waited for them.
     pub fn awaited(&self) -> u64 {
         (self.submitted + 1).saturating_sub(self.limit)
     }
 
-    /// The signal that the frame's submission must carry, so that [`Pacer::begin`] sees its end.
+    /// Returns the signal of the frame's submission, so that [`Pacer::begin`] sees its end.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
             .semaphore(self.done.raw())
@@ -123,7 +121,7 @@ impl Pacer {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
     }
 
-    /// Must be called after the submission that carries [`Pacer::signal`].
+    /// Counts the frame, after the submission that carries [`Pacer::signal`].
     pub fn end(&mut self) {
         self.submitted += 1;
     }
@@ -134,8 +132,7 @@ impl Pacer {
             .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Waits until the first `value` frames are done, which must be submitted. For `alive`, see
-    /// [`Pacer::begin`].
+    /// Waits until the first `value` submitted frames are done. For `alive`, see [`Pacer::begin`].
     pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         let mut finished = self.finished()?;
         if finished > 0 {

@@ -37,7 +37,7 @@ impl Queue {
         self.patience = patience;
     }
 
-    /// For presenting, and for a library that submits by itself.
+    /// Returns the handle, for presenting and for a library that submits by itself.
     pub fn raw(&mut self) -> vk::Queue {
         self.raw
     }
@@ -60,8 +60,7 @@ impl Queue {
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Submits commands, and blocks until they and all earlier ones are done. After an error, either they are
-    /// not pending, or the device is leaked.
+    /// Blocks until the commands and all earlier ones are done. After an error, the device may be leaked.
     ///
     /// # Safety
     /// As [`Queue::submit`].
@@ -73,8 +72,7 @@ impl Queue {
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: for the commands, the caller's promise; the semaphore lives until the submission is done,
-        // or is leaked.
+        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
         let outcome = unsafe { self.submit(&[batch]) }.and_then(|()| self.wait_for(&done));
         match outcome {
             Ok(()) => {}
@@ -97,8 +95,7 @@ impl Queue {
         }
     }
 
-    /// Blocks until presents are done too, which signal nothing. There is no timeout: wait for submissions
-    /// first.
+    /// Blocks until presents, which signal nothing, are done. Has no timeout: wait for submissions first.
     pub fn wait_presented(&mut self) -> Result<()> {
         // SAFETY: `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))

@@ -13,8 +13,7 @@ use wavefield_base::Result;
 const READS: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
 
-/// Waits until the queue is idle. `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must
-/// be idle.
+/// Waits for the queue. `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
 /// A live buffer of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`.
@@ -44,12 +43,10 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
 
 /// Copies an image's levels to the places that `regions` give them in `size` bytes. Waits for the queue.
 ///
-/// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must
-/// be idle.
+/// `owner` owns the image, in this layout, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// A live image of the queue's device, with these levels and the usage `TRANSFER_SRC`. `regions` lie in
-/// `size` bytes.
+/// A live image of the queue's device, with the usage `TRANSFER_SRC`, and `regions` within both sides.
 pub unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
@@ -115,7 +112,7 @@ pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Re
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// The command buffer is new, or is not pending and its pool allows it to be reset alone.
+/// Begins a command buffer that is new, or that is not pending and can be reset alone.
 pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: not pending, and fresh or free to be reset (see above).
@@ -123,7 +120,7 @@ pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBuf
         .map_err(device.failed("vkBeginCommandBuffer"))
 }
 
-/// The command buffer is recording, outside a render pass.
+/// Ends a command buffer that is recording, outside a render pass.
 pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
     // SAFETY: recording, outside a render pass.
     unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))

@@ -67,7 +67,7 @@ const MOST_LOSSES: u32 = 4;
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
-    /// The first [`Swapchain::acquire`] makes the images.
+    /// Makes no images yet; the first [`Swapchain::acquire`] does.
     pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
@@ -101,7 +101,7 @@ impl Swapchain {
         self.format.format
     }
 
-    /// 0x0 until there are images.
+    /// Returns 0x0 until there are images.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
     }
@@ -110,7 +110,7 @@ impl Swapchain {
         &self.modes
     }
 
-    /// The next acquire makes the images again.
+    /// Makes the images again in the next acquire.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
     }
@@ -121,8 +121,7 @@ impl Swapchain {
         unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
     }
 
-    /// Allows copies from the images, from the next acquire on. Not the default, because a driver may
-    /// compress images that are only shown.
+    /// Allows copies from the images, which may be slower to draw, from the next acquire on.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -140,12 +139,12 @@ impl Swapchain {
         self.mode
     }
 
-    /// Whether the next acquire makes the images again, for which it waits until the queue is idle.
+    /// Returns whether the next acquire makes the images again, for which it waits until the queue is idle.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// The window has changed, so the next acquire makes the images again.
+    /// Makes the images again in the next acquire, because the window has changed.
     pub fn invalidate(&mut self) {
         self.stale = true;
     }
@@ -199,7 +198,7 @@ impl Swapchain {
     }
     // ANCHOR_END: acquire
 
-    /// The present waits for the image's `rendered` semaphore.
+    /// Waits, on the GPU, for the image's `rendered` semaphore.
     pub fn present(&mut self, queue: &mut Queue, image: &SwapchainImage) -> Result<()> {
         let (swapchains, indices, waits) = ([self.raw], [image.index], [image.rendered]);
         let info = vk::PresentInfoKHR::default()
@@ -272,8 +271,8 @@ impl Swapchain {
             return Ok(false);
         }
         if extent.width.max(extent.height) > limit {
-            // An X11 surface always has the window's size, so make the window smaller. Its resize event leads
-            // here.
+            // An X11 surface always has the window's size, so make the window smaller. It sends a resize
+            // event.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
             let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);
@@ -386,7 +385,7 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit:
     }
 }
 
-/// One more than the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means none.
+/// Adds one to the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means none.
 fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
     match caps.max_image_count {
         0 => caps.min_image_count + 1,

@@ -24,7 +24,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         self.pool.device().raw()
     }
 
-    /// Must be recorded before the flight's first mark, outside a render pass.
+    /// Records the reset before the flight's first mark, outside a render pass.
     pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
         // SAFETY: recording, outside a render pass; the flight's last frame is done with these queries.
@@ -39,7 +39,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         unsafe { self.vk().cmd_write_timestamp2(commands, stage, self.pool.raw(), query) };
     }
 
-    /// Nanoseconds of a finished frame's marks; `None` if they are not available.
+    /// Returns nanoseconds of a finished frame's marks; `None` if they are not available.
     pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);

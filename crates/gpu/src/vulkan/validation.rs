@@ -24,7 +24,7 @@ pub enum Validation {
 }
 
 impl Validation {
-    /// For a run without `--validation`.
+    /// Returns the mode without `--validation`.
     pub fn usual() -> Self {
         if cfg!(debug_assertions) { Self::IfInstalled } else { Self::Off }
     }

@@ -1,9 +1,8 @@
 //! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader
 //! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
 //!
-//! A producer owns the ring's slots, because their memory differs: shared with CUDA, Vulkan's own, or
-//! writable by the CPU. It also owns the hand-off, so the renderer never learns which one it has. For each
-//! frame,
+//! A producer owns the ring's slots, because their memory differs. It also owns the hand-off, so the renderer
+//! never learns which one it has. For each frame,
 //!
 //! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
 //! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw,
@@ -208,7 +207,7 @@ impl Profile {
         (frame % self.slots.len() as u64) as usize
     }
 
-    /// For a producer without anything to wait for or to signal.
+    /// Returns what to draw if there is nothing to wait for.
     pub fn produced(&self, frame: &Frame) -> Produced {
         Produced {
             source: self.slots[self.slot_of(frame.index)],
@@ -228,18 +227,16 @@ pub trait Producer {
         Ok(self.profile().produced(frame))
     }
 
-    /// Clamped to 1..=[`Profile::longest_batch`].
+    /// Clamps `frames` to 1..=[`Profile::longest_batch`].
     fn set_batch(&mut self, _frames: usize) {}
 
-    /// Makes `source`, which [`Producer::produce`] returned, readable for [`Frame::reads`]. Records outside a
-    /// render pass.
+    /// Records what makes `source` readable for [`Frame::reads`], outside a render pass.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
     /// Gives `source` back. Records outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Calls `submit` once, with what the submission waits for and signals. If it fails or is never called,
-    /// the frame is given up.
+    /// Calls `submit` once. If that fails or is never done, the frame is given up.
     ///
     /// # Safety
     /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned
@@ -253,7 +250,8 @@ pub trait Producer {
         None
     }
 
-    /// Whether its work outside the Vulkan queue is done. Fails if that work did, as when a kernel faults.
+    /// Returns whether its work outside the Vulkan queue is done. Fails as that work did, for example by a
+    /// fault.
     fn is_idle(&self) -> Result<bool> {
         self.fill().map_or(Ok(true), Fill::is_idle)
     }

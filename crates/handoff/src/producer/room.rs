@@ -40,8 +40,7 @@ pub fn own_slots(
 /// Makes the memory of `depth` slots with `make`. `context` is given if CUDA shares that memory.
 ///
 /// # Errors
-/// As for `make`. If memory runs out, [`Error::NoRoom`] says what was asked for, what is free and what would
-/// fit.
+/// As for `make`. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,

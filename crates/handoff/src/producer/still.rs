@@ -12,7 +12,7 @@ pub struct StillProducer {
 }
 
 impl StillProducer {
-    /// `filled_by` works in Vulkan's queue. Shows its first frames, all of time 0. Waits for the queue.
+    /// Shows the same picture from every slot of `filled_by`, which works in Vulkan's queue. Waits for that.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,

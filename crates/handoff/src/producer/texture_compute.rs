@@ -148,8 +148,7 @@ impl Pipelines {
     ) {
         let groups = [size.cols.div_ceil(WORKGROUP), size.rows.div_ceil(WORKGROUP)];
         let constants = bytemuck::bytes_of(&parameters);
-        // SAFETY: the caller's promise; the lists were made in this order, and the constants have their
-        // type's size.
+        // SAFETY: the caller's promise; the lists were made in this order; the constants have their size.
         unsafe {
             match level.checked_sub(1) {
                 None => self.paint.dispatch(commands, [slot], constants, groups),

@@ -13,8 +13,7 @@ pub struct Pixels {
 
 type Copied = (Buffer, vk::Extent2D);
 
-/// Copies of pictures in flight, each with a tag, such as its time. The GPU must be done with them before
-/// they are dropped.
+/// Pictures in flight, each with a tag, such as its time. Drop them when the GPU is done with them.
 pub struct Copies<T> {
     device: Device,
     /// For each flight, until its picture is taken.

@@ -90,7 +90,7 @@ impl Encoder {
         thread.finish()
     }
 
-    /// The thread waits for the reader of its output, and is not stopped.
+    /// Blames the reader of the output. The thread still waits, and is not stopped.
     fn stuck(&self) -> Error {
         let words = format!(
             "nothing was read from it for {:.0} s: is its reader still running?",

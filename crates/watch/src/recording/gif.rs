@@ -32,7 +32,7 @@ impl Gif {
         Ok(Self { encoder, output, size, waiting: None, begun: false })
     }
 
-    /// The encoder may change `rgba`.
+    /// Adds a frame. The encoder may change `rgba`.
     pub(super) fn frame(&mut self, rgba: &mut [u8], at: Duration) -> Result<()> {
         let at = (at.as_secs_f64() * 100.0).round() as u64;
         let frame = Frame::from_rgba_speed(self.size.0, self.size.1, rgba, SPEED);
@@ -52,7 +52,7 @@ impl Gif {
         Ok(())
     }
 
-    /// If a frame has failed, the frames before it stay.
+    /// Keeps the frames before one that failed.
     pub(super) fn end(mut self) -> Result<()> {
         let last = match self.waiting.take() {
             Some((frame, _)) => self.write(frame, LAST),

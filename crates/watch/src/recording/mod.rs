@@ -115,14 +115,12 @@ impl Film {
         }
     }
 
-    /// Calls [`Film::done`] for every flight, in order. The GPU must be at rest. Flights may then be
-    /// renumbered.
+    /// Calls [`Film::done`] for every flight, in order, and frees their numbers. The GPU must be at rest.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
 
-    /// Returns whether this frame belongs in the film. `now` counts from any fixed moment, and never goes
-    /// back.
+    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never goes back.
     pub fn wants(&mut self, now: Duration) -> bool {
         self.next = if self.has_ended() { None } else { self.clock.frame(now) };
         self.next.is_some()
@@ -131,8 +129,8 @@ impl Film {
     /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
     ///
     /// # Safety
-    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] came after the flight's
-    /// earlier commands.
+    /// As [`Copies::record`]. The picture has the film's format. [`Film::done`] came after the flight's last
+    /// use.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
@@ -184,7 +182,7 @@ impl Clock {
         Self { period, last: None, time: Duration::ZERO, taken: None }
     }
 
-    /// Call it for each drawn frame. Returns its time in the film; `None` if the film leaves it out.
+    /// Returns a drawn frame's time in the film; `None` if the film leaves it out.
     fn frame(&mut self, now: Duration) -> Option<Duration> {
         let before = self.last.replace(now).unwrap_or(now);
         self.time += now.saturating_sub(before).min(LONGEST_GAP);

@@ -143,7 +143,7 @@ impl Events {
         self.list.push(event);
     }
 
-    /// The ends are (thread, time).
+    /// Joins two ends, each a (thread, time).
     fn arrow(&mut self, name: &str, from: (u32, f64), to: (u32, f64)) {
         self.arrows += 1;
         let end = |phase, (thread, time): (u32, f64)| {

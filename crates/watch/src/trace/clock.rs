@@ -21,9 +21,8 @@ pub struct GpuClock {
 }
 
 impl GpuClock {
-    /// Reads both clocks. With `VK_EXT_calibrated_timestamps` the error is microseconds. Otherwise an empty
-    /// submission reads the GPU's clock, and the error is half of the time that this takes. Waits for the
-    /// queue.
+    /// Waits for the queue. With `VK_EXT_calibrated_timestamps` the error is microseconds. Otherwise an empty
+    /// submission reads the GPU's clock, and the error is half of the time that this takes.
     pub fn tie(queue: &mut Queue) -> Result<Self> {
         let device = queue.device().clone();
         let Some(timestamps) = Timestamps::<1>::new(&device, 1)? else {
@@ -106,9 +105,8 @@ impl CudaClock {
         Ok(elapsed.map(|milliseconds| self.base_ns + f64::from(milliseconds) * 1e6))
     }
 
-    /// Moves the base to a later event, because CUDA's times have single precision: ten seconds after the
-    /// base, the error is a microsecond. Never waits. The first call records the new base, and a later call
-    /// adopts it.
+    /// Moves the base to a later event: ten seconds after the base, the single precision of CUDA's times is a
+    /// microsecond. Never waits. The first call records the new base, and a later call adopts it.
     pub fn move_on(&mut self, stream: &Stream) -> Result<()> {
         if let Some(next) = self.next.take() {
             match self.time_of(&next)? {

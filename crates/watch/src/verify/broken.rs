@@ -6,9 +6,8 @@ use wavefield_handoff::producer::{Fill, Frame, FrameSync, Produced, Producer, Pr
 /// nothing, so without one of the waits, the check must find wrong frames. This shows that the wait is
 /// needed. Without the barriers the check may find nothing.
 ///
-/// Only timelines allow this: their values keep growing in order even if one side is late. A binary semaphore
-/// must be waited for before it is signalled again, and each wait guarantees this for the *other* semaphore.
-/// Without one, the run would hang.
+/// Only timelines allow this, because their values grow in order even if one side is late. A binary semaphore
+/// must be waited for before it is signalled again, so without one wait, the run would hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Broken {
     /// Vulkan's submission does not wait until CUDA has written the slot.
@@ -80,8 +79,7 @@ impl Producer for BrokenProducer {
         let leaves_out = self.broken == Broken::Ready;
         let mut submit =
             |sync: FrameSync| submit(FrameSync { wait: sync.wait.filter(|_| !leaves_out), ..sync });
-        // SAFETY: `submit` submits this frame once, or fails (the caller's promise). Frames may be torn;
-        // nothing worse.
+        // SAFETY: the caller's promise. Frames may be torn; nothing worse.
         unsafe { self.whole.submit(&mut submit) }
     }
 

@@ -81,12 +81,12 @@ impl Check {
         Self { tally: earlier, ..self }
     }
 
-    /// The slots are not in use yet: see [`Checker::blank`]. Waits for the queue.
+    /// Blanks slots that are not in use yet: see [`Checker::blank`]. Waits for the queue.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         self.checker.blank(queue, slots, owner)
     }
 
-    /// The new producer's slots hold `array`.
+    /// Goes on with another producer, whose slots hold `array`.
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
     pub fn exchanged(&mut self, array: Array) {
         self.exchanged = true;

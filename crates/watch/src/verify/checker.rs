@@ -67,8 +67,7 @@ pub struct Checker {
     /// In GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
     read_back: Vec<Buffer>,
-    /// The stamp of each flight's frame. It is not in the commands, because these are recorded once and
-    /// submitted for many frames.
+    /// The stamp of each flight's frame, which recorded commands cannot have, since many frames submit them.
     expected: Vec<Buffer>,
     scene: Scene,
     array: Array,
@@ -126,7 +125,7 @@ impl Checker {
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
 
-    /// No frame may be in flight, and no earlier recording may be submitted again.
+    /// Needs that no frame is in flight, and that no earlier recording is submitted again.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: Array) {
         self.array = array;
@@ -145,8 +144,7 @@ impl Checker {
         let family = queue.family();
         wavefield_gpu::vulkan::one_shot(queue, |commands| {
             for &slot in slots {
-                // SAFETY: recording; the slots live until `one_shot` has waited, and nothing else uses them
-                // yet.
+                // SAFETY: recording; the slots live until `one_shot` has waited, and are not in use yet.
                 unsafe {
                     match slot {
                         Source::Vertices(Vertices { buffer, .. }) => {
@@ -163,7 +161,7 @@ impl Checker {
         })
     }
 
-    /// No stamped texel is zero.
+    /// Fills an image with zeros, which no stamped texel has.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; nothing else uses the slot.
@@ -195,7 +193,7 @@ impl Checker {
         }
     }
 
-    /// The flight's next submission must find this frame. The GPU must have finished with the flight.
+    /// Expects this frame in the flight's next submission. The GPU must have finished with the flight.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&frame_stamp::of(frame).to_ne_bytes());
         Ok(())
@@ -243,8 +241,7 @@ impl Checker {
                 At::Slice(_) => {}
                 At::AfterDraw => {
                     // The draw's shaders must be done before this look. No barrier can name CUDA's writes,
-                    // which Vulkan does not know of; this one at least makes the caches read the memory
-                    // again.
+                    // but this one makes the caches read the memory again.
                     let drawn = (
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,

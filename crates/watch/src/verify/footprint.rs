@@ -18,8 +18,7 @@ pub struct Footprint {
     pub picture: [u32; 2],
 }
 
-/// Bytes by which memory may grow, because the pools of drivers and allocators vary. In a long run, a leak of
-/// a few bytes per frame exceeds it.
+/// Bytes by which the pools of drivers and allocators may grow. A leak in a long run exceeds it.
 pub const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {

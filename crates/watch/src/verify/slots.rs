@@ -35,17 +35,15 @@ pub struct Moment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
     pub slots: u64,
-    /// Vertices or texels without the stamp of their slot's last frame, or not blank in a slot without
-    /// frames.
+    /// Those without the stamp of their slot's last frame; in a slot without frames, those not blank.
     pub wrong_stamps: u64,
     /// The largest difference from the float64 reference, in the units of [`tolerance`]. Absent for other
-    /// kernels, and if no slot was filled. The stamp's bits are ignored: a number is exact if all others are
-    /// right.
+    /// kernels, and if no slot was filled. The stamp's bits do not count.
     pub worst_error: Option<f64>,
 }
 
 impl SlotsFound {
-    /// `frame` was the last to fill the slot. `moment` is that frame's; `None` without a reference.
+    /// Adds a slot that `frame` was the last to fill. `moment` is that frame's; `None` without a reference.
     pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, moment: Option<Moment>) {
         let right = |seen: Seen| seen == Seen::Right;
         let wrong = match slot {

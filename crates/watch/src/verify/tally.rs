@@ -37,8 +37,7 @@ impl std::ops::Add for Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub counts: Counts,
-    /// The smallest and the largest key of the wrong vertices, if any. Equal stamps have equal keys; all
-    /// vertices without a stamp share one.
+    /// Smallest and largest key of the wrong vertices. Equal stamps, and all missing ones, share a key.
     pub keys: Option<(u32, u32)>,
 }
 
