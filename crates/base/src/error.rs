@@ -86,7 +86,6 @@ pub enum Error {
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
     Stuck { device: String, seconds: f64, progress: String },
 
-    /// A signal ended the run before its picture was complete.
     #[error("{0}")]
     Stopped(String),
 }

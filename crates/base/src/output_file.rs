@@ -189,7 +189,6 @@ fn take_after(file: &std::fs::File, place: &Path) -> io::Result<()> {
     file.set_permissions(PermissionsExt::from_mode(old.mode() & rights))
 }
 
-/// Runs `action` and adds the path to its error.
 fn writing<T>(path: &Path, action: impl FnOnce() -> io::Result<T>) -> Result<T> {
     action().map_err(|mut source| {
         if source.kind() == ErrorKind::FileTooLarge {

@@ -17,7 +17,7 @@ pub fn line(text: Arguments<'_>) {
     }
     match io::stdout().write_all(format!("{text}\n").as_bytes()) {
         Ok(()) => {}
-        // The reader closed the pipe because it wants no more.
+        // The reader closed the pipe, which is no failure.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             FAILED.store(true, Ordering::Relaxed);

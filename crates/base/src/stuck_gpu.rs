@@ -9,7 +9,7 @@ pub fn leak<T>(owner: T) {
     std::mem::forget(owner);
 }
 
-/// If anything was leaked, end the process without the drivers' exit handlers, which would wait for the GPU.
+/// Returns whether to skip the drivers' exit handlers at the end of the process: they would wait for the GPU.
 pub fn leaked() -> bool {
     LEAKED.load(Ordering::Relaxed)
 }

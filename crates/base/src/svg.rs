@@ -41,7 +41,6 @@ pub fn text(class: &str, [x, y]: [f64; 2], words: &str) -> Markup {
     html! { text class=(class) x=(n(x)) y=(n(y)) { (words) } }
 }
 
-/// Formats a coordinate to a hundredth of a pixel.
 pub fn n(value: f64) -> String {
     format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -11,7 +11,7 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts rayon with as many threads as the system allows. If these are few, rayon itself would panic.
+/// Starts rayon with one thread per processor. If the system allows fewer, uses those; rayon would panic.
 pub fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));

@@ -39,7 +39,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 }
 // ANCHOR_END: send
 
-/// Returns the packet's size, whether it was truncated, and its descriptors, which an error may have too.
+/// Receives a packet: its size, whether it was truncated, and its descriptors, which even an error may have.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
     // Room for every possible descriptor: the kernel would close the rest, in this thread.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];

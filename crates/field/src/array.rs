@@ -60,8 +60,7 @@ impl Array {
         Self { kind: Kind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
-    /// # Errors
-    /// This kind cannot have this shape or type. The text names those that it can have.
+    /// Fails if the kind cannot have this shape or type. The text names those that it can have.
     pub fn new(kind: Kind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (grid, components) = match (kind, shape) {
             (Kind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),

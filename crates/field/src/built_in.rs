@@ -13,7 +13,6 @@ pub fn of(scene: Scene) -> KernelSource {
     }
 }
 
-/// Returns the default field, which is the demo's kernel.
 pub fn wave() -> KernelSource {
     crate::gallery::gallery()[0].source()
 }

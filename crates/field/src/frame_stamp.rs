@@ -11,7 +11,7 @@ pub mod texel;
 /// The bits of `w` that are the stamp.
 pub const MASK: u32 = 0xfff;
 
-/// Fills a slot before the first frame. [`apply`] makes sure that no stamped `w` has this value.
+/// The words of a slot before the first frame. [`apply`] gives no stamped `w` this value.
 pub const BLANK: u32 = u32::MAX;
 
 pub fn of(frame: u64) -> u32 {

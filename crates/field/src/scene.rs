@@ -15,7 +15,6 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// Names what a frame consists of.
     pub fn elements(self) -> &'static str {
         match self {
             Self::Field => "vertices",
@@ -38,7 +37,6 @@ impl Scene {
         }
     }
 
-    /// Returns what a kernel for this scene takes.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,

@@ -71,7 +71,7 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Weight, waves across, waves along, turns per loop. All but the weights are whole, so the texture tiles.
+/// Weight, waves across, waves along, turns per loop. All but the weights are whole, to tile and to loop.
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 

@@ -43,9 +43,7 @@ pub use work::{Place, Work};
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
 
 struct Entry {
-    /// On the command line.
     name: &'static str,
-    /// For `--help`.
     help: &'static str,
     /// For the benchmark's table.
     brief: &'static str,

@@ -1,4 +1,4 @@
-//! One slot that CUDA and Vulkan share, with an [`Order`] and a [`Work`]. Nothing is copied or overlaps.
+//! One slot that CUDA and Vulkan share, without copies or overlap: an [`Order`] applied to a [`Work`].
 
 use std::time::Duration;
 

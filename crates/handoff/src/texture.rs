@@ -67,8 +67,7 @@ impl Work for TextureWork {
             Place::Own(own) => own,
         };
         fill.timed(frame.index, |stream| {
-            // SAFETY: (here and below) each kernel has its launch's signature; the rest is the caller's
-            // promise.
+            // SAFETY: (here and below) each kernel has its launch's signature; the rest is as promised.
             unsafe {
                 chain.launch(&self.paint, stream, 0, frame)?;
                 (1..chain.levels.len()).try_for_each(|level| chain.reduce(&self.reduce, stream, level))
@@ -91,7 +90,7 @@ impl Work for TextureWork {
     }
 }
 
-/// One for each level of a mip chain, in a shared slot or in CUDA's own memory.
+/// A surface for each level, in a shared slot or in CUDA's own memory.
 pub struct Chain {
     levels: Vec<Surface>,
     size: Grid,

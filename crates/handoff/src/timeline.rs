@@ -62,7 +62,7 @@ fn make<W: Work, const COPIES: bool>(
     let fill = Fill::new(context, &source.name)?;
     let reader = reader(desc.scene, queue.family());
     let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
-    // A deeper ring is for batches. Single frames would only get older.
+    // A deeper ring is for batches; for single frames it would only add latency.
     ring.set_ahead(profile.max_in_flight);
     if desc.leaves_out_free {
         // SAFETY: frames are then torn, which the user asked for; nothing worse.
@@ -76,8 +76,7 @@ fn make<W: Work, const COPIES: bool>(
     Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
 }
 
-/// `timeline`, and `device-copy`, which copies as programs do whose memory is another library's (Taichi,
-/// Warp).
+/// With `device-copy`, it copies as programs do whose memory is another library's (Taichi and Warp).
 struct TimelineHandoff<W: Work> {
     // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
     /// Produced, but not yet submitted.

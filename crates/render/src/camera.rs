@@ -159,7 +159,7 @@ fn half_height(aspect: f32) -> f32 {
     (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)
 }
 
-// A little below the middle, so that the crests have room.
+/// A little below the middle, so that the crests have room.
 const TARGET: Vec3 = Vec3::new(0.0, -0.2, 0.0);
 
 #[cfg(test)]

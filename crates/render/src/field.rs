@@ -28,7 +28,7 @@ pub struct FieldRendererDesc {
     pub output: Output,
     /// Each has its own uniforms.
     pub flights: usize,
-    /// At most, for a frame.
+    /// The most views of a frame.
     pub views: usize,
     pub scene: Scene,
     /// For a texture, the size of its first level.
@@ -170,7 +170,7 @@ impl FieldRenderer {
         std::mem::replace(&mut self.drawing, drawing)
     }
 
-    /// Changes a mesh or a surface. The GPU must be idle, and nothing recorded may be submitted again.
+    /// Changes a mesh's or surface's style. The GPU must be idle, and nothing recorded submitted again.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
@@ -201,7 +201,7 @@ impl FieldRenderer {
 
     /// Makes the attachments. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
-        // Both together may not fit into memory.
+        // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
         self.attachments =
             Some(Attachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
@@ -226,7 +226,7 @@ impl FieldRenderer {
     /// # Safety
     /// - `commands` is recording, and the flight's previous frame is done.
     /// - `source` is as large as the array in whole words, alive until the frame is done, and readable as
-    ///   [`wavefield_handoff::producer::reads`] says. A storage buffer may have its offset.
+    ///   [`wavefield_handoff::producer::reads`] says. Its offset is aligned for a storage buffer.
     /// - `picture` has the renderer's format, is alive, and may be overwritten. Its earlier uses end at
     ///   `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only for these.
     pub unsafe fn record(
@@ -277,8 +277,7 @@ impl FieldRenderer {
             // SAFETY: in a render pass, after the flight's source and views were set.
             unsafe { self.draw(commands, flight, first, tiles, slices) };
         };
-        // SAFETY: recording, with live pictures of these formats (the caller's promise). Without values to
-        // begin with, surface and background cover every pixel.
+        // SAFETY: the caller's promise. Without first values, surface and background cover every pixel.
         unsafe { attachments.record(commands, pictures, self.output.clear(), draw) };
         Ok(())
     }

@@ -50,8 +50,9 @@ impl Painter {
 
     /// Records the draw over `picture`, which is in its final layout before and after.
     ///
-    /// `commands` is recording, outside a render pass, after the draw of `picture`. The picture lives until
-    /// they are done, and has the painter's format. The painter has room for the frames in flight.
+    /// # Safety
+    /// `commands` is recording, outside a render pass, after the draw of `picture`, which lives until they
+    /// are done and has the painter's format. The painter has room for the frames in flight.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,

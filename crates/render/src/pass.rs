@@ -117,7 +117,7 @@ impl Attachments {
     /// cover every pixel. With more than one sample there is one picture.
     ///
     /// # Safety
-    /// `commands` is recording. The pictures have this size and format, live until they are done, and may be
+    /// `commands` is recording. The pictures have this size and format, outlive the commands, and may be
     /// overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
     pub(super) unsafe fn record(
         &self,

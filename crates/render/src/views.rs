@@ -1,4 +1,4 @@
-//! Pictures for programs that see: many views of a slot in one submission, as colours or facts.
+//! Many views of a slot in one submission, as colours or as facts, for programs.
 
 use ash::vk;
 
@@ -8,9 +8,9 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
 
-/// Of one submission.
+/// In one submission.
 pub const MAX_VIEWS: usize = 1024;
-/// About so many pixels of views share a sheet, which keeps its multisampled attachments small.
+/// Views share sheets of about this many pixels, so that the multisampled attachments stay small.
 const SHEET_PIXELS: u64 = 1 << 22;
 /// Limits the kept sheets, each for one size and kind of pictures.
 const MAX_SHEETS: usize = 6;
@@ -30,7 +30,6 @@ pub enum PictureKind {
 }
 
 impl PictureKind {
-    /// Returns the size of a pixel.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Color | Self::Depth | Self::Index => 4,
@@ -145,8 +144,7 @@ impl Views {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits for the queue; no frame may be in
-    /// flight.
+    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits, and no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -198,8 +196,7 @@ impl Views {
             // SAFETY: the flight is free, so nothing uses its sets; the source lives (the caller's promise).
             unsafe { renderer.point_at(flight, source) }?;
             for (first, tiles) in (0..).step_by(plan.count()).zip(tiles.chunks(plan.count())) {
-                // SAFETY: recording, with a free flight and a readable source (the caller's promise); the
-                // sheet is alive, and its last use was the copy of the tiles before these.
+                // SAFETY: the caller's promise; the sheet's last use was the copy of the tiles before these.
                 unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
                 for &&(kind, offset) in &drawn {
                     let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);

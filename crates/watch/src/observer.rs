@@ -13,7 +13,7 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Records commands, which later frames may submit too, so they contain nothing of a single frame.
+    /// Records commands. Later frames may submit them too, so they must not depend on the frame.
     ///
     /// # Safety
     /// `commands` is recording, inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has

@@ -8,8 +8,7 @@
 //! infinities and NaN get the largest. A slot is cleared to zeros before the first frame, so a texel with a
 //! half float that is not normal was *never* written.
 //!
-//! `texture_stamp` in `kernels/texture.cu`, `paint.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`]
-//! check.
+//! `kernels/texture.cu`, `paint.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`] check.
 
 use half::f16;
 

@@ -68,12 +68,10 @@ impl KernelSource {
         split_argument(argument).0
     }
 
-    /// Replaces characters that are not ASCII, which mean nothing but which compilers refuse, even in
-    /// comments.
+    /// Replaces characters that are not ASCII, which compilers refuse even in comments.
     ///
     /// # Errors
-    /// A control character: the driver takes what begins like ELF (0x7f) for machine code, and trusts its
-    /// sizes.
+    /// The text has a control character. What begins like ELF (0x7f), the driver takes for machine code.
     pub fn text(&self) -> Result<CString> {
         let byte = |c: char| match c {
             _ if !c.is_ascii() => Ok(b'?'),
@@ -101,7 +99,7 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// Adds the compiler's log to its error, and for which GPU or driver the PTX is if that is the problem.
+    /// Adds the compiler's log to its error. If the PTX is for another GPU or driver, says so.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
         let error = error.into();
         // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.
@@ -123,7 +121,7 @@ impl KernelSource {
     }
 }
 
-/// Decodes UTF-8, UTF-16 with a byte-order mark, or else Latin-1. Also returns the bytes for NVRTC, which for
+/// Decodes UTF-8, UTF-16 with a byte-order mark, or Latin-1, and returns the bytes for NVRTC, which for
 /// Latin-1 stay. The error says what else the file is.
 fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     let utf16 = |pairs: &[u8], word: fn([u8; 2]) -> u16| {
@@ -191,8 +189,7 @@ impl Kernel {
         let mut log = JitLog::new();
         let (count, options, values) = log.options();
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated, machine code has its length inside, `options` and `values` have
-        // `count` elements, and `log` outlives the call.
+        // SAFETY: the text is terminated, machine code has its length inside, and `log` outlives the call.
         let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
         context.check("cuModuleLoadDataEx", code).map_err(|error| source.refused(context, error, &log))?;
         // From here on, `Drop` unloads the module.
@@ -229,7 +226,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Returns each thread's bytes, for large arrays and spilled registers.
+    /// Returns the bytes of local memory for each thread: large arrays and spilled registers.
     pub fn local_bytes(&self) -> Result<u32> {
         self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
     }

@@ -38,8 +38,7 @@ impl MipmappedArray {
 
 impl Drop for MipmappedArray {
     fn drop(&mut self) {
-        // SAFETY: made above. The stream that used it is idle: code that drops it waits first. No surface
-        // object is left, because each holds an `Arc` of this.
+        // SAFETY: made above. The stream that used it is idle, and no surface object of it is left.
         self.context.cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.raw) });
     }
 }

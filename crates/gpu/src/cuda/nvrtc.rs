@@ -1,6 +1,5 @@
-//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a
-//! [library](https://docs.nvidia.com/cuda/nvrtc/index.html). It is opened for the first `.cu` file and needs
-//! no GPU.
+//! Compiles CUDA C++ to PTX with [NVRTC](https://docs.nvidia.com/cuda/nvrtc/index.html), which needs no GPU.
+//! It is opened for the first `.cu` file.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -65,7 +64,6 @@ struct Nvrtc {
 
 pub(super) struct Compiled {
     pub(super) ptx: String,
-    /// Warnings; usually empty.
     pub(super) log: String,
 }
 
@@ -100,7 +98,7 @@ fn headers(lib: &Path) -> Vec<PathBuf> {
     // A toolkit, conda or a wheel of CUDA 13; a wheel of CUDA 12. `/usr/include` is Debian's.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
     let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
-    // If the system found the library, its folder is unknown, so relative.
+    // A library that the system found has no known folder, so `lib` is relative.
     let main = main.filter(|folder| folder.is_absolute() && folder.join("cuda_runtime.h").exists()).take(1);
     let more =
         ["cuda_cccl", "cuda_nvcc", "curand"].map(|wheel| lib.join("../..").join(wheel).join("include"));

@@ -110,7 +110,7 @@ fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>())
 }
 
-/// Counts lines from 1. The text is what follows `//!PARAM`.
+/// Returns the number of each line, counted from 1, and the text after its `//!PARAM`.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter_map(|(number, line)| {
         let rest = line.trim_start().strip_prefix("//!PARAM")?;
@@ -143,7 +143,7 @@ impl KernelParameters {
         Ok(Self(found.into()))
     }
 
-    /// Moves the given values into their ranges. Defaults are used for the rest.
+    /// Moves the given values into their ranges, and uses defaults for the rest.
     pub fn values(&self, given: &[f32]) -> KernelValues {
         let mut values = KernelValues { count: self.len(), ..KernelValues::default() };
         for (index, (value, parameter)) in values.numbers.iter_mut().zip(self.iter()).enumerate() {

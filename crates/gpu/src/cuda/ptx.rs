@@ -1,8 +1,7 @@
 //! Reads the names, the parameters and the required block sizes of the kernels in PTX text.
 //!
-//! The driver launches a kernel with any arguments. With too few, `cuLaunchKernel` reads past their end; with
-//! other types, the kernel reads garbage. So the parameters are compared before the first launch. For the
-//! grammar, see the [manual].
+//! The driver launches a kernel with any arguments: too few are read past their end, and other types are read
+//! as garbage. So the parameters are compared before the first launch, by the grammar of the [manual].
 //!
 //! [manual]: https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry
 
@@ -117,7 +116,7 @@ impl Code {
         while let Some(at) = rest.find(['/', '"']) {
             let (before, from) = rest.split_at(at);
             code.push_str(before);
-            // A space keeps its neighbours apart.
+            // Each becomes a space, so that its neighbours stay apart.
             let end = match from.as_bytes() {
                 [b'/', b'/', ..] => from.find('\n'),
                 [b'/', b'*', ..] => from[2..].find("*/").map(|at| at + 4),

@@ -75,7 +75,7 @@ impl Buffer {
         self.size
     }
 
-    /// Fails for `GpuOnly` memory. The device requires the bytes' alignment.
+    /// Returns the bytes, aligned as the device requires for such a buffer. Fails for `GpuOnly` memory.
     pub fn bytes(&self) -> Result<&[u8]> {
         let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
@@ -87,7 +87,7 @@ impl Buffer {
     }
 }
 
-/// Explains `GpuOnly` memory. Vulkan demands that every device has memory for the other locations.
+/// Returns the error for `GpuOnly` memory. Every device has mappable memory for the other locations.
 fn unmapped(device: &Device) -> Error {
     Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
 }

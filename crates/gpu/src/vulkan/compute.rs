@@ -45,9 +45,8 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what can be
-    /// bound to each descriptor set, at its only binding, 0. No list is empty. What is bound outlives its
-    /// use.
+    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what each
+    /// descriptor set can have at its only binding, 0; no list is empty. What is bound outlives its use.
     pub fn new(
         device: &Device,
         (spirv, entry): (&[u8], &CStr),
@@ -108,7 +107,7 @@ impl ComputePipeline {
     }
 }
 
-/// Makes a module of the crate `shaders`, which may be dropped once the pipelines are made.
+/// Makes a module from SPIR-V of the crate `shaders`. It may be dropped once the pipelines are made.
 pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;

@@ -15,7 +15,7 @@ use wavefield_base::{Error, Result, stuck_gpu};
 pub struct DeviceDesc {
     /// `VK_KHR_swapchain`, to draw to a window.
     pub present: bool,
-    /// Sharing with CUDA: the external extensions, and `sparseBinding` if the device has it.
+    /// External memory and semaphores for CUDA, and `sparseBinding` if the device has it.
     pub interop: bool,
     /// CUDA kernels in command buffers, if the device can: for `--handoff inline`.
     pub inline: bool,
@@ -90,8 +90,7 @@ impl Device {
             adapter: adapter.clone(),
         });
         let vk = match desc.interop {
-            // SAFETY: the handles belong together and live as long as `shared`; the caller enabled the
-            // features.
+            // SAFETY: the handles belong together and live as long as `shared`; the features are enabled.
             true => Some(unsafe {
                 Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
             }?),
@@ -110,7 +109,7 @@ impl Device {
         }
     }
 
-    /// Returns whether no `Drop` may destroy anything.
+    /// Returns whether the device is leaked, so that no `Drop` may destroy anything.
     pub fn is_stuck(&self) -> bool {
         self.shared.stuck.load(Ordering::Relaxed)
     }
@@ -131,8 +130,7 @@ impl Device {
         self.shared.adapter.instance()
     }
 
-    /// Lends the allocator to a library that frees everything before the last clone of this device is
-    /// dropped.
+    /// Returns the allocator for a library that frees everything before the device's last clone goes.
     pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
@@ -249,7 +247,7 @@ impl Device {
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
-    /// Returns the bytes of `minStorageBufferOffsetAlignment`.
+    /// Returns `minStorageBufferOffsetAlignment`, in bytes.
     pub fn storage_alignment(&self) -> u64 {
         // SAFETY: a live physical device.
         let properties =
@@ -262,8 +260,7 @@ impl Device {
 ///
 /// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
 /// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
-/// opposite order. If two threads do these at the same time, both hang, and so does every thread that needs
-/// either lock.
+/// opposite order. If two threads do these at the same time, both hang, with all that need either lock.
 pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

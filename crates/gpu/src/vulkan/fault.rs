@@ -43,7 +43,7 @@ impl FaultReport {
     }
 }
 
-/// Prints the range that the precision, a power of two, leaves for the address.
+/// Returns the range of the fault, which the precision, a power of two, gives.
 fn address_words(info: &vk::DeviceFaultAddressInfoEXT) -> String {
     use vk::DeviceFaultAddressTypeEXT as Kind;
     let kind = match info.address_type {

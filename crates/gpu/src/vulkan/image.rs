@@ -161,7 +161,7 @@ pub fn view(
     Ok(Owned::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
 }
 
-/// Covers all levels and layers. The image's shape gives the view type.
+/// Makes a view of all levels and layers. The image's shape gives the view type.
 pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<View> {
     let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
     view(device, image.raw(), format, kind, ownership::whole_image())

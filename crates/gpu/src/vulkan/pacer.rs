@@ -113,7 +113,7 @@ impl Pacer {
         (self.submitted + 1).saturating_sub(self.limit)
     }
 
-    /// Returns the signal of the frame's submission, so that [`Pacer::begin`] sees its end.
+    /// Returns the signal that the frame's submission must carry, for [`Pacer::begin`] to see its end.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
             .semaphore(self.done.raw())

@@ -60,7 +60,8 @@ impl Queue {
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Blocks until the commands and all earlier ones are done. After an error, the device may be leaked.
+    /// Blocks until these and all earlier commands are done. If it fails, none is pending or the device
+    /// leaks.
     ///
     /// # Safety
     /// As [`Queue::submit`].
@@ -83,7 +84,7 @@ impl Queue {
         outcome
     }
 
-    // `vkQueueWaitIdle` has no timeout.
+    /// Waits with a timeout, which `vkQueueWaitIdle` does not have.
     fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
         match self.device.wait(done, 1, self.patience)? {
             true => Ok(()),

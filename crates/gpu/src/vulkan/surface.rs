@@ -86,8 +86,7 @@ impl Surface {
                 let Some(display) = display.display else { return false };
                 let ext = khr::xlib_surface::Instance::new(entry, vk);
                 let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
-                // SAFETY: (here and below) the surface was made with this extension; device and family belong
-                // to this instance; the window keeps its display open.
+                // SAFETY: (here and below) the surface was made with this extension; the window is open.
                 unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
             }
             (RawDisplayHandle::Wayland(display), _) => {

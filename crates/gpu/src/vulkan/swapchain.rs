@@ -121,7 +121,7 @@ impl Swapchain {
         unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
     }
 
-    /// Allows copies from the images, which may be slower to draw, from the next acquire on.
+    /// Allows copies from the images, which a driver may then not compress, from the next acquire on.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -251,7 +251,7 @@ impl Swapchain {
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
         // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Then ask
-        // for the size, which should still hold when the images are made.
+        // for the size, so that it still holds when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
@@ -271,8 +271,7 @@ impl Swapchain {
             return Ok(false);
         }
         if extent.width.max(extent.height) > limit {
-            // An X11 surface always has the window's size, so make the window smaller. It sends a resize
-            // event.
+            // An X11 surface has the window's size, so shrink the window; its resize event leads back here.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
             let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);

@@ -86,7 +86,7 @@ impl Producer for ComputeProducer {
         let Source::Vertices(Vertices { buffer, .. }) = source else { return };
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (frame.reads.stage, frame.reads.access);
-        // The draw that read this slot K frames ago must be done. It wrote nothing, so no memory needs this.
+        // The draw that read this slot K frames ago must be done. It only read, so no write is made visible.
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);

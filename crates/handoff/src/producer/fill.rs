@@ -50,7 +50,6 @@ impl Fill {
         &self.stream
     }
 
-    /// Enqueues `work` between the frame's two events.
     pub fn timed(&self, frame: u64, work: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         let _span = trace_span!("launch", frame).entered();
         let (before, after) = self.marks.take(frame);

@@ -47,7 +47,7 @@ pub struct ProducerDesc {
     pub grid: Grid,
     /// Some producers have one slot whatever this says.
     pub ring: Ring,
-    /// The limit for the CPU, if it is below the ring's slots; the other slots are for batches.
+    /// Limits the CPU to fewer frames than slots; the other slots are for batches.
     pub in_flight: Option<usize>,
     /// Whether every vertex or texel carries its frame's number: see [`wavefield_field::frame_stamp`].
     pub stamped: bool,
@@ -230,10 +230,11 @@ pub trait Producer {
     /// Clamps `frames` to 1..=[`Profile::longest_batch`].
     fn set_batch(&mut self, _frames: usize) {}
 
-    /// Records what makes `source` readable for [`Frame::reads`], outside a render pass.
+    /// Records what makes `source`, as returned by [`Producer::produce`], readable for [`Frame::reads`].
+    /// Comes outside a render pass.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Gives `source` back. Records outside a render pass.
+    /// Records what gives `source` back, outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
     /// Calls `submit` once. If that fails or is never done, the frame is given up.
@@ -245,13 +246,12 @@ pub trait Producer {
         submit(FrameSync::default())
     }
 
-    /// Knows when each frame's kernel ran. `None` without CUDA.
+    /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
     fn fill(&self) -> Option<&Fill> {
         None
     }
 
-    /// Returns whether its work outside the Vulkan queue is done. Fails as that work did, for example by a
-    /// fault.
+    /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
     fn is_idle(&self) -> Result<bool> {
         self.fill().map_or(Ok(true), Fill::is_idle)
     }

@@ -12,7 +12,7 @@ pub struct StillProducer {
 }
 
 impl StillProducer {
-    /// Shows the same picture from every slot of `filled_by`, which works in Vulkan's queue. Waits for that.
+    /// Shows one picture from every slot of `filled_by`, which works in Vulkan's queue. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,

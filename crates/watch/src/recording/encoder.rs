@@ -13,7 +13,6 @@ use wavefield_base::{Error, Result, output_file::Growing, threads::Job};
 
 type Shot = (Pixels, Duration);
 
-/// The film's frames and size.
 type Written = (u64, Option<(u32, u32)>);
 
 /// Maximum queued pictures.

@@ -25,7 +25,7 @@ pub(super) struct Gif {
 
 impl Gif {
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
-        // `encoder::limit` keeps both sides within what a GIF can have.
+        // The encoder's limit keeps both sides within what a GIF can have.
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
         encoder.set_repeat(Repeat::Infinite).map_err(failed)?;

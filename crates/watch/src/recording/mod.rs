@@ -29,9 +29,9 @@ pub struct FilmDesc {
     /// A GIF's longer side in pixels. Larger pictures are divided by a whole number.
     pub side: u32,
     pub format: vk::Format,
-    /// Wait for the encoder. Otherwise frames are left out while it is behind.
+    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
     pub complete: bool,
-    /// For a write. If nothing can be written for this long, the film fails.
+    /// The film fails if nothing can be written for this long.
     pub timeout: Duration,
 }
 
@@ -115,7 +115,7 @@ impl Film {
         }
     }
 
-    /// Calls [`Film::done`] for every flight, in order, and frees their numbers. The GPU must be at rest.
+    /// Calls [`Film::done`] for every flight, which may then be renumbered. The GPU must be at rest.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
@@ -129,8 +129,7 @@ impl Film {
     /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
     ///
     /// # Safety
-    /// As [`Copies::record`]. The picture has the film's format. [`Film::done`] came after the flight's last
-    /// use.
+    /// As [`Copies::record`]. The picture has the film's format, and the flight was [`Film::done`].
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
@@ -139,7 +138,6 @@ impl Film {
         }
     }
 
-    /// Returns whether a failure has ended the film.
     pub fn has_ended(&self) -> bool {
         self.failure.is_some() || self.encoder.has_failed()
     }

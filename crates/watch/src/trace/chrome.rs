@@ -165,7 +165,7 @@ impl Events {
     }
 }
 
-/// In µs. An arrow belongs to the slice around its time, so its ends lie this far inside the slices.
+/// In µs. Arrows belong to the slices around their ends, which lie this far inside.
 const NUDGE: f64 = 0.002;
 
 /// Rounds to the nanosecond. More digits would be noise.

@@ -7,7 +7,7 @@ use wavefield_base::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Event, Kernel, Stream};
 use wavefield_gpu::vulkan::{Queue, Timestamps, one_shot};
 
-/// Readings of the clocks. The one with the smallest error is kept.
+/// Only the reading with the smallest error is kept.
 const TRIES: usize = 12;
 
 /// One moment, read on both the GPU's clock and the CPU's.

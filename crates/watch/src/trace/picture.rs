@@ -55,7 +55,7 @@ pub(super) fn drawing(track: &Track) -> String {
     svg::picture("What ran when on the GPU", [WIDTH, top + 48.0], &content).into_string()
 }
 
-/// Draws each bar by `bar`, with its row, its class, its time and its words.
+/// Draws each bar by `bar`, which takes its row, class, time and words.
 fn frame(
     track: &Track,
     spans: &FrameSpans,

@@ -27,7 +27,6 @@ pub struct FrameSpans {
     pub cpu: (Instant, Duration),
 }
 
-/// Collects [`FrameSpans`] of the first or the last frames of a run.
 pub struct Recorder {
     slices: Option<Timestamps<SLICES>>,
     vulkan: GpuClock,

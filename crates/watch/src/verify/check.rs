@@ -58,7 +58,6 @@ pub struct Checked {
 impl Check {
     /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
-        // For the slots at the end.
         wavefield_base::threads::start()?;
         let device = queue.device().clone();
         let made = Self {

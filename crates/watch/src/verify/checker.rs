@@ -67,7 +67,7 @@ pub struct Checker {
     /// In GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
     read_back: Vec<Buffer>,
-    /// The stamp of each flight's frame, which recorded commands cannot have, since many frames submit them.
+    /// The stamp of each flight's frame, which commands cannot contain, since many frames submit them.
     expected: Vec<Buffer>,
     scene: Scene,
     array: Array,
@@ -125,7 +125,7 @@ impl Checker {
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
 
-    /// Needs that no frame is in flight, and that no earlier recording is submitted again.
+    /// Checks other arrays from now on. No frame may be in flight, nor any recording submitted again.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: Array) {
         self.array = array;
@@ -221,8 +221,8 @@ impl Checker {
             if count == 0 {
                 return;
             }
-            // SAFETY: recording (the caller's promise). Each list has a place for every flight, and the
-            // constants have 12 bytes. The barriers below order the counts, and the caller's the slot.
+            // SAFETY: recording (the caller's promise), with a place in each list for every flight and 12
+            // bytes of constants. The barriers below order the counts, and the caller's the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
         // SAFETY: recording (the caller's promise); the buffers are alive, and not in use by the GPU.

@@ -7,11 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub checked: u64,
-    /// Of an earlier frame.
     pub stale: u64,
-    /// Of a later frame.
     pub overwritten: u64,
-    /// Without a stamp.
     pub missing: u64,
 }
 
