@@ -36,7 +36,6 @@ pub fn bar(class: &str, [x, y]: [f64; 2], [width, height]: [f64; 2], tip: &str) 
     }
 }
 
-/// Draws text from `x` on, with its baseline at `y`.
 pub fn text(class: &str, [x, y]: [f64; 2], words: &str) -> Markup {
     html! { text class=(class) x=(n(x)) y=(n(y)) { (words) } }
 }

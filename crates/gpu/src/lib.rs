@@ -1,8 +1,4 @@
-//! Vulkan objects and CUDA kernels. Each owns its handles.
-//!
-//! - [`vulkan`]: from the instance to the swapchain
-//! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++
-//! - [`machine`]: the machine on which a figure was measured
+//! Vulkan objects and CUDA kernels, each of which owns its handles.
 
 pub mod cuda;
 pub mod machine;

@@ -12,7 +12,6 @@ use wavefield_gpu::vulkan::Device;
 
 pub struct FieldWork {
     kernel: Kernel,
-    /// Runs after the kernel if frames are stamped.
     stamp: Option<Kernel>,
     grid: Grid,
 }

@@ -47,7 +47,6 @@ enum Slot {
 }
 
 impl<W: Work> HostCopyHandoff<W> {
-    /// Works with any pair of devices.
     fn make(
         queue: &mut Queue,
         context: &Cuda,

@@ -37,7 +37,7 @@ struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// The queue's device was made with `inline`. `context` links the kernels and gives their block sizes.
+    /// Loads the kernels, which `context` links. The queue's device was made with `inline`.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;

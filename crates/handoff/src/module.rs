@@ -28,7 +28,7 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// The device was made with `inline`. `context` links the kernel.
+    /// Loads the kernel, which `context` links. The device was made with `inline`.
     pub(super) fn new(device: &Device, context: &Cuda, source: &KernelSource) -> Result<Self> {
         let entry = source.entry_name()?;
         let cubin = match &source.cubin {

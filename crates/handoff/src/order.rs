@@ -1,5 +1,4 @@
-//! What keeps CUDA and Vulkan apart if they share one slot. For comparison, each order has its own file:
-//! [`binary`](super::binary), [`cpu_sync`](super::cpu_sync).
+//! What keeps CUDA and Vulkan apart in one slot. For comparison, `binary` and `cpu_sync` have a file each.
 
 use std::time::Duration;
 

@@ -23,7 +23,6 @@ use wavefield_gpu::vulkan::{Device, View, view_of_shared};
 pub struct TextureWork {
     paint: Kernel,
     reduce: Kernel,
-    /// Runs last, on every level, if frames are stamped.
     stamp: Option<Kernel>,
     size: Grid,
 }

@@ -5,9 +5,7 @@ use wavefield_base::Result;
 use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 
-/// What CUDA does for a frame, whatever the order: a scene's kernels, and the memory that they write.
-///
-/// Before a work or its memory is dropped, the stream that runs its kernels must be idle.
+/// What CUDA does for a frame, whatever the order. The stream must be idle when it or its memory goes.
 pub trait Work: Sized + 'static {
     type Slot: Slot;
     type Own;

@@ -123,7 +123,6 @@ impl Camera {
         self.elevation = (self.elevation + down * PER_PIXEL).clamp(-STEEPEST, STEEPEST);
     }
 
-    /// Turns at constant speed.
     pub fn rotate(&mut self, seconds: f32) {
         const PER_SECOND: f32 = 0.3;
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);

@@ -51,9 +51,8 @@ fn code(number: Number) -> u32 {
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
 
-/// Descriptor sets, and everything that they point at except the slots. Each frame in flight has its own
-/// sets, and uniforms for each of its views. Its source set is pointed at the frame's slot when the frame is
-/// recorded, because each producer has its own slots.
+/// Descriptor sets, and what they point at except the slots. Each frame in flight has its own. Its source set
+/// is pointed at a slot when it is recorded, because each producer has its own slots.
 pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Buffer,

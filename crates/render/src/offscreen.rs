@@ -1,5 +1,3 @@
-//! The picture of a run without a window.
-
 use ash::vk;
 
 use super::Picture;

@@ -1,5 +1,3 @@
-//! A colour map as an image for shaders.
-
 use ash::vk;
 use vulkan_cuda::ownership::Access;
 

@@ -126,7 +126,6 @@ impl Attachments {
         clear: &[vk::ClearColorValue],
         draw: impl FnOnce(),
     ) {
-        // For its next use.
         let hand_on = |picture: &Picture| {
             image_barrier(
                 picture.image,

@@ -1,7 +1,6 @@
 //! Links PTX into machine code for one GPU, with the driver's own linker: no toolkit is needed.
 //!
-//! A driver gets no length with machine code and trusts the sizes inside it. So a [`Cubin`] can come only
-//! from the linker:
+//! A driver trusts the sizes inside machine code, so a [`Cubin`] can come only from the linker:
 //!
 //! ```compile_fail,E0423
 //! use wavefield_gpu::cuda::cubin::Cubin;

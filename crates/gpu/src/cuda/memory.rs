@@ -30,8 +30,7 @@ impl DeviceMemory {
     /// Enqueues a copy of the whole memory.
     ///
     /// # Safety
-    /// `stream` is of this context. `target` is memory of this context, at least as large, which nothing else
-    /// touches until the stream has passed this point.
+    /// Both are of this context. `target` is as large, and nobody else's until the stream has passed.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
@@ -42,8 +41,7 @@ impl DeviceMemory {
     /// Enqueues a copy from `source` that fills the whole memory.
     ///
     /// # Safety
-    /// `stream` is of this context. `source` is memory of this context, at least as large, which nothing else
-    /// writes until the stream has passed this point.
+    /// Both are of this context. `source` is as large, and unchanged until the stream has passed.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: `source` is as large, of this context, and unchanged until then (the caller's promise).

@@ -37,7 +37,6 @@ impl KernelParameter {
         if value.is_nan() { self.default } else { value.clamp(self.min, self.max) }
     }
 
-    /// Parses the text after `//!PARAM` on a line.
     fn of(text: &str) -> Result<Self, String> {
         let (numbers, unit) = match text.split_once('"') {
             None => (text, String::new()),

@@ -1,8 +1,7 @@
 use super::api::{self, Code};
 use super::{CudaInfo, Driver};
 
-/// Returns a line for each device with those that it reaches directly, by NVLink or PCIe. Between others,
-/// CUDA copies through the CPU's memory. Empty for fewer than two devices.
+/// Lists for each device those that it reaches by NVLink or PCIe. Empty for fewer than two devices.
 pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     if devices.len() < 2 {
         return Vec::new();

@@ -13,8 +13,7 @@ use vulkan_cuda::{Result, SharedImage};
 
 use super::{Cuda, api};
 
-/// How a texture object reads. Coordinates are always normalised, as a mipmapped array requires
-/// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
+/// Coordinates are always normalised, as a mipmapped array requires (`CU_TRSF_NORMALIZED_COORDINATES`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
     /// Interpolates between neighbouring texels. If `false`, the nearest one is read.

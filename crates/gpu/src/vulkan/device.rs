@@ -43,7 +43,6 @@ struct Shared {
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: bool,
     fault: Option<FaultReport>,
-    /// See [`Device::mark_stuck`].
     stuck: AtomicBool,
     adapter: Adapter,
 }

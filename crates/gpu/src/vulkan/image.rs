@@ -14,7 +14,6 @@ pub struct ImageDesc {
     pub label: &'static str,
     pub extent: vk::Extent2D,
     pub format: vk::Format,
-    /// 1 for no mip chain.
     pub levels: u32,
     pub samples: vk::SampleCountFlags,
     pub usage: vk::ImageUsageFlags,

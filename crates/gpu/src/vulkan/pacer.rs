@@ -98,8 +98,8 @@ impl Pacer {
 
     /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.
     ///
-    /// Calls `alive` at least ten times a second with the time since the last frame finished, or since the
-    /// wait began. An error of `alive` ends the wait.
+    /// Calls `alive` at least ten times a second, with the time since a frame finished. An error ends the
+    /// wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
         // Frame `submitted - limit` signals its number plus 1, and no frame of this flight is later.
         if self.submitted >= self.limit {

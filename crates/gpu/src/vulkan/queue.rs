@@ -60,8 +60,7 @@ impl Queue {
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Blocks until these and all earlier commands are done. If it fails, none is pending or the device
-    /// leaks.
+    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all is leaked.
     ///
     /// # Safety
     /// As [`Queue::submit`].

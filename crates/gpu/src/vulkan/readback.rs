@@ -46,8 +46,7 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
 /// `owner` owns the image, in this layout, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie in it and in `size`
-/// bytes.
+/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie in it and in `size`.
 pub unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),

@@ -155,8 +155,7 @@ impl Swapchain {
     /// Call it first in a frame, so that a skipped frame leaves no semaphore half used.
     ///
     /// # Safety
-    /// `acquired` is an unsignalled binary semaphore of this device that nothing waits for or signals. It
-    /// lives until a submission has waited for it.
+    /// `acquired` is an unsignalled, unused binary semaphore. It lives until a submission has waited for it.
     // ANCHOR: acquire
     pub unsafe fn acquire(
         &mut self,
@@ -198,7 +197,7 @@ impl Swapchain {
     }
     // ANCHOR_END: acquire
 
-    /// Waits, on the GPU, for the image's `rendered` semaphore.
+    /// Presents an acquired image once its `rendered` semaphore is signalled.
     pub fn present(&mut self, queue: &mut Queue, image: &SwapchainImage) -> Result<()> {
         let (swapchains, indices, waits) = ([self.raw], [image.index], [image.rendered]);
         let info = vk::PresentInfoKHR::default()

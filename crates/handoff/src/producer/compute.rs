@@ -29,7 +29,8 @@ enum Memory {
 }
 
 impl ComputeProducer {
-    /// With `exported`, nobody imports the slots' exported memory. This shows what exporting costs a draw.
+    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
+    /// draw.
     pub fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin, exported: bool) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let (memory, slots): (_, Vec<_>) = if exported {

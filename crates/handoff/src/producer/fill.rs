@@ -39,7 +39,7 @@ impl<T> Kept<T> {
 }
 
 impl Fill {
-    /// `name` is the kernel's, for errors.
+    /// Makes a stream. `name` is the kernel's, for errors.
     pub fn new(context: &Cuda, name: &str) -> Result<Self> {
         let mark = |_| Ok((Cell::new(None), (Event::new(context)?, Event::new(context)?)));
         let marks = Kept((0..KEPT).map(mark).collect::<Result<_>>()?);
@@ -70,8 +70,7 @@ impl Fill {
         self.marks.of(frame).map(|(before, after)| (before, after))
     }
 
-    /// Returns the time from the end of the previous frame to the end of this one, both finished. `None` for
-    /// frame 0, or if a later frame has reused the events.
+    /// Returns the time from the previous frame's end to this one's, if both finished and are still kept.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let last = frame.checked_sub(1).and_then(|last| self.events(last));
         let Some(((_, last), (_, end))) = last.zip(self.events(frame)) else { return Ok(None) };

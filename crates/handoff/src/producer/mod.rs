@@ -109,7 +109,6 @@ pub struct FrameSync {
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
-/// See [`Producer::submit`].
 pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 
 /// Each scene has one kind.

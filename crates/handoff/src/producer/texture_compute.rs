@@ -39,7 +39,8 @@ enum Memory {
 }
 
 impl TextureComputeProducer {
-    /// With `exported`, nobody imports the slots' exported memory. This shows what exporting costs a draw.
+    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
+    /// draw.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
         let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
         check_texture(device, size)?;

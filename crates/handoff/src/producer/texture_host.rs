@@ -24,7 +24,7 @@ pub struct TextureHostProducer {
     device: Device,
 }
 
-/// For images that only Vulkan writes.
+/// The layout of images that only Vulkan writes.
 pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
 
 impl TextureHostProducer {
@@ -48,7 +48,7 @@ impl TextureHostProducer {
     }
 }
 
-/// For images that only Vulkan writes.
+/// Describes an image that only Vulkan writes.
 pub(super) fn slot(image: vk::Image, view: vk::ImageView) -> ImageSlot {
     ImageSlot { image, view, layout: LAYOUT }
 }

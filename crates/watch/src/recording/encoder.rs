@@ -34,7 +34,6 @@ impl Encoder {
     pub(super) fn start(desc: &FilmDesc, order: Order) -> Result<Self> {
         let (shots, take_shots) = sync_channel(WAITING);
         let encoded = Arc::new(AtomicU64::new(0));
-        // For the longer side.
         let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
         let reel = Reel {
             output: Some(Growing::begin(&desc.path)?),

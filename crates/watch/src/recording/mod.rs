@@ -129,7 +129,7 @@ impl Film {
     /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
     ///
     /// # Safety
-    /// As [`Copies::record`]. The picture has the film's format, and the flight was [`Film::done`].
+    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] freed the flight.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.

@@ -15,7 +15,6 @@ pub(super) struct Raw {
 }
 
 impl Raw {
-    /// Prints a note that says how to read the frames.
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Self {
         wavefield_base::note!(
             "note: raw frames go to standard output, for example to: \

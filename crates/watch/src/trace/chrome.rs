@@ -50,7 +50,6 @@ fn document(command: &str, cpu: &[CpuSpan], track: &Track) -> Value {
     })
 }
 
-/// Says how the clocks were tied, and the possible errors.
 fn clock_words(track: &Track) -> Value {
     json!({
         "run": track.name,
@@ -143,7 +142,6 @@ impl Events {
         self.list.push(event);
     }
 
-    /// Joins two ends, each a (thread, time).
     fn arrow(&mut self, name: &str, from: (u32, f64), to: (u32, f64)) {
         self.arrows += 1;
         let end = |phase, (thread, time): (u32, f64)| {

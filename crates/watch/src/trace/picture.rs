@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::recorder::{FrameSpans, Track};
 use wavefield_base::svg::{self, n, round_step};
 
-/// In frames.
 const SHOWN: usize = 4;
 // In pixels: the drawing's width, the names at the left, the margin at the right, the run's name, one row.
 const WIDTH: f64 = 1180.0;
@@ -15,8 +14,7 @@ const HEAD: f64 = 32.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = ROW - 4.0;
 
-/// Has a row for CUDA, if the run uses that, and one for Vulkan. Starts at the draw of a frame in the middle,
-/// because the first frames fill the ring and are not typical.
+/// Starts with a frame in the middle, because the first frames fill the ring and are not typical.
 pub(super) fn drawing(track: &Track) -> String {
     let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
     let from = shown.first().map_or(0.0, |spans| spans.vulkan[1]);

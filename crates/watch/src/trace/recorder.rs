@@ -16,7 +16,6 @@ pub const SLICES: usize = 16;
 #[derive(Clone, Debug)]
 pub struct FrameSpans {
     pub frame: u64,
-    /// The frames filled together with it.
     pub batch: Batch,
     /// Frame start, draw start and draw end.
     pub vulkan: [f64; 3],

@@ -1,5 +1,4 @@
-//! Checks that every frame arrives whole. `wavefield verify` looks at every vertex of every frame, or at
-//! every texel of every level, by their stamps ([`wavefield_handoff::producer::ProducerDesc::stamped`]).
+//! Checks that every frame arrives whole: `wavefield verify` looks at every vertex or texel of every frame.
 
 mod broken;
 mod check;

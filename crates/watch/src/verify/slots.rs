@@ -16,8 +16,7 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// Returns the largest allowed difference from the float64 reference: in units of `Shape::unit` for the wave,
-/// in those of its channels, which are half floats, for the texture.
+/// Returns the largest allowed difference, in units of `Shape::unit` or of a texture's channels.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
         Scene::Field => 1e-5,
