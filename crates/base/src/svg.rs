@@ -1,5 +1,4 @@
-//! Draws SVG, for the chart of `bench --report` and the picture of `--trace`, in the reader's light or dark
-//! theme. Chart libraries have fixed colours and no tooltips.
+//! Draws SVG in the reader's light or dark theme, with tooltips, which chart libraries do not offer.
 
 use std::path::Path;
 

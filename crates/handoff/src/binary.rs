@@ -1,6 +1,5 @@
-//! Two binary semaphores around one slot: the classic scheme (NVIDIA's simpleVulkan uses it where timelines
-//! are missing). The GPU waits both ways, as with timelines, but the two sides take turns. So each frame pays
-//! for two switches between the CUDA context and the graphics context.
+//! Two binary semaphores around one slot: the classic scheme. The GPU waits both ways, but the sides take
+//! turns, so each frame pays for two switches between the CUDA context and the graphics context.
 
 use std::time::Duration;
 

@@ -73,7 +73,8 @@ impl InlineHandoff {
             (&raw const frame.time).cast(),
             values.pointer(),
         ];
-        // SAFETY: outside a render pass, with arguments of the checked signature; barriers order the slot.
+        // SAFETY: producers record outside a render pass. The arguments have the types of the checked
+        // signature. The slot lives as long as `self`, and barriers order its memory.
         unsafe { kernel.launch(commands, grid, &arguments) };
     }
 }

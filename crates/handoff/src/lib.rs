@@ -12,8 +12,7 @@
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
-//! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are
-//! [`Producer`]s. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
+//! All hand-offs are [`Producer`]s. A new one is a file with an `Entry`, and a line in `hand_offs!`.
 
 mod binary;
 mod cpu_sync;

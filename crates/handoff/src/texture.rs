@@ -1,5 +1,4 @@
-//! Paints level 0 of a mip chain, and makes each level below from the one above. CUDA reaches an image
-//! through a surface object for each level (see [`vulkan_cuda::image`](mod@vulkan_cuda::image)).
+//! Paints level 0 of a mip chain, and makes each level below from the one above, by surface objects.
 
 use std::ffi::c_void;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The hand-off that this program exists to show: the library's [`SharedRing`]. The GPU waits for each frame,
-//! and the CPU only to stay at most a few frames ahead.
+//! The hand-off that this program exists to show: the GPU waits for each frame in a [`SharedRing`].
 
 use std::sync::Arc;
 

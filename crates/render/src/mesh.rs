@@ -9,9 +9,8 @@ pub fn tile_count(grid: Grid) -> (u32, u32) {
     ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }
 
-/// Returns two counter-clockwise triangles (seen from above) for each cell, in strips of 4 columns, so that
-/// most vertices were transformed shortly before. Strips of 2 columns take 1 % longer, strips of 8 take 9 %
-/// (`docs/performance.md`, "The draw").
+/// Returns two counter-clockwise triangles (from above) per cell, in strips of 4 columns, so that vertices
+/// are used again soon. Strips of 2 take 1 % longer, strips of 8 take 9 % (`docs/performance.md`).
 pub fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
     let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);

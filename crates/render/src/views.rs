@@ -174,7 +174,7 @@ impl Views {
     ///
     /// # Safety
     /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`. There are at most [`MAX_VIEWS`]
-    /// views. `into` lives until the commands are done, has room and the usage `TRANSFER_DST`.
+    /// views. `into` outlives the commands, may be written, and has room and the usage `TRANSFER_DST`.
     pub unsafe fn record(
         &mut self,
         device: &Device,

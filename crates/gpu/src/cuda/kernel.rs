@@ -121,8 +121,7 @@ impl KernelSource {
     }
 }
 
-/// Decodes UTF-8, UTF-16 with a byte-order mark, or Latin-1, and returns the bytes for NVRTC, which for
-/// Latin-1 stay. The error says what else the file is.
+/// Decodes UTF-8, UTF-16 with a byte-order mark, or Latin-1. Also returns the bytes for NVRTC.
 fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     let utf16 = |pairs: &[u8], word: fn([u8; 2]) -> u16| {
         let words: Vec<_> = pairs.as_chunks().0.iter().map(|pair| word(*pair)).collect();
@@ -189,7 +188,8 @@ impl Kernel {
         let mut log = JitLog::new();
         let (count, options, values) = log.options();
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated, machine code has its length inside, and `log` outlives the call.
+        // SAFETY: the text is terminated, machine code has its length inside, `options` and `values` have
+        // `count` elements, and `log` outlives the call.
         let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
         context.check("cuModuleLoadDataEx", code).map_err(|error| source.refused(context, error, &log))?;
         // From here on, `Drop` unloads the module.

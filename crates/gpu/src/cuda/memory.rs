@@ -76,7 +76,7 @@ impl DeviceMemory {
 /// Enqueues a write of `bytes` zero bytes, a multiple of 4.
 ///
 /// # Safety
-/// `target` is memory of this context. Nothing else touches it until the stream has passed this point.
+/// `target` is memory of the stream's context, and nobody else's until the stream has passed this point.
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;

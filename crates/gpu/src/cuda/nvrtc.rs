@@ -1,5 +1,4 @@
-//! Compiles CUDA C++ to PTX with [NVRTC](https://docs.nvidia.com/cuda/nvrtc/index.html), which needs no GPU.
-//! It is opened for the first `.cu` file.
+//! Compiles CUDA C++ to PTX with [NVRTC](https://docs.nvidia.com/cuda/nvrtc/index.html), without a GPU.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::path::{Path, PathBuf};

@@ -70,11 +70,10 @@ impl Surface {
         swapchain && presents.unwrap_or(false)
     }
 
-    /// Returns whether a device's driver knows this kind of display at all.
-    ///
-    /// The loader offers a surface extension as soon as one driver has it. A driver without it may answer yes
-    /// to `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib.
-    /// For the calls here, the loader knows which driver lacks them.
+    /// Returns whether a device's driver knows this kind of display. If not, it may still answer yes to
+    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib,
+    /// because the loader offers a surface extension as soon as one driver has it. It knows who lacks the
+    /// calls here.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
         let shared = &self.0;
@@ -86,7 +85,8 @@ impl Surface {
                 let Some(display) = display.display else { return false };
                 let ext = khr::xlib_surface::Instance::new(entry, vk);
                 let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
-                // SAFETY: (here and below) the surface was made with this extension; the window is open.
+                // SAFETY: (here and below) the surface was made with this extension; device and family belong
+                // to this instance; the window keeps its display open.
                 unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
             }
             (RawDisplayHandle::Wayland(display), _) => {

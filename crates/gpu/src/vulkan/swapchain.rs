@@ -150,12 +150,12 @@ impl Swapchain {
     }
 
     /// Acquires the next image, to be drawn to once `acquired` is signalled. `None` means that there is none
-    /// now (minimised, mid-resize, occluded): skip the frame, and leave every semaphore as it is.
-    ///
-    /// Call it first in a frame, so that a skipped frame leaves no semaphore half used.
+    /// now (minimised, mid-resize, occluded): skip the frame. Call this first in a frame, so that a skipped
+    /// frame leaves no semaphore half used.
     ///
     /// # Safety
-    /// `acquired` is an unsignalled, unused binary semaphore. It lives until a submission has waited for it.
+    /// `acquired` is an unsignalled binary semaphore of this device that nothing else uses. It lives until a
+    /// submission has waited for it.
     // ANCHOR: acquire
     pub unsafe fn acquire(
         &mut self,
@@ -368,8 +368,7 @@ fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
-/// Prefers the surface's own size. If it leaves the choice to us (Wayland), takes the window's, up to
-/// `limit`, the longest side that the device can draw.
+/// Prefers the surface's own size. On Wayland, which has none, takes the window's, up to `limit`.
 fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit: u32) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;

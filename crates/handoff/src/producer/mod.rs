@@ -72,8 +72,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Produced {
     pub source: Source,
-    /// The number in its stamps. It is the frame's own, unless a client writes the frames: a client counts
-    /// for itself, and its frame may be shown twice.
+    /// The number in its stamps: the frame's own, unless a client writes the frames and counts them itself.
     pub number: u64,
     pub batch: Batch,
     /// The time that the CPU waited, if it did.
@@ -146,8 +145,7 @@ impl From<vk::Buffer> for Source {
     }
 }
 
-/// Returns how a frame's slot is read: by the draw and, if frames are checked, by the check's compute shader.
-/// The draw reads vertices in both of its shaders, and samples an image in the fragment shader.
+/// Returns how a frame's slot is read: by the draw's shaders and, if `checked`, by a compute shader.
 pub fn reads(scene: Scene, checked: bool) -> Access {
     let (vertex, fragment) =
         (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
@@ -174,9 +172,8 @@ pub struct Profile {
     pub owner: Owner,
     pub max_in_flight: usize,
     pub uses_cuda: bool,
-    /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for
-    /// every frame. Otherwise the commands are the same for all frames in a slot, so they are recorded once
-    /// and submitted again whenever the slot's turn comes.
+    /// Whether its work runs in Vulkan's queue, so that it is recorded anew for every frame. Otherwise a
+    /// slot's commands are recorded once, and submitted again whenever the slot's turn comes.
     pub in_queue: bool,
     pub longest_batch: usize,
     /// Whether each wait and barrier can be left out alone, as `verify --break` does.

@@ -4,8 +4,8 @@ use wavefield_field::scene::Scene;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::{Queue, one_shot};
 
-/// Draws slots that are filled only once, to measure the draw alone. They are drawn in turn, as a hand-off's
-/// are, because a single slot may stay in the GPU's cache, and its draw then takes less time.
+/// Draws slots that are filled only once. They take turns, because a single one in the GPU's cache is drawn
+/// faster.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,

@@ -1,5 +1,4 @@
-//! CPU threads paint the texture into memory that the GPU can address too. Vulkan copies it into the image,
-//! because only the driver knows an image's memory layout.
+//! CPU threads paint a buffer. Vulkan copies it, because only the driver knows an image's memory layout.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;

@@ -90,7 +90,8 @@ impl<T: Copy + Ord> Copies<T> {
             .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
             .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
         let device = &self.device;
-        // SAFETY: recording, with a live picture (the caller's promise); the buffer has room and lives on.
+        // SAFETY: recording, with a live picture (the caller's promise); the buffer has room, and lives until
+        // it is taken after the GPU's use, or until the copies are dropped.
         unsafe {
             pipeline_barrier(device, commands, &[], &[before]);
             device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);

@@ -1,5 +1,4 @@
-//! Records the CPU's calls, CUDA's kernels and Vulkan's draws on one clock, in a file for
-//! [Perfetto](https://ui.perfetto.dev) or `chrome://tracing`.
+//! Records CPU calls, CUDA kernels and Vulkan draws on one clock, for Perfetto or `chrome://tracing`.
 //!
 //! [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two of
 //! them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's

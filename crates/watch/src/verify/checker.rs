@@ -1,7 +1,6 @@
-//! The check on the GPU: `check.wgsl` over every vertex, or every level's texels, in the frame's commands.
-//! These acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, and release the slot. The
-//! second look sees what was written while the draw read. The CPU never waits: it reads the counts once the
-//! frame is done and its flight is needed again.
+//! The check on the GPU: `check.wgsl` over every vertex, or every level's texels. A frame's commands acquire
+//! the slot, *look*, draw, *look again*, which shows what was written while the draw read, and copy the
+//! counts. The CPU reads these without a wait, once the frame is done and its flight is needed again.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
