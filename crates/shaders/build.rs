@@ -1,8 +1,7 @@
 //! Compiles `wgsl/*.wgsl` to SPIR-V with naga, so that the build needs no Vulkan SDK.
 //!
-//! Each entry point becomes a separate module, `FILE.ENTRY.spv`, with only what that entry point uses. One module may
-//! have several entry points, but SwiftShader then looks for the descriptors of all of them in one pipeline's layout,
-//! and crashes.
+//! Each entry point becomes a separate module, `FILE.ENTRY.spv`. With several in one module, SwiftShader
+//! looks for the descriptors of all of them in one pipeline's layout, and crashes.
 //!
 //! A line `//!use NAME` stands for `wgsl/parts/NAME.wgsl`.
 
@@ -30,7 +29,7 @@ fn main() {
     fs::write(out.join("modules.rs"), modules + "];\n").expect("OUT_DIR is writable");
 }
 
-/// The source of a shader, with the parts that it uses.
+/// Reads a shader together with the parts that it uses.
 fn joined(path: &Path) -> String {
     let read =
         |path: &Path| fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -41,7 +40,6 @@ fn joined(path: &Path) -> String {
     read(path).lines().map(whole).collect()
 }
 
-/// The name and the SPIR-V of each entry point.
 fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let source = joined(path);
     let name = path.display().to_string();

@@ -1,5 +1,3 @@
-//! What to do about an error, in the words of the command line.
-
 use ash::vk;
 
 pub fn allocation_hint(what: &str) -> &'static str {
@@ -15,7 +13,6 @@ pub fn allocation_hint(what: &str) -> &'static str {
 const LESS: &str = "; choose a smaller picture (--size, --samples) or field (--grid, --ring), or close other programs that use \
                     this GPU";
 
-/// The variables that tell the Vulkan loader which drivers to use.
 pub const DRIVER_VARIABLES: [&str; 5] = [
     "VK_DRIVER_FILES",
     "VK_ICD_FILENAMES",
@@ -24,7 +21,7 @@ pub const DRIVER_VARIABLES: [&str; 5] = [
     "VK_LOADER_DRIVERS_DISABLE",
 ];
 
-/// The [`DRIVER_VARIABLES`] that are set. They are more often forgotten than intended.
+/// Names the [`DRIVER_VARIABLES`] that are set. They are more often forgotten than intended.
 pub fn driver_variables() -> String {
     let set = DRIVER_VARIABLES.iter().filter_map(|name| {
         let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
@@ -56,7 +53,7 @@ pub fn vulkan_hint(result: vk::Result) -> String {
     }
 }
 
-/// The library's advice, or this program's own if it knows more.
+/// Returns the library's advice, or the tool's own where it knows more.
 pub fn cuda_hint(call: &str, code: u32) -> String {
     let advice = vulkan_cuda::cuda_advice(call, code);
     let own = match code {

@@ -14,27 +14,26 @@ pub enum Error {
     #[error("{}{}", self.answer(), vulkan_hint(*.result))]
     Vulkan {
         call: &'static str,
-        /// The device's name, or `the Vulkan loader` while there is no device yet.
+        /// `the Vulkan loader` while there is no device yet.
         device: String,
         result: vk::Result,
     },
 
-    /// The driver gave up on the GPU. This device cannot be used any more.
+    /// The driver gave up on the GPU, and the device cannot be used any more.
     #[error("{call} failed on {device}: {}{}{}", vulkan_words(vk::Result::ERROR_DEVICE_LOST), fault_words(.fault), vulkan_hint(vk::Result::ERROR_DEVICE_LOST))]
     DeviceLost {
         call: &'static str,
         device: String,
-        /// What `VK_EXT_device_fault` reports, if the driver has that extension.
+        /// The report of `VK_EXT_device_fault`, if the driver has it.
         fault: Option<String>,
     },
 
-    /// The ring does not fit into the device's memory.
     #[error("no memory on {device} for {asked}: {}{}; {}", free_words(*.free), .advice, .source.answer())]
     NoRoom {
         device: String,
-        /// The ring: slots, vertices and bytes.
+        /// Slots, vertices and bytes.
         asked: String,
-        /// Bytes that are free without this ring, if the driver says.
+        /// Bytes free without this ring; `None` if the driver does not say.
         free: Option<u64>,
         advice: String,
         source: Box<Error>,
@@ -87,12 +86,11 @@ pub enum Error {
     #[error("no frame was finished for {seconds:.0} s on {device} ({progress}); --timeout allows more")]
     Stuck { device: String, seconds: f64, progress: String },
 
-    /// A signal ended the run before its picture was complete.
     #[error("{0}")]
     Stopped(String),
 }
 
-/// Turns the library's errors into this program's, which also tell the user what to do.
+/// Turns the library's errors into the tool's, which also tell the user what to do.
 impl From<vulkan_cuda::Error> for Error {
     fn from(error: vulkan_cuda::Error) -> Self {
         use vulkan_cuda::Error as E;
@@ -144,7 +142,7 @@ impl Error {
         }
     }
 
-    /// The program's exit code for this error: 2 for a request that is wrong on any machine, otherwise 1.
+    /// Returns 2 for a request that is wrong on any machine, otherwise 1.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,

@@ -1,13 +1,10 @@
-//! Reads files that the user names.
-
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Reads a regular file of at most `most` bytes. Does not even open others: reading a FIFO or `/dev/zero` may
-/// never end, and no signal would stop it.
+/// Reads a regular file of at most `most` bytes. Opens nothing else: reading a FIFO may never end.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     let read = || {
         let mut bytes = Vec::new();
@@ -35,7 +32,7 @@ fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // Do not wait if a FIFO has replaced the file in the meantime, or for a kernel file that has no data yet.
+        // Do not wait if a FIFO has replaced the file, or for a kernel file that has no data yet.
         options.custom_flags(libc::O_NONBLOCK);
     }
     options.read(true).open(path)

@@ -1,4 +1,4 @@
-//! What every crate of the tool uses: the error type with its advice to the user, messages, threads, output files.
+//! What every crate of the tool uses: errors with advice, messages, threads, files.
 //!
 //! - [`error`]: what was tried, on which device, what the driver answered; [`advice`]: what to do about it
 //! - [`report`]: results and notes on the terminal; [`progress`]: a bar that shows the time left

@@ -15,8 +15,8 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::{Error, Result, report};
 
-/// Checks that every output can be written and is a file of its own, before minutes are spent on them. Leaves
-/// nothing behind. If one is standard output, messages for people go to standard error from now on.
+/// Checks that every output can be written and that no two are the same file, before minutes of work. Leaves
+/// nothing behind. If an output is standard output, messages go to standard error from now on.
 pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result<()> {
     let mut seen = HashMap::new();
     for path in paths {
@@ -29,7 +29,6 @@ pub fn check_outputs<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Result
     Ok(())
 }
 
-/// Writes the output of `fill` to `path`.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
@@ -57,7 +56,7 @@ pub struct Growing {
 
 enum Target {
     Stream(Box<dyn Write + Send>),
-    /// With the path that the file gets at the end. Without it, the file is removed.
+    /// A temporary file, removed unless [`Growing::finish`] renames it to this path.
     File(NamedTempFile, PathBuf),
 }
 
@@ -66,12 +65,12 @@ impl Growing {
         Ok(Self { path: path.to_owned(), to: writing(path, || open(path, false))?.0 })
     }
 
-    /// Appends a piece. A file gets it complete or not at all: after a failure it can still be finished.
+    /// Appends a piece. A file keeps nothing of a piece that fails, so it can still be finished.
     pub fn append(&mut self, piece: &[u8]) -> Result<()> {
         writing(&self.path, || match &mut self.to {
             Target::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
             Target::File(part, _) => {
-                let file = part.as_file_mut(); // The errors of `part` have its name.
+                let file = part.as_file_mut(); // `part`'s own errors would name the temporary file.
                 let start = file.stream_position()?;
                 file.write_all(piece).or_else(|error| {
                     file.set_len(start)?;
@@ -81,7 +80,7 @@ impl Growing {
         })
     }
 
-    /// Puts a file in its place. Does nothing for any other output.
+    /// Renames a file to its final path. Does nothing for any other output.
     pub fn finish(self) -> Result<()> {
         let Target::File(part, place) = self.to else { return Ok(()) };
         writing(&self.path, || {
@@ -94,10 +93,10 @@ impl Growing {
     }
 }
 
-/// Opens an output. Also returns what all its names have in common; `None` if it may be used more than once.
+/// Opens an output. Also returns an identity that all its names share, unless it may be used repeatedly.
 #[cfg_attr(not(unix), allow(unused_variables))]
 fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> {
-    // Fails for a circle of links, so that following them ends.
+    // Fails for a cycle of links, so the loop below ends.
     let old = path.try_exists()?.then(|| path.metadata()).transpose()?;
     let mut end = path.to_owned();
     loop {
@@ -146,7 +145,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> 
     Ok((Target::File(part, place), Some(identity)))
 }
 
-/// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader: a blocking open could not be interrupted.
+/// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, since `open` cannot be interrupted.
 #[cfg(unix)]
 fn open_stream(path: &Path) -> io::Result<std::fs::File> {
     let flags = fs::OFlags::WRONLY | fs::OFlags::NOCTTY | fs::OFlags::NONBLOCK | fs::OFlags::CLOEXEC;
@@ -155,7 +154,7 @@ fn open_stream(path: &Path) -> io::Result<std::fs::File> {
             Err(Errno::NXIO) => std::thread::sleep(std::time::Duration::from_millis(10)),
             opened => {
                 let file = opened?;
-                fs::fcntl_setfl(&file, fs::OFlags::empty())?; // Its writes wait.
+                fs::fcntl_setfl(&file, fs::OFlags::empty())?; // Writes wait again.
                 return Ok(file.into());
             }
         }
@@ -163,7 +162,7 @@ fn open_stream(path: &Path) -> io::Result<std::fs::File> {
     Err(io::Error::other("nothing reads from it"))
 }
 
-/// Gives the new file the old one's owner, group, ACL and mode as far as this user may, nobody more rights.
+/// Gives the new file the old one's owner, group, ACL and mode, as far as this user may. Nobody gains rights.
 #[cfg(unix)]
 fn take_after(file: &std::fs::File, place: &Path) -> io::Result<()> {
     let Some(old) = place.try_exists()?.then(|| place.metadata()).transpose()? else { return Ok(()) };
@@ -173,10 +172,10 @@ fn take_after(file: &std::fs::File, place: &Path) -> io::Result<()> {
     let kept = kept && {
         const ACL: &str = "system.posix_acl_access";
         let none = |error| matches!(error, Errno::NODATA | Errno::OPNOTSUPP);
-        let mut acl = [0; 64 << 10]; // The most that an attribute can have.
+        let mut acl = [0; 64 << 10]; // The largest possible attribute.
         match fs::getxattr(place, ACL, &mut acl) {
             Ok(size) => fs::fsetxattr(file, ACL, &acl[..size], fs::XattrFlags::empty()).is_ok(),
-            // The folder may have given the new file one.
+            // The folder's default ACL may have given the new file one.
             Err(error) => none(error) && fs::fremovexattr(file, ACL).err().is_none_or(none),
         }
     };
@@ -190,7 +189,6 @@ fn take_after(file: &std::fs::File, place: &Path) -> io::Result<()> {
     file.set_permissions(PermissionsExt::from_mode(old.mode() & rights))
 }
 
-/// Runs `action`. Its error gets the path.
 fn writing<T>(path: &Path, action: impl FnOnce() -> io::Result<T>) -> Result<T> {
     action().map_err(|mut source| {
         if source.kind() == ErrorKind::FileTooLarge {

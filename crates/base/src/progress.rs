@@ -1,14 +1,11 @@
-//! A progress bar that shows the time left.
-
 use std::fmt::Write;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
-/// A bar on standard error if that is a terminal, otherwise nothing. Dropping it clears the bar.
+/// A bar with the time left, on standard error if that is a terminal. Dropping it clears the bar.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// `what` is the word before the bar, such as `measuring`.
     pub fn new(what: &str) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}{{left}}"));

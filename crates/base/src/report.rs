@@ -17,7 +17,7 @@ pub fn line(text: Arguments<'_>) {
     }
     match io::stdout().write_all(format!("{text}\n").as_bytes()) {
         Ok(()) => {}
-        // The reader wants no more.
+        // The reader closed the pipe, which is no failure.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             FAILED.store(true, Ordering::Relaxed);
@@ -51,7 +51,7 @@ pub fn spare_output() {
     SPARED.store(true, Ordering::Relaxed);
 }
 
-/// The command line, for records. It omits the program's folder, which is private, and replaces what is not Unicode.
+/// Returns the command line for records, without the program's folder, which is private.
 pub fn command_line() -> String {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
@@ -60,7 +60,7 @@ pub fn command_line() -> String {
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
 }
 
-/// Breaks a line at its blanks if it is longer than `width`, and indents the rest. A word is never broken.
+/// Wraps a line at its blanks to `width` columns and indents the rest. Never breaks a word.
 pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     let (mut text, mut column) = (String::new(), 0);
     // Each step takes a word with the blanks before it. A new line drops those blanks.
@@ -84,7 +84,7 @@ pub fn wrap(line: &str, width: usize, indent: usize) -> String {
     text
 }
 
-/// The word for one of several values, as on the command line. Empty for a value that only the library offers.
+/// Returns a value's word on the command line; empty for a value that only the library offers.
 pub fn word(value: impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |word| word.get_name().to_owned())
 }
@@ -101,7 +101,7 @@ impl Failures {
         }
     }
 
-    /// The value of a success; [adds](Self::add) a failure.
+    /// Returns the value of a success, or [adds](Self::add) a failure.
     pub fn catch<T>(&mut self, outcome: Result<T>) -> Option<T> {
         outcome.map_err(|error| self.add(error)).ok()
     }
@@ -123,7 +123,7 @@ pub fn cleanup_error(error: &crate::Error) {
     FAILED.store(true, Ordering::Relaxed);
 }
 
-/// Whether a clean-up failed or results could not be written: printed already, but the exit code must not be 0.
+/// Returns whether a clean-up failed or results could not be written. The exit code must then not be 0.
 pub fn failed() -> bool {
     FAILED.load(Ordering::Relaxed)
 }

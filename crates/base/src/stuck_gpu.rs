@@ -1,16 +1,15 @@
-//! What a run leaves behind if the GPU does not finish: it must not be released, because the GPU may still use it.
+//! What a run must not release because the GPU does not finish and may still use it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static LEAKED: AtomicBool = AtomicBool::new(false);
 
-/// Never releases `owner`, until the process ends.
 pub fn leak<T>(owner: T) {
     LEAKED.store(true, Ordering::Relaxed);
     std::mem::forget(owner);
 }
 
-/// Whether anything was leaked. If so, end the process without the drivers' exit handlers: they would wait for the GPU.
+/// Returns whether to skip the drivers' exit handlers at the end of the process: they would wait for the GPU.
 pub fn leaked() -> bool {
     LEAKED.load(Ordering::Relaxed)
 }

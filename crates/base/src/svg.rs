@@ -1,7 +1,4 @@
-//! Draws SVG, for the chart of `bench --report` and the picture of `--trace`.
-//!
-//! This is not done with a chart library, because theirs have fixed colours and no tooltips. These pictures follow the
-//! reader's light or dark theme, on their own and in a page.
+//! Draws SVG in the reader's light or dark theme, with tooltips, which chart libraries do not offer.
 
 use std::path::Path;
 
@@ -16,7 +13,6 @@ pub fn is_name_of(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
 }
 
-/// A whole picture, `size` pixels wide and high.
 pub fn picture(title: &str, size: [f64; 2], content: &Markup) -> Markup {
     let [width, height] = size;
     html! {
@@ -30,7 +26,7 @@ pub fn picture(title: &str, size: [f64; 2], content: &Markup) -> Markup {
     }
 }
 
-/// A rectangle at `x` and `y`. A `tip` is its tooltip.
+/// Draws a rectangle with its top left corner at `x` and `y`. A `tip` becomes its tooltip.
 pub fn bar(class: &str, [x, y]: [f64; 2], [width, height]: [f64; 2], tip: &str) -> Markup {
     html! {
         rect class=(class) x=(n(x)) y=(n(y)) width=(n(width.max(0.0))) height=(n(height)) {
@@ -39,17 +35,15 @@ pub fn bar(class: &str, [x, y]: [f64; 2], [width, height]: [f64; 2], tip: &str) 
     }
 }
 
-/// Text that begins at `x`, on the line `y`.
 pub fn text(class: &str, [x, y]: [f64; 2], words: &str) -> Markup {
     html! { text class=(class) x=(n(x)) y=(n(y)) { (words) } }
 }
 
-/// A coordinate, to a hundredth of a pixel.
 pub fn n(value: f64) -> String {
     format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A round step for an axis: the smallest of 1, 2 or 5 times a power of ten that is at least `least`.
+/// Returns a round step for an axis: the smallest of 1, 2 or 5 times a power of ten that is at least `least`.
 pub fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let parts = [1.0, 2.0, 5.0, 10.0];

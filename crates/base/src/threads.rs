@@ -1,4 +1,4 @@
-//! Threads: rayon's pool for whole fields; a thread for a single job; exact sleeping; the CPU time of all threads.
+//! Threads: rayon's pool, single jobs, exact sleeping, and the CPU time of all threads.
 
 use std::fmt::Display;
 use std::io::Error as IoError;
@@ -11,8 +11,7 @@ use rayon::{ThreadBuilder, ThreadPoolBuilder};
 
 use crate::{Error, Result};
 
-/// Starts rayon's threads on the first call: one for each processor, or as many as the system allows. rayon itself
-/// would panic if the system allows fewer.
+/// Starts rayon with one thread per processor. If the system allows fewer, uses those; rayon would panic.
 pub fn start() -> Result<()> {
     static STARTED: OnceLock<Result<(), String>> = OnceLock::new();
     let started = STARTED.get_or_init(|| try_start().map_err(|error| error.to_string()));
@@ -25,7 +24,7 @@ pub fn not_started(name: &str, reason: impl Display) -> Error {
     ))
 }
 
-/// rayon's pool can be built only once. So start the threads first, then tell rayon how many there are.
+/// Starts the threads first and then tells rayon how many there are, because its pool can be built only once.
 fn try_start() -> Result<(), IoError> {
     let (give, take) = channel::<ThreadBuilder>();
     let take = Arc::new(Mutex::new(take));
@@ -45,15 +44,15 @@ fn try_start() -> Result<(), IoError> {
         }
     }
     let hand_over = |thread| give.send(thread).map_err(|_| IoError::other("the thread is gone"));
-    // Fails if the program that uses this library has started rayon's threads already. Then those do the work, and these end.
+    // Fails if the program has started rayon's threads already. Then those do the work, and these end.
     let _ = ThreadPoolBuilder::new().num_threads(count).spawn_handler(hand_over).build_global();
     Ok(())
 }
 
-/// Work on a separate thread. If the job is dropped early, its result is not wanted any more, and nothing waits for it.
+/// Work on a separate thread. Nothing waits for a job that is dropped early.
 pub struct Job<T> {
     thread: JoinHandle<Result<T>>,
-    /// Has no content: the thread only checks whether it still exists.
+    /// Empty: the thread only checks whether it still exists.
     _wanted: Arc<()>,
 }
 
@@ -82,13 +81,13 @@ impl<T: Send + 'static> Job<T> {
     }
 }
 
-/// Makes this thread's sleeps end on time: Linux may stretch 50 µs to twice that. A failure costs only precision.
+/// Makes this thread's sleeps end on time. Linux may stretch 50 µs to twice that. A failure is harmless.
 #[cfg(target_os = "linux")]
 pub fn sleep_exactly() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1_000));
 }
 
-/// The CPU time that all threads of this process have used so far. `None` on systems other than Linux.
+/// Returns the CPU time that all threads of this process have used so far; `None` outside Linux.
 pub fn cpu_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     {

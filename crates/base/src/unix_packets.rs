@@ -39,8 +39,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 }
 // ANCHOR_END: send
 
-/// Receives the next packet: the number of bytes in `buffer`, whether the packet was longer, and its descriptors. The
-/// descriptors are returned even with an error.
+/// Receives a packet: its size, whether it was truncated, and its descriptors, which even an error may have.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> (Result<(usize, bool)>, Vec<OwnedFd>) {
     // Room for every possible descriptor: the kernel would close the rest, in this thread.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];

@@ -1,7 +1,5 @@
-//! What a slot holds when a client brings its own array: a mesh, a surface of heights, points or an image. Pure.
-//!
-//! An array is packed in C order: the component `c` of the element (`row`, `col`) has the index
-//! `(row * cols + col) * components + c`.
+//! What a slot holds when a client brings its own array. An array is packed in C order: component `c` of
+//! element (`row`, `col`) has the index `(row * cols + col) * components + c`.
 
 use std::fmt;
 
@@ -9,28 +7,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::wave::Grid;
 
-/// How an array is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// (rows, cols, 4): each vertex has a position, x, y and z, and a value. Neighbours in the grid are connected.
+    /// (rows, cols, 4): x, y, z and a value for each vertex. Neighbours in the grid are connected.
     Mesh,
-    /// (rows, cols): a height for each vertex of a grid. The height is also the value.
+    /// (rows, cols): a height for each vertex of a grid, which is also the value.
     Surface,
-    /// (n, 3) or (n, 4): x, y, z and optionally a value. Without a fourth number the value is y.
+    /// (n, 3) or (n, 4): x, y, z and optionally a value, which otherwise is y.
     Points,
-    /// (rows, cols) or (rows, cols, 1): a value for each pixel, coloured by the colour map. (rows, cols, 3 or 4): RGB or RGBA.
+    /// (rows, cols) or (rows, cols, 1): values for the colour map. (rows, cols, 3 or 4): RGB or RGBA.
     Image,
 }
 
-/// The type of an array's numbers, all little-endian. A message names it by NumPy's `typestr`.
+/// Little-endian. A message names the type by NumPy's `typestr`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Number {
     #[serde(rename = "<f4")]
     F32,
     #[serde(rename = "<f2")]
     F16,
-    /// An unsigned byte: 0 to 255 stand for 0 to 1.
+    /// 0 to 255 stand for 0 to 1.
     #[serde(rename = "|u1")]
     U8,
 }
@@ -54,19 +51,16 @@ pub struct Array {
     number: Number,
 }
 
-/// Rows, columns and `rows * cols * components` are all below this, so that shaders can count in signed 32-bit integers.
+/// Limits `rows * cols * components`, so that shaders can count in signed 32-bit integers.
 const MOST: u64 = 1 << 31;
 
 impl Array {
-    /// The field that this program's own producers fill.
+    /// Returns the field that this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
         Self { kind: Kind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
-    /// An array of this kind, shape and type.
-    ///
-    /// # Errors
-    /// This kind cannot have this shape or type. The text names the shapes or the type that it can have.
+    /// Fails if the kind cannot have this shape or type. The text names those that it can have.
     pub fn new(kind: Kind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (grid, components) = match (kind, shape) {
             (Kind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
@@ -103,7 +97,6 @@ impl Array {
         self.kind
     }
 
-    /// Columns and rows; points have one row.
     pub fn grid(&self) -> Grid {
         self.grid
     }
@@ -116,7 +109,7 @@ impl Array {
         self.number
     }
 
-    /// The shape in the form that [`Array::new`] takes. For an image with one component it is (rows, cols).
+    /// Returns the shape in the form that [`Array::new`] takes: (rows, cols) for an image with one component.
     pub fn shape(&self) -> Vec<u64> {
         let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
         match (self.kind, u64::from(self.components)) {
@@ -130,13 +123,13 @@ impl Array {
         self.grid.count() * u64::from(self.components) * self.number.bytes()
     }
 
-    /// The size in 32-bit words, rounded up: shaders read nothing smaller.
+    /// Rounds up, because shaders read whole 32-bit words.
     pub fn words(&self) -> u64 {
         self.bytes().div_ceil(4)
     }
 
-    /// The distance between two stamps of a checked frame, in words: the last word of each group of this size is a
-    /// stamp. See [`crate::frame_stamp`]. A word that the array fills only in part has no stamp.
+    /// Returns the distance between two stamps of a checked frame, in words. The last word of each such group
+    /// is a stamp: see [`crate::frame_stamp`]. A word that the array fills only in part has none.
     pub fn stamp_words(&self) -> u64 {
         match self.number {
             Number::F32 => self.components.into(),
@@ -169,7 +162,7 @@ impl Kind {
     }
 }
 
-/// For example "an image of [480, 640, 3]".
+/// As in "an image of [480, 640, 3]".
 impl fmt::Display for Array {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {:?}", self.kind.article(), self.shape())

@@ -6,7 +6,6 @@ use crate::scene::Scene;
 
 const TEXTURE: &str = include_str!("../kernels/texture.ptx");
 
-/// The kernel that fills a scene by default.
 pub fn of(scene: Scene) -> KernelSource {
     match scene {
         Scene::Field => wave(),
@@ -14,12 +13,11 @@ pub fn of(scene: Scene) -> KernelSource {
     }
 }
 
-/// The default field: the demo's kernel.
 pub fn wave() -> KernelSource {
     crate::gallery::gallery()[0].source()
 }
 
-/// Fills a texture's smaller levels from its first.
+/// Makes a texture's smaller levels from its first.
 pub fn texture_reduce() -> KernelSource {
     KernelSource::new("the built-in mip chain", TEXTURE, "reduce")
 }
@@ -34,7 +32,7 @@ pub fn frame_stamp() -> KernelSource {
     KernelSource::new("the built-in frame stamp", include_str!("../kernels/frame_stamp.ptx"), "frame_stamp")
 }
 
-/// Writes the GPU's clock to memory: `(unsigned long long *out)`. For `wavefield bench latency`.
+/// Writes the GPU's clock to memory, for `wavefield bench latency`: `(unsigned long long *out)`.
 pub fn clock() -> KernelSource {
     KernelSource::new("the built-in clock", include_str!("../kernels/stamp.ptx"), "stamp")
 }

@@ -1,17 +1,17 @@
-//! The frame's number in every vertex: 12 bits of `w`. They are written with the vertex, so the two cannot be separated.
+//! The frame's number in every vertex, written with it, so that the two cannot be separated.
 //!
-//! `w` is the colour. Its lowest 12 bits become the frame's number plus one, modulo 4096. The other 20 keep their
-//! value, so the picture looks right: a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far
-//! fewer than 4096, so earlier and later frames can be told apart.
+//! `w` is the colour. Its lowest 12 bits become the frame's number plus one, modulo 4096. The other 20 keep
+//! their value, so a colour below 1 changes by less than 1/4096. A ring has at most 32 frames, far fewer than
+//! 4096, so earlier and later frames can be told apart.
 //!
-//! `kernels/frame_stamp.cu`, `gallery.wgsl` and [`apply`] write stamps; `check.wgsl` and [`judge`] check them.
+//! `kernels/frame_stamp.cu`, `gallery.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`] check.
 
 pub mod texel;
 
 /// The bits of `w` that are the stamp.
 pub const MASK: u32 = 0xfff;
 
-/// The value of every word of a slot before the first frame. [`apply`] makes sure that no stamped `w` has it.
+/// The words of a slot before the first frame. [`apply`] gives no stamped `w` this value.
 pub const BLANK: u32 = u32::MAX;
 
 pub fn of(frame: u64) -> u32 {
@@ -20,30 +20,28 @@ pub fn of(frame: u64) -> u32 {
 
 pub fn apply(w: f32, frame: u64) -> f32 {
     let colour = w.to_bits() & !MASK;
-    // A colour that is NaN may have any bits, also those of BLANK. Without the sign bit it is still NaN.
+    // A NaN may have the bits of BLANK. Without the sign bit it is still NaN.
     let colour = if colour == BLANK & !MASK { colour & (u32::MAX >> 1) } else { colour };
     f32::from_bits(colour | of(frame))
 }
 
-/// The verdict on a vertex or a texel, compared with the frame that is being drawn.
+/// Compares a vertex or a texel with the frame that is being drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// It is of this frame.
     Right,
-    /// It is of an earlier frame: this frame's value was not written yet.
+    /// Of an earlier frame: this frame's value was not written yet.
     Stale,
-    /// It is of a later frame: it was overwritten while it was being read.
+    /// Of a later frame: overwritten while it was being read.
     Overwritten,
-    /// It has no stamp: it was never written.
+    /// Never written, so without a stamp.
     Missing,
 }
 
-/// Judges one vertex by its `w`.
 pub fn judge(w: f32, frame: u64) -> Seen {
     if w.to_bits() == BLANK { Seen::Missing } else { seen(w.to_bits() & MASK, frame) }
 }
 
-/// Judges a stamp. Half of the 4096 numbers count as earlier than `frame`, half as later.
+/// Counts half of the 4096 numbers as earlier than `frame`, half as later.
 fn seen(stamp: u32, frame: u64) -> Seen {
     match stamp.wrapping_sub(of(frame)) & MASK {
         0 => Seen::Right,
@@ -52,10 +50,10 @@ fn seen(stamp: u32, frame: u64) -> Seen {
     }
 }
 
-/// The distance of `want` from the range of colours that a stamped `w` can have had: 0 if `want` is in it.
+/// Returns the distance of `want` from the colours that a stamped `w` can have had: 0 if it is one of them.
 pub fn distance(w: f32, want: f64) -> f64 {
     let [a, b] = [w.to_bits() & !MASK, w.to_bits() | MASK].map(|bits| f64::from(f32::from_bits(bits)));
-    // Not with `max`, which would ignore a NaN.
+    // `max` would ignore a NaN.
     let (low, high) = if a <= b { (a, b) } else { (b, a) };
     if low <= want && want <= high { 0.0 } else { (low - want).abs().min((want - high).abs()) }
 }

@@ -1,8 +1,7 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
-//! Each is a file `kernels/NAME.cu` that teaches one thing. Most have a *twin*: a compute shader
-//! (`gallery.wgsl`) that computes the same field on machines without CUDA. `engine/tests/gallery.rs` compares both with
-//! a reference in double precision.
+//! Each file `kernels/NAME.cu` teaches one thing. Most have a *twin*: a compute shader (`gallery.wgsl`) that
+//! computes the same field without CUDA. `engine/tests/gallery.rs` compares both with a reference.
 
 use std::ffi::CStr;
 
@@ -12,12 +11,12 @@ use wavefield_gpu::cuda::{KernelParameters, KernelSource};
 
 #[derive(Debug)]
 pub struct Entry {
-    /// The name for `--kernel`, and the name of the kernel's entry.
+    /// For `--kernel`; also the kernel's entry.
     pub name: &'static str,
     pub about: &'static str,
-    /// The same field as a compute shader. A kernel without a twin needs CUDA.
+    /// A kernel without a twin needs CUDA.
     pub twin: Option<Twin>,
-    /// Whether its vertices are particles. They are best drawn as points, because neighbours are not connected.
+    /// Whether neighbours are not connected, so that the vertices are best drawn as points.
     pub points: bool,
     ptx: &'static str,
 }
@@ -26,9 +25,9 @@ pub struct Entry {
 pub struct Twin {
     pub spirv: &'static [u8],
     pub entry: &'static CStr,
-    /// Seconds after which the field repeats. The shader gets the time only as a fraction of this.
+    /// In seconds. The shader gets the time only as a fraction of this.
     pub repeats: f64,
-    /// The kernel's PTX, which declares the parameters that both have.
+    /// Declares the parameters of kernel and shader.
     ptx: &'static str,
 }
 
@@ -91,12 +90,12 @@ static GALLERY: [Entry; 5] = [
     },
 ];
 
-/// Every kernel of the gallery. The first is the default.
+/// Lists the kernels, the default first.
 pub fn gallery() -> &'static [Entry] {
     &GALLERY
 }
 
-/// The entry that `--kernel ARGUMENT` names, or `None` if that names a file. A file's name has a dot; a path has a slash.
+/// Finds the entry that `--kernel ARGUMENT` names. `None` for a file, whose name has a dot or a slash.
 pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
@@ -114,13 +113,13 @@ pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
     }
 }
 
-/// The names of the kernels that run without CUDA.
+/// Names the kernels that run without CUDA.
 pub fn with_twins() -> String {
     let with: Vec<_> = GALLERY.iter().filter(|entry| entry.twin.is_some()).map(|entry| entry.name).collect();
     with.join(", ")
 }
 
-/// The entry that a kernel comes from; the default one for no kernel, and `None` for the user's own kernel.
+/// Finds the entry of a kernel; the default one for no kernel, and `None` for the user's own.
 pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
     match kernel {
         None => Some(&GALLERY[0]),
@@ -146,13 +145,13 @@ impl Twin {
         &WAVE
     }
 
-    /// The parameters of the shader. They are the first of its values.
+    /// Returns the parameters, with which the shader's values begin.
     pub fn parameters(&self) -> KernelParameters {
         // A test reads them too, so they are valid.
         KernelParameters::of(self.ptx).unwrap_or_default()
     }
 
-    /// The position of `time` in the loop, 0 to 1.
+    /// Returns the position of `time` in the loop, 0 to 1.
     pub fn phase(&self, time: f64) -> f32 {
         (time / self.repeats).rem_euclid(1.0) as f32
     }

@@ -1,4 +1,4 @@
-//! What a frame shows: the wave and its references, arrays, the texture, the gallery of kernels. Nothing is drawn here.
+//! What a frame shows. Nothing is drawn here.
 //!
 //! - [`wave`]: the field that everything draws by default, in double precision too
 //! - [`array`](mod@array): what a client may bring instead: a mesh, heights, points, an image

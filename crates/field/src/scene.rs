@@ -1,5 +1,3 @@
-//! What a run shows, and how large a frame is.
-
 use crate::texture;
 use crate::wave::Grid;
 use wavefield_gpu::cuda::Signature;
@@ -17,7 +15,6 @@ pub enum Scene {
 }
 
 impl Scene {
-    /// What a frame consists of, for messages.
     pub fn elements(self) -> &'static str {
         match self {
             Self::Field => "vertices",
@@ -25,7 +22,7 @@ impl Scene {
         }
     }
 
-    /// The number of vertices, or of texels of all levels, in a frame of this size.
+    /// Counts vertices, or the texels of all levels.
     pub fn element_count(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.count(),
@@ -33,7 +30,6 @@ impl Scene {
         }
     }
 
-    /// The bytes written for a frame of this size.
     pub fn frame_bytes(self, size: Grid) -> u64 {
         match self {
             Self::Field => size.bytes(),
@@ -41,7 +37,6 @@ impl Scene {
         }
     }
 
-    /// What a kernel that fills it takes.
     pub fn signature(self) -> Signature {
         match self {
             Self::Field => Signature::Field,

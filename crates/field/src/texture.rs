@@ -1,9 +1,8 @@
-//! The animated texture of `--scene texture`, on the CPU. The CUDA kernels (`kernels/texture.cu`) and the compute
-//! shader (`paint.wgsl`) compute the same. This file also has the float64 reference that all three are checked against.
+//! The animated texture of `--scene texture`, on the CPU, and a float64 reference. The CUDA kernels
+//! (`kernels/texture.cu`) and the compute shader (`paint.wgsl`) compute the same.
 //!
-//! A texel is four half floats that describe a surface. They are not colours: the renderer chooses colours and light,
-//! and the mean of several texels makes sense. `r` is the height, 0 to 1. `g` and `b` are its slopes across and along.
-//! `a` is 1 on a contour line, which is about two texels wide at any slope.
+//! A texel describes a surface in four half floats. They are not colours: the renderer chooses colours and
+//! light, and the mean of several texels makes sense.
 
 use bytemuck::{Pod, Zeroable};
 use half::f16;
@@ -11,32 +10,32 @@ use rayon::prelude::*;
 
 use crate::wave::{Grid, phase};
 
-/// One texel as it lies in an image of `R16G16B16A16_SFLOAT`.
+/// As in an image of `R16G16B16A16_SFLOAT`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Texel {
-    /// Height, 0 to 1.
+    /// 0 to 1.
     pub height: f16,
-    /// The slope of the height across, times [`SLOPE`].
+    /// The height's slope across, times [`SLOPE`].
     pub across: f16,
-    /// The slope of the height along, times [`SLOPE`].
+    /// The height's slope along, times [`SLOPE`].
     pub along: f16,
-    /// 1 on a contour line, 0 between the lines.
+    /// 1 on a contour line, about two texels wide at any slope, and 0 between the lines.
     pub line: f16,
 }
 
-/// The factor by which slopes are scaled, so that they stay near -1 to 1.
+/// Keeps slopes near -1 to 1.
 pub const SLOPE: f32 = 0.06;
-/// The number of contour lines from the middle height to the top.
+/// Contour lines from the middle height to the top.
 pub const LINES: f32 = 7.0;
-/// The smallest slope, in lines per texel, at which a line keeps its width. Where it is flatter, the line gets wider.
+/// In lines per texel. Where the slope is smaller, a line gets wider.
 pub const FLAT: f32 = 0.004;
 
 pub fn levels(size: Grid) -> u32 {
     size.cols.max(size.rows).ilog2() + 1
 }
 
-/// The size of one level; level 0 is `size` itself.
+/// Returns the size of a level; level 0 is `size` itself.
 pub fn level(size: Grid, level: u32) -> Grid {
     let half = |texels: u32| texels.checked_shr(level).unwrap_or(0).max(1);
     Grid { cols: half(size.cols), rows: half(size.rows) }
@@ -50,10 +49,9 @@ pub fn chain_bytes(size: Grid) -> u64 {
     chain_texels(size) * size_of::<Texel>() as u64
 }
 
-/// `[height, across, along, line]` of a texel of level 0 in single precision, as the GPU versions compute it. `phase`
-/// is the value of [`crate::wave::phase`].
+/// Computes `[height, across, along, line]` of a texel of level 0 in single precision, as the GPU does.
 pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
-    // The sine of an angle in whole turns.
+    // In whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let u = (col as f32 + 0.5) / size.cols as f32;
     let v = (row as f32 + 0.5) / size.rows as f32;
@@ -73,11 +71,11 @@ pub fn paint(size: Grid, col: u32, row: u32, phase: f32) -> [f32; 4] {
     [0.5 + 0.5 * sum, SLOPE * across, SLOPE * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// Weight, waves across, waves along, turns per loop. All but the weights are whole, so that the texture tiles and loops.
+/// Weight, waves across, waves along, turns per loop. All but the weights are whole, to tile and to loop.
 const TERMS: [(f32, f32, f32, f32); 4] =
     [(0.40, 2.0, 1.0, 3.0), (0.28, -1.0, 3.0, 4.0), (0.18, 5.0, 2.0, 7.0), (0.14, 3.0, -4.0, -5.0)];
 
-/// The same in double precision, written from the formula, independently of the code above.
+/// Computes the same in double precision, written from the formula, independently of [`paint`].
 pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     use std::f64::consts::TAU;
     let (u, v) =
@@ -101,8 +99,8 @@ pub fn reference(size: Grid, col: u32, row: u32, time: f64) -> [f64; 4] {
     [0.5 + 0.5 * sum, scale * across, scale * along, (1.5 - far).clamp(0.0, 1.0)]
 }
 
-/// One texel of a level: the mean of four texels of the level above. An odd last row or column of the level above is
-/// dropped, because Vulkan rounds the size of a level down. If there is only one row or column, its texels count twice.
+/// Returns the mean of four texels of the level above. An odd last row or column is dropped, because Vulkan
+/// rounds the size of a level down. If there is only one row or column, its texels count twice.
 pub fn reduce(above: &[Texel], size: Grid, col: u32, row: u32) -> Texel {
     let [a, b, c, d] = four_above(above, size, col, row).map(Texel::channels);
     Texel::from(std::array::from_fn(|index| 0.25 * (a[index] + b[index] + c[index] + d[index])))
@@ -116,8 +114,7 @@ fn four_above(above: &[Texel], size: Grid, col: u32, row: u32) -> [Texel; 4] {
     [at(0, 0), at(1, 0), at(0, 1), at(1, 1)]
 }
 
-/// Paints level 0 into the start of `chain` and computes the other levels from it. The levels lie one after another,
-/// each row by row. `chain` must have [`chain_texels`] of `size`. One row is one task.
+/// Paints level 0 and computes the others into [`chain_texels`] texels. Each row is a task.
 pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
     let fill = |texels: &mut [Texel], cols: u32, texel: &(dyn Fn(u32, u32) -> Texel + Sync)| {
         texels.par_chunks_mut(cols as usize).enumerate().for_each(|(row, texels)| {
@@ -150,9 +147,9 @@ impl From<[f32; 4]> for Texel {
     }
 }
 
-/// The largest difference between a whole chain (level after level, row after row) and the reference at `time`. The
-/// other levels are compared with the mean of the chain's own level above, so that an error does not count twice. `ranges` gives
-/// the lowest and the highest value that each channel may have. The result is the smallest difference that is possible.
+/// Returns the largest difference between a whole chain and the reference at `time`. Levels below the first
+/// are compared with the mean of the chain's own level above, so that an error does not count twice. Each
+/// channel may have any value in its range; the nearest counts.
 pub fn worst_distance(
     size: Grid,
     chain: &[Texel],
@@ -193,8 +190,7 @@ pub fn worst_distance(
     worst
 }
 
-/// The largest allowed difference between a producer's texel and the reference. Half floats near 1 have steps of
-/// 0.0005, and next to a contour line the error of the sine is divided by the slope.
+/// Allows for a half float's steps near 1 of 0.0005, and for the sine's error next to a contour line.
 pub const TOLERANCE: f64 = 0.005;
 
 #[cfg(test)]

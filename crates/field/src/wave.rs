@@ -1,12 +1,11 @@
-//! The wave, on the CPU. The CUDA kernel (`kernels/wave.cu`) and the compute shader (`wave` in `gallery.wgsl`)
-//! compute the same. This file also has the float64 reference that all three are checked against.
+//! The wave, and a float64 reference. `kernels/wave.cu` and `wave` in `gallery.wgsl` compute the same.
 
 use std::fmt;
 
 use bytemuck::{Pod, Zeroable};
 use rayon::prelude::*;
 
-/// One vertex as it lies in a slot: 16 bytes, four `f32`.
+/// 16 bytes, as in a slot.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Vertex {
@@ -16,15 +15,15 @@ pub struct Vertex {
     pub y: f32,
     /// Along, -1 to 1.
     pub z: f32,
-    /// What the colour map shows, about 0 to 1.
+    /// The colour map's value, about 0 to 1.
     pub w: f32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Vertices across; at least 2.
+    /// At least 2.
     pub cols: u32,
-    /// Vertices along; at least 2.
+    /// At least 2.
     pub rows: u32,
 }
 
@@ -35,12 +34,12 @@ impl fmt::Display for Grid {
 }
 
 impl Grid {
-    /// The total number of vertices, or of texels of one level.
+    /// Counts the vertices, or the texels of one level.
     pub fn count(self) -> u64 {
         u64::from(self.cols) * u64::from(self.rows)
     }
 
-    /// The size of one slot in bytes.
+    /// Returns the size of a slot of vertices.
     pub fn bytes(self) -> u64 {
         self.count().saturating_mul(size_of::<Vertex>() as u64)
     }
@@ -60,7 +59,7 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Takes the values of the kernel's two parameters, in the order in which the kernel declares them.
+    /// Takes the kernel's two parameters, in the order in which it declares them.
     pub fn of(values: &[f32]) -> Self {
         match *values {
             [amplitude, frequency] => Self { amplitude, frequency },
@@ -68,8 +67,8 @@ impl Shape {
         }
     }
 
-    /// The unit in which errors are measured: [`HEIGHT`] by default. It grows with the amplitude, because a higher wave
-    /// has larger errors, and with the frequency, because more turns leave fewer bits for the fraction of a turn.
+    /// Returns the unit of errors. It grows with the amplitude, because a higher wave has larger errors, and
+    /// with the frequency, because more turns leave fewer bits for the fraction of a turn.
     fn unit(self) -> f64 {
         HEIGHT * f64::from(self.amplitude.max(1.0)) * f64::from(self.frequency.max(1.0))
     }
@@ -78,17 +77,17 @@ impl Shape {
 /// With the default amplitude, y is between -HEIGHT and +HEIGHT.
 pub const HEIGHT: f64 = 0.30;
 
-/// Seconds after which the wave repeats.
+/// In seconds.
 pub const LOOP: f64 = 20.0;
 
-/// The position of `time` in the loop, 0 to 1. Computed in double precision, so that the wave stays exact for days.
+/// Returns the position of `time` in the loop, 0 to 1, in double precision so that it stays exact for days.
 pub fn phase(time: f64) -> f64 {
     (time / LOOP).rem_euclid(1.0)
 }
 
-/// Vertex `(col, row)` of the wave in single precision, as the two GPU versions compute it. `phase` is the value of [`phase`].
+/// Computes a vertex in single precision, as the GPU does. `phase` is a value of [`phase`].
 pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Vertex {
-    // The sine of an angle in whole turns.
+    // In whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
     let z = 2.0 * row as f32 / (grid.rows - 1) as f32 - 1.0;
@@ -100,7 +99,7 @@ pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Verte
     Vertex { x, y: HEIGHT as f32 * shape.amplitude * sum, z, w: 0.5 + 0.5 * sum }
 }
 
-/// The same in double precision, written from the formula, independently of the code above: `[x, y, z, w]`.
+/// Computes `[x, y, z, w]` in double precision, written from the formula, independently of [`vertex`].
 pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f64; 4] {
     // (weight, turns per unit of x, of z, of distance from the middle, turns per loop)
     const TERMS: [(f64, f64, f64, f64, f64); 4] = [
@@ -122,8 +121,8 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// The largest difference between `vertices` (row after row) and the reference at `time`, in units of `Shape::unit`. NaN in any
-/// vertex makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
+/// Returns the largest difference between `vertices` and the reference at `time`, in units of `Shape::unit`.
+/// A NaN makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
 pub fn worst_distance(
     grid: Grid,
     vertices: &[Vertex],

@@ -1,8 +1,4 @@
-//! Vulkan objects, from the instance to the swapchain, and CUDA kernels from PTX. Each owns its handles.
-//!
-//! - [`vulkan`]: from the instance to the swapchain
-//! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++
-//! - [`machine`]: what a figure was measured on
+//! Vulkan objects and CUDA kernels, each of which owns its handles.
 
 pub mod cuda;
 pub mod machine;

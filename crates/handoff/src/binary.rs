@@ -1,7 +1,5 @@
-//! Two binary semaphores around one slot: the classic scheme (NVIDIA's simpleVulkan uses it where timelines are missing).
-//!
-//! The GPU waits both ways, as with timelines, but the two sides take turns: each frame pays for two switches between
-//! the CUDA context and the graphics context.
+//! Two binary semaphores around one slot: the classic scheme. The GPU waits both ways, but the sides take
+//! turns, so each frame pays for two switches between the CUDA context and the graphics context.
 
 use std::time::Duration;
 
@@ -20,13 +18,13 @@ pub(super) const BINARY: Entry = one_slot::entry::<BinaryPair>(
     "One shared buffer or image and two binary semaphores: the classic scheme",
 );
 
-/// One slot's semaphores. They check that each signal has one wait, and that no wait comes before its signal is submitted.
+/// Each checks that a signal has one wait, and that no wait comes before its signal is submitted.
 struct BinaryPair {
     /// Signalled by CUDA, waited for by Vulkan in the same frame.
     ready: SharedBinary,
     /// Signalled by Vulkan, waited for by CUDA in the next frame.
     free: SharedBinary,
-    /// Vulkan will signal `free`: the next frame must wait for it.
+    /// Whether Vulkan will signal `free`, so that the next frame must wait for it.
     read: bool,
 }
 
@@ -40,7 +38,7 @@ impl Order for BinaryPair {
     }
 
     fn wait_free(&mut self, fill: &Fill) -> Result<()> {
-        // Only a submitted signal can be waited for; the previous frame's was. The first frame waits for nothing.
+        // Only a submitted signal can be waited for. The first frame waits for nothing.
         if !std::mem::take(&mut self.read) {
             return Ok(());
         }

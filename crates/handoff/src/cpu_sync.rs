@@ -1,5 +1,5 @@
-//! One slot and no semaphore: the CPU waits for CUDA before it submits to Vulkan, and for Vulkan before the next
-//! frame. Nothing is copied, and nothing overlaps. The wait for CUDA polls the stream, which keeps a core busy.
+//! One slot and no semaphore: the CPU waits for CUDA before it submits to Vulkan, and for Vulkan before the
+//! next frame. The wait for CUDA polls the stream, which keeps a core busy.
 
 use std::time::{Duration, Instant};
 

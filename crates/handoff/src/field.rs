@@ -1,4 +1,4 @@
-//! The field's work: one kernel, which writes 16 bytes for each vertex of a buffer.
+//! One kernel, which writes 16 bytes for each vertex of a buffer.
 
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
@@ -12,7 +12,6 @@ use wavefield_gpu::vulkan::Device;
 
 pub struct FieldWork {
     kernel: Kernel,
-    /// Runs after the kernel if frames are stamped: see [`wavefield_field::frame_stamp`].
     stamp: Option<Kernel>,
     grid: Grid,
 }
@@ -60,8 +59,7 @@ impl Work for FieldWork {
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
-            // SAFETY: both kernels have the documented signature; 16 bytes a vertex, which nobody else touches (the caller's
-            // promise).
+            // SAFETY: both have the documented signature; the rest is the caller's promise.
             unsafe {
                 kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
             }

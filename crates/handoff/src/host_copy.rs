@@ -1,4 +1,4 @@
-//! Device → host → device: how a program hands over a frame if its two APIs share nothing. Here to show what that costs.
+//! Device → host → device, as if the two APIs shared nothing. It is here to show what that costs.
 
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,6 @@ pub(super) const HOST_COPY: Entry = Entry {
     texture: Some(HostCopyHandoff::<TextureWork>::make),
 };
 
-/// CUDA's own memory, host memory, and Vulkan's own buffer or image.
 struct HostCopyHandoff<W: Work> {
     // Field order is drop order: the stream goes before what it uses.
     fill: Fill,
@@ -37,7 +36,6 @@ struct HostCopyHandoff<W: Work> {
     staging: Buffer,
     _slot: Slot,
     profile: Profile,
-    /// Of a texture.
     levels: Vec<vk::BufferImageCopy>,
     timeout: Duration,
     device: Device,
@@ -49,7 +47,6 @@ enum Slot {
 }
 
 impl<W: Work> HostCopyHandoff<W> {
-    /// Works with any pair of devices; nothing is shared.
     fn make(
         queue: &mut Queue,
         context: &Cuda,
@@ -77,7 +74,7 @@ impl<W: Work> HostCopyHandoff<W> {
             Slot::Buffer(buffer) => buffer.raw().into(),
             Slot::Image(image) => own_slot(image),
         };
-        // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read the buffer.
+        // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
         let parameters = work.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
@@ -85,7 +82,7 @@ impl<W: Work> HostCopyHandoff<W> {
             fill: Fill::new(context, &source.name)?,
             work,
             own,
-            // Cached host memory, because CUDA's copy is faster into it than into write-combined memory.
+            // Cached host memory, because CUDA copies faster into it than into write-combined memory.
             staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
             profile,

@@ -1,8 +1,5 @@
-//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The ring only
-//! lets frames overlap.
-//!
-//! [`Module`] is the kernel as Vulkan holds it. The extensions that launch it are experimental, so this hand-off is an
-//! option with a fallback.
+//! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The ring
+//! only lets frames overlap. The extension is experimental, so this hand-off has a fallback.
 
 use std::ffi::c_void;
 
@@ -40,7 +37,7 @@ struct InlineHandoff {
 }
 
 impl InlineHandoff {
-    /// The queue's device must have been made with `inline`. `context` links the kernels and gives their block sizes.
+    /// Loads the kernels, which `context` links. The queue's device was made with `inline`.
     pub fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
@@ -76,8 +73,8 @@ impl InlineHandoff {
             (&raw const frame.time).cast(),
             values.pointer(),
         ];
-        // SAFETY: producers record outside a render pass; the arguments have the types of the checked signature; the
-        // slot lives as long as `self`, and the caller's barriers order its memory.
+        // SAFETY: producers record outside a render pass. The arguments have the types of the checked
+        // signature. The slot lives as long as `self`, and barriers order its memory.
         unsafe { kernel.launch(commands, grid, &arguments) };
     }
 }

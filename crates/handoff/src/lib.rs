@@ -1,9 +1,7 @@
-//! Fills frames and hands them to Vulkan: from CUDA in six ways, side by side for comparison, or without CUDA.
+//! Hands frames to Vulkan: from CUDA in six ways, side by side for comparison, or without ([`producer`]).
 //!
-//! [`producer`] is the interface, with the producers that need no CUDA.
-//!
-//! Most hand-offs apply to a *work*, which is what CUDA does for a frame, either the library's ring (`timeline`) or an *order*
-//! that keeps the two sides apart in one slot (`one_slot`):
+//! Most hand-offs apply one of two things to a *work*, which is what CUDA does for a frame: the library's
+//! ring (`timeline`), or an *order* that keeps the two sides apart in one slot (`one_slot`).
 //!
 //! | `--handoff` | file | what orders the two sides | what is copied |
 //! |---|---|---|---|
@@ -14,8 +12,7 @@
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
-//! A work writes a field's vertices (`field`) or a texture with its levels (`texture`). All hand-offs are [`Producer`]s, and
-//! [`Handoff::make`] makes them. A new one is a file with an `Entry`, and a line in the list of [`Handoff`].
+//! All hand-offs are [`Producer`]s. A new one is a file with an `Entry`, and a line in `hand_offs!`.
 
 mod binary;
 mod cpu_sync;
@@ -45,18 +42,16 @@ pub use work::{Place, Work};
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
 
 struct Entry {
-    /// On the command line.
     name: &'static str,
-    /// For `--help`.
     help: &'static str,
     /// For the benchmark's table.
     brief: &'static str,
-    /// Whether it has one slot, whatever the ring's depth.
+    /// Whatever the ring's depth.
     one_slot: bool,
-    /// Fails with the reason if a device cannot hand over frames this way.
+    /// Fails, with the reason, if a device cannot hand over frames this way.
     supports: fn(&AdapterInfo) -> Result<(), &'static str>,
     field: Make,
-    /// `None` if it hands over fields only.
+    /// `None` for fields only.
     texture: Option<Make>,
 }
 
@@ -109,7 +104,7 @@ impl Handoff {
         self.entry().brief
     }
 
-    /// This hand-off if the device supports it, otherwise its fallback and a note that gives the reason.
+    /// Returns this hand-off if the device supports it, otherwise its fallback and a note with the reason.
     pub fn on(self, info: &AdapterInfo) -> (Self, Option<String>) {
         let Err(reason) = self.supports(info) else { return (self, None) };
         let note = format!("--handoff {} falls back to timeline on {}: {reason}", self.name(), info.name);
@@ -142,7 +137,7 @@ impl Handoff {
         (self.entry().supports)(info)
     }
 
-    /// Makes the producer, and waits for the queue. `context` must be of the queue's GPU: see [`vulkan_cuda::find_twin`].
+    /// Waits for the queue. `context` must be of the queue's GPU: see [`vulkan_cuda::find_twin`].
     pub fn make(
         self,
         queue: &mut Queue,

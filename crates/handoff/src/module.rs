@@ -1,8 +1,8 @@
 //! A CUDA kernel as Vulkan holds it, and its launch from a command buffer.
 //!
-//! `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from the PTX. It is marked
-//! experimental and hardly documented, so the hand-off that uses it is an option with a fallback. It ran on an H200 (driver
-//! 580). No driver was found that has its successor, `VK_NV_cuda_kernel_launch`.
+//! `VK_NVX_binary_import` takes machine code for one kind of GPU, which the CUDA driver's linker makes from
+//! the PTX. It is experimental and hardly documented, so the hand-off that uses it has a fallback. It ran on
+//! an H200 (driver 580). No driver was found that has its successor, `VK_NV_cuda_kernel_launch`.
 
 use std::ffi::c_void;
 
@@ -13,11 +13,9 @@ use wavefield_field::wave::Grid;
 use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use wavefield_gpu::vulkan::{Device, cuda_inside_vulkan};
 
-/// The most local memory that a kernel may need, in bytes for each thread.
-///
-/// On an H100 and an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, drawing stopped on the GPU
-/// for every process; by a stream the same kernel is right. Vulkan's driver provides the memory, and says nothing about it,
-/// so half of what was right is allowed.
+/// In bytes for each thread. Vulkan's driver provides local memory and says nothing about it. On an H100 and
+/// an H200 (driver 580), correct kernels ran with up to 12288 bytes. With 16384, drawing stopped on the GPU
+/// for every process, though the kernel is right on a stream. So half of what worked is allowed.
 const MOST_LOCAL_BYTES: u32 = 12288 / 2;
 
 pub(super) struct Module {
@@ -30,14 +28,14 @@ pub(super) struct Module {
 }
 
 impl Module {
-    /// The device was made with `inline`; `context` links the kernel.
+    /// Loads the kernel, which `context` links. The device was made with `inline`.
     pub(super) fn new(device: &Device, context: &Cuda, source: &KernelSource) -> Result<Self> {
         let entry = source.entry_name()?;
         let cubin = match &source.cubin {
             Some(cubin) => cubin.clone(),
             None => cubin::link(context, source)?,
         };
-        // Vulkan does not say which block sizes a kernel takes. CUDA does, for the same code.
+        // Vulkan does not say which block sizes a kernel takes, but CUDA does, for the same code.
         let linked = KernelSource { cubin: Some(cubin.clone()), ..source.clone() };
         let kernel = Kernel::load(context, &linked)?;
         let bytes = kernel.local_bytes()?;
@@ -75,13 +73,13 @@ impl Module {
         &self.parameters
     }
 
-    /// Records a launch with one thread for each vertex of `threads`. `arguments` point to the kernel's arguments, as for
-    /// `cuLaunchKernel`, and are read before this returns. The last is the structure of its parameters, if it has any. The
-    /// launch sees what earlier launches wrote to the module's own memory, so a kernel may keep its state there.
+    /// Records a launch with one thread for each vertex of `threads`. `arguments` are as for
+    /// `cuLaunchKernel`, and are read before this returns; the last is the structure of parameters, if any.
+    /// The launch sees what earlier ones wrote to the module's memory, so a kernel may keep state there.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and type. The memory
-    /// that they point to lives until the GPU is done, and barriers order the kernel with its other users.
+    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and
+    /// type. Their memory lives until the GPU is done, and barriers order the kernel with its other users.
     pub(super) unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
@@ -90,7 +88,7 @@ impl Module {
     ) {
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let both = vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE;
-        // A barrier for all memory, because no Vulkan object stands for the module's.
+        // For all memory, because no Vulkan object stands for the module's.
         let state = [vk::MemoryBarrier2::default()
             .src_stage_mask(kernels)
             .src_access_mask(vk::AccessFlags2::MEMORY_WRITE)
@@ -112,8 +110,8 @@ impl Module {
             p_params: arguments.as_ptr(),
             ..Default::default()
         };
-        // SAFETY: the arguments are the kernel's and the memory lives (the caller's promise); the extension is enabled, and
-        // copies the arguments while recording.
+        // SAFETY: the arguments are the kernel's and their memory lives (the caller's promise). The extension
+        // is enabled, and copies the arguments while recording.
         unsafe { (self.ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
     }
 }

@@ -1,4 +1,4 @@
-//! One slot that CUDA and Vulkan share: an [`Order`] applied to a [`Work`]. Nothing is copied, and nothing overlaps.
+//! One slot that CUDA and Vulkan share, without copies or overlap: an [`Order`] applied to a [`Work`].
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct OneSlot<W: Work, O: Order> {
 }
 
 impl<W: Work, O: Order> OneSlot<W, O> {
-    /// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
+    /// Waits for the queue. For the device and the errors, see [`Work::new`].
     pub(super) fn make(
         queue: &mut Queue,
         context: &Cuda,
@@ -50,10 +50,10 @@ impl<W: Work, O: Order> OneSlot<W, O> {
         let slot = work.slots(&device, context, 1)?.pop();
         let slot = slot.ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
         if let Source::Texture(slot) = W::source(&slot) {
-            // Gives the new image to CUDA before its first write. Vulkan's first acquire would be too late: see
-            // `vulkan_cuda::ownership`. A buffer needs nothing.
+            // Gives the new image to CUDA before its first write, for which Vulkan's first acquire would be
+            // too late: see `vulkan_cuda::ownership`. A buffer needs nothing.
             one_shot(queue, |commands| {
-                // One at a time: the second barrier needs the result of the first.
+                // The second barrier needs the result of the first.
                 for barrier in first_release(slot.image, family) {
                     // SAFETY: recording; the image outlives the wait in `one_shot`.
                     unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };

@@ -1,8 +1,4 @@
-//! What keeps CUDA and Vulkan apart if they share one slot. Each order has its own file, for comparison: [`BinaryPair`],
-//! [`CpuSync`]. A ring of slots is the library's: see [`timeline`](super::timeline).
-//!
-//! [`BinaryPair`]: super::binary::BinaryPair
-//! [`CpuSync`]: super::cpu_sync::CpuSync
+//! What keeps CUDA and Vulkan apart in one slot. For comparison, `binary` and `cpu_sync` have a file each.
 
 use std::time::Duration;
 
@@ -10,25 +6,24 @@ use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
 use wavefield_base::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 
-/// Who waits for whom. For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot.
-/// Then `submit` makes Vulkan's submission that reads the slot.
+/// For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot. Then
+/// `submit` makes Vulkan's submission that reads it.
 pub(super) trait Order: Sized + 'static {
-    /// The producer's; it begins with `cuda`.
+    /// Begins with `cuda`.
     const NAME: &'static str;
 
-    /// Whether the GPU does all the waiting. If not, the CPU waits, and one frame is in flight at a time.
+    /// Whether only the GPU waits. Otherwise the CPU does, and one frame is in flight at a time.
     const ON_GPU: bool;
 
     fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
 
-    /// CUDA: work enqueued after this call writes the slot, so it must wait until Vulkan has read the slot.
+    /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
     fn wait_free(&mut self, fill: &Fill) -> Result<()>;
 
-    /// CUDA: work enqueued before this call fills the slot. Returns how long the CPU waited, if it did, for the summary's
-    /// "waits of the CPU". Such a wait has a timeout: see [`Fill::wait_idle`].
+    /// Announces that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
     fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>>;
 
-    /// Vulkan: makes the submission that reads the slot.
+    /// Makes the submission in which Vulkan reads the slot.
     ///
     /// # Safety
     /// As for [`Producer::submit`](crate::producer::Producer::submit).
@@ -36,7 +31,7 @@ pub(super) trait Order: Sized + 'static {
         submit(FrameSync::default())
     }
 
-    /// Which side keeps the other waiting, for the error of a stuck run. `None` if the CPU waits: then that is known.
+    /// Says which side keeps the other waiting, for the error of a stuck run. `None` if the CPU waits.
     fn late_side(&self, _fill: &Fill) -> Option<String> {
         None
     }

@@ -1,6 +1,4 @@
-//! The texture's work: a kernel paints level 0 of a mip chain, and another makes each level below from the one above.
-//!
-//! CUDA reaches an image through surface objects, one for each level (see [`vulkan_cuda::image`](mod@vulkan_cuda::image)).
+//! Paints level 0 of a mip chain, and makes each level below from the one above, by surface objects.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -24,7 +22,6 @@ use wavefield_gpu::vulkan::{Device, View, view_of_shared};
 pub struct TextureWork {
     paint: Kernel,
     reduce: Kernel,
-    /// Runs last, on every level, if frames are stamped: see [`wavefield_field::frame_stamp::texel`].
     stamp: Option<Kernel>,
     size: Grid,
 }
@@ -68,8 +65,7 @@ impl Work for TextureWork {
             Place::Own(own) => own,
         };
         fill.timed(frame.index, |stream| {
-            // SAFETY: (here and below) each kernel has the signature that its launch needs; nobody else touches the chain
-            // (the caller's promise).
+            // SAFETY: (here and below) each kernel has its launch's signature; the rest is as promised.
             unsafe {
                 chain.launch(&self.paint, stream, 0, frame)?;
                 (1..chain.levels.len()).try_for_each(|level| chain.reduce(&self.reduce, stream, level))
@@ -92,7 +88,7 @@ impl Work for TextureWork {
     }
 }
 
-/// A surface for each level of a mip chain, in a shared slot or in CUDA's own memory.
+/// A surface for each level, in a shared slot or in CUDA's own memory.
 pub struct Chain {
     levels: Vec<Surface>,
     size: Grid,
@@ -119,11 +115,11 @@ impl Chain {
     unsafe fn launch(&self, kernel: &Kernel, stream: &Stream, level: usize, frame: &Frame) -> Result<()> {
         let Grid { cols, rows } = texture::level(self.size, level as u32);
         let surface = self.levels[level].raw();
-        // SAFETY: the documented signature (the caller's promise); the surface lives until the stream is idle.
+        // SAFETY: the caller's promise; the surface lives until the stream is idle.
         unsafe { kernel.launch(stream, surface, [cols, rows], frame.index, frame.time, &frame.parameters) }
     }
 
-    /// Enqueues `reduce` of `field/kernels/texture.cu`, which makes a level from the one above.
+    /// Enqueues `reduce` of `field/kernels/texture.cu`, which makes `level` from the one above.
     ///
     /// # Safety
     /// `kernel` is `reduce`; nobody else touches either level until the stream has passed this point.
@@ -141,25 +137,23 @@ impl Chain {
             (&raw mut width).cast(),
             (&raw mut height).cast(),
         ];
-        // SAFETY: the types of `reduce`; kernels of one stream run one after the other, so the level above is written.
+        // SAFETY: the types of `reduce`; a stream runs its kernels in order, so the level above is written.
         unsafe { kernel.launch_for(stream, to.count(), &mut arguments) }
     }
 
-    /// Enqueues a copy of every level.
-    ///
     /// # Safety
     /// `target` has the same size; nobody else touches either chain until the stream has passed this point.
     unsafe fn copy_to(&self, stream: &Stream, target: &Self) -> Result<()> {
         for (index, (from, to)) in self.levels.iter().zip(&target.levels).enumerate() {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
-            // SAFETY: nobody else touches either chain until then (the caller's promise); both levels have this size.
+            // SAFETY: both levels have this size; the rest is the caller's promise.
             unsafe { from.array().copy_to_array(stream, to.array(), [row_bytes, rows as usize]) }?;
         }
         Ok(())
     }
 
-    /// Copies every level to the host, one after another in `bytes`, and waits for the stream. `bytes` has room for all.
+    /// Copies the levels to the host, one after another. Waits for the stream. `bytes` has room for all.
     ///
     /// # Safety
     /// Nobody else writes the chain in the meantime.
@@ -169,7 +163,7 @@ impl Chain {
             let Grid { cols, rows } = texture::level(self.size, index as u32);
             let row_bytes = cols as usize * size_of::<Texel>();
             let (this, next) = rest.split_at_mut(row_bytes * rows as usize);
-            // SAFETY: nobody else writes the chain (the caller's promise); `bytes` is borrowed until the wait below, which also follows an error.
+            // SAFETY: the caller's promise; `bytes` is borrowed until a wait, also after an error.
             let copied = unsafe { level.array().copy_to_host(stream, this, row_bytes) };
             if copied.is_err() {
                 // Copies of earlier levels may still be running.
@@ -182,7 +176,7 @@ impl Chain {
     }
 }
 
-/// One texture that both APIs reach: CUDA through a surface for each level, Vulkan through one view.
+/// CUDA reaches the texture through a surface for each level, Vulkan through one view.
 pub struct SharedPicture {
     // The view and the surfaces go before the image.
     view: View,
@@ -199,7 +193,7 @@ impl SharedPicture {
     }
 }
 
-// SAFETY: it owns the image and shares it with nobody; the surfaces are ways to it.
+// SAFETY: it owns the image alone; the surfaces are ways to it.
 unsafe impl Slot for SharedPicture {
     fn resource(&self) -> Resource {
         self.image.resource()

@@ -1,5 +1,4 @@
-//! The hand-off that this program exists to show: the library's [`SharedRing`]. The GPU waits for each frame. The CPU waits
-//! only to stay at most a few frames ahead.
+//! The hand-off that this program exists to show: the GPU waits for each frame in a [`SharedRing`].
 
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ pub(super) const DEVICE_COPY: Entry = Entry {
     ..TIMELINE
 };
 
-/// Makes the hand-off, and waits for the queue. For the device and the errors, see [`Work::new`].
+/// Waits for the queue. For the device and the errors, see [`Work::new`].
 fn make<W: Work, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
@@ -62,29 +61,28 @@ fn make<W: Work, const COPIES: bool>(
     let fill = Fill::new(context, &source.name)?;
     let reader = reader(desc.scene, queue.family());
     let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
-    // A deeper ring is for batches. For single frames it would only add latency.
+    // A deeper ring is for batches; for single frames it would only add latency.
     ring.set_ahead(profile.max_in_flight);
     if desc.leaves_out_free {
         // SAFETY: frames are then torn, which the user asked for; nothing worse.
         unsafe { ring.leave_out_free() };
     }
     if desc.scene == Scene::Texture {
-        // SAFETY: recording, for a queue of the reader's family; `one_shot` waits, and nothing is written before.
+        // SAFETY: recording, for the reader's family; `one_shot` waits, and nothing is written before.
         one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
     }
     let filled = Batch { first: 0, frames: 0, waits_for: None };
     Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
 }
 
-/// `timeline` and `device-copy`. The latter copies as programs do whose memory comes from another library's allocator (Taichi
-/// and Warp, for example).
+/// With `device-copy`, it copies as programs do whose memory is another library's (Taichi and Warp).
 struct TimelineHandoff<W: Work> {
     // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
-    /// The frame that was produced, until it is submitted.
+    /// Produced, but not yet submitted.
     turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
     ring: SharedRing<W::Slot, Arc<Stream>>,
     work: W,
-    /// With `device-copy`: what the kernels write. It is copied into the slot.
+    /// With `device-copy`, what the kernels write.
     own: Option<W::Own>,
     fill: Fill,
     next_batch: usize,
@@ -93,7 +91,7 @@ struct TimelineHandoff<W: Work> {
 }
 
 impl<W: Work> TimelineHandoff<W> {
-    /// Returns the next frame, which an earlier batch may have filled. Returns before any of CUDA's work has run.
+    /// Returns the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
     fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<W::Slot, Arc<Stream>>> {
         if let Some(turn) = self.ring.next_read() {
             return Ok(turn);
@@ -103,7 +101,7 @@ impl<W: Work> TimelineHandoff<W> {
         self.ring.next_read().ok_or_else(held)
     }
 
-    /// Fills a batch that begins with frame `first`; the later frames are filled ahead of time.
+    /// Begins with frame `first`. The later frames are filled ahead of time.
     fn fill_batch(&mut self, first: &Frame) -> Result<()> {
         let Self { ring, work, own, fill, next_batch, filled, .. } = self;
         if let Some(own) = own {
@@ -154,7 +152,7 @@ impl<W: Work> Producer for TimelineHandoff<W> {
     fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
         let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
         // The ring has this slot, so there is no error.
-        // SAFETY: producers record outside a render pass, and the commands are submitted with a turn of this slot.
+        // SAFETY: producers record outside a render pass, and a turn of this slot submits the commands.
         let _ = unsafe { self.ring.record_acquire(slot, commands) };
     }
 

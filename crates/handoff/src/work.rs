@@ -1,5 +1,3 @@
-//! What CUDA does for a frame, independent of the order: kernels, and the memory that they write.
-
 use vulkan_cuda::shared_ring::Slot;
 
 use crate::producer::{Fill, Frame, ProducerDesc, Source};
@@ -7,9 +5,7 @@ use wavefield_base::Result;
 use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 
-/// A scene's kernels, and the types of memory that they write.
-///
-/// Before a work or its memory is dropped, the stream that runs its kernels must be idle.
+/// What CUDA does for a frame, whatever the order. The stream must be idle when it or its memory goes.
 pub trait Work: Sized + 'static {
     type Slot: Slot;
     type Own;
@@ -17,7 +13,7 @@ pub trait Work: Sized + 'static {
     /// Loads the kernels. `context` must be of the device's GPU: see [`vulkan_cuda::find_twin`].
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self>;
 
-    /// Makes the slots of a ring. Call it after `new`: a bad kernel should fail before gigabytes are allocated.
+    /// Makes the slots of a ring, after `new`, so that a bad kernel fails before gigabytes are allocated.
     fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<Self::Slot>>;
 
     fn own(&self, context: &Cuda) -> Result<Self::Own>;
@@ -26,7 +22,7 @@ pub trait Work: Sized + 'static {
 
     fn parameters(&self) -> &KernelParameters;
 
-    /// Enqueues a frame's kernels between the frame's two events.
+    /// Enqueues a frame's kernels between its two events.
     ///
     /// # Safety
     /// Nobody else touches the slot until the stream has passed this point.
@@ -38,7 +34,7 @@ pub trait Work: Sized + 'static {
     /// One work made both. Nobody else touches the slot until the stream has passed this point.
     unsafe fn copy(own: &Self::Own, slot: &Self::Slot, stream: &Stream) -> Result<()>;
 
-    /// Copies CUDA's own memory to the host, and waits for the stream.
+    /// Waits for the stream.
     fn read(own: &Self::Own, stream: &Stream, bytes: &mut [u8]) -> Result<()>;
 }
 

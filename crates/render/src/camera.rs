@@ -1,5 +1,3 @@
-//! The camera, which orbits the field.
-
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -9,16 +7,16 @@ use glam::{Mat4, Vec3};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ray {
     pub origin: Vec3,
-    /// A vector of length 1.
+    /// Of length 1.
     pub direction: Vec3,
 }
 
-/// Looks at a point from a distance. Angles are in radians, lengths in the field's units (the field is 2 wide).
+/// Orbits a point. Angles are in radians, lengths in the field's units (the field is 2 wide).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Camera {
-    /// The angle around the vertical; 0 looks along -z.
+    /// Around the vertical; 0 looks along -z.
     pub azimuth: f32,
-    /// The angle above the horizon.
+    /// Above the horizon.
     pub elevation: f32,
     pub distance: f32,
     pub target: Vec3,
@@ -30,7 +28,7 @@ impl Default for Camera {
     }
 }
 
-/// As `--camera` takes it.
+/// In the form of `--camera`.
 impl fmt::Display for Camera {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { azimuth, elevation, distance, target } = self;
@@ -39,20 +37,20 @@ impl fmt::Display for Camera {
 }
 
 impl Camera {
-    /// Low above a plane, which then reaches from near the eye to the horizon.
+    /// Low, so that a plane reaches from near the eye to the horizon.
     pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
 
-    /// In front of an image, with all of it in the picture.
+    /// Shows all of an image from the front.
     pub const UPRIGHT: Self = Self { azimuth: 0.0, elevation: 0.0, distance: 3.3, target: Vec3::ZERO };
 }
 
-/// The vertical field of view, in radians.
+/// Vertical, in radians.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;
-/// If width over height is less than this, the view widens so that the field fits.
+/// Below this ratio of width to height, the view widens so that the field fits.
 const NARROW: f32 = 1.35;
 
-/// The highest elevation, and its negative the lowest: at the poles there is no up.
+/// The elevation's limit, both ways: at the poles there is no up.
 const STEEPEST: f32 = 1.5;
 const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
 const FARTHEST: f32 = 3.0;
@@ -71,14 +69,14 @@ impl Camera {
             let (near, far) = (DISTANCES.start(), DISTANCES.end());
             return Err(format!("a distance of {distance} is not from {near} to {far}"));
         }
-        // A pan may end a little beyond the limit, because of rounding.
+        // Rounding may let a pan end a little beyond the limit.
         match target.length() <= FARTHEST + 1e-3 {
             true => Ok(Self { azimuth, elevation, distance, target }),
             false => Err(format!("{target} is farther than {FARTHEST} from the field's middle")),
         }
     }
 
-    /// The camera with four decimals, which move nothing by more than a tenth of a pixel.
+    /// Keeps four decimals, which moves nothing by more than a tenth of a pixel.
     pub fn rounded(&self) -> Self {
         let round = |number: f32| (number * 1e4).round() / 1e4;
         Self {
@@ -95,19 +93,19 @@ impl Camera {
         self.target + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// From world space to Vulkan's clip space (Y down). Depth is reversed, for even precision: 1 is near, 0 at infinity.
+    /// Maps world space to Vulkan's clip space (Y down). Depth is 1 near and 0 at infinity.
     pub fn view_projection(&self, width: u32, height: u32) -> Mat4 {
         let aspect = aspect(width, height);
         let fov = 2.0 * half_height(aspect).atan();
         perspective_infinite_reverse(fov, aspect, NEAR) * look_at_mat4(self.eye(), self.target, Vec3::Y)
     }
 
-    /// The pixels that a length of 1 covers at a distance of 1, in a picture of this size.
+    /// Returns the pixels that a length of 1 covers at a distance of 1.
     pub(super) fn pixels_per_length(&self, width: u32, height: u32) -> f32 {
         height.max(1) as f32 / (2.0 * half_height(aspect(width, height)))
     }
 
-    /// The ray through a point of a picture. Both the point and the size are in pixels, the point from the top left.
+    /// Returns the ray through a point of a picture, in pixels from the top left.
     pub fn ray(&self, at: (f32, f32), size: (u32, u32)) -> Ray {
         let forward = (self.target - self.eye()).normalize();
         let across = forward.cross(Vec3::Y).normalize();
@@ -118,20 +116,19 @@ impl Camera {
         Ray { origin: self.eye(), direction: direction.normalize() }
     }
 
-    /// Turns with a drag of the pointer, in pixels.
+    /// Turns by a drag in pixels.
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
         self.elevation = (self.elevation + down * PER_PIXEL).clamp(-STEEPEST, STEEPEST);
     }
 
-    /// Turns at constant speed for this many seconds.
     pub fn rotate(&mut self, seconds: f32) {
         const PER_SECOND: f32 = 0.3;
         self.azimuth = (self.azimuth + seconds * PER_SECOND).rem_euclid(std::f32::consts::TAU);
     }
 
-    /// Pans by a drag, in heights of the picture. What is under the pointer, at the target's distance, stays there.
+    /// Pans by a drag, in heights of the picture. What is under the pointer stays, at the target's distance.
     pub fn pan(&mut self, right: f32, down: f32) {
         let back = (self.eye() - self.target).normalize();
         let across = Vec3::Y.cross(back).normalize();
@@ -140,12 +137,12 @@ impl Camera {
         self.target = (self.target + height * (down * up - right * across)).clamp_length_max(FARTHEST);
     }
 
-    /// Pans an image by a drag, in halves of its longer side. What is under the pointer stays there.
+    /// Pans an image by a drag, in halves of its longer side. What is under the pointer stays.
     pub fn slide(&mut self, right: f32, down: f32) {
         self.target = (self.target + Vec3::new(-right, down, 0.0)).clamp_length_max(FARTHEST);
     }
 
-    /// Moves nearer (positive) or farther away, in notches of a wheel.
+    /// Moves nearer (positive) or farther, in notches of a wheel.
     pub fn zoom(&mut self, notches: f32) {
         self.distance = (self.distance * 0.9f32.powf(notches)).clamp(*DISTANCES.start(), *DISTANCES.end());
     }
@@ -155,7 +152,7 @@ fn aspect(width: u32, height: u32) -> f32 {
     width.max(1) as f32 / height.max(1) as f32
 }
 
-/// Half the height of the view at a distance of 1.
+/// Returns half of the view's height at a distance of 1.
 fn half_height(aspect: f32) -> f32 {
     // In a narrow picture, the width must fit.
     (FIELD_OF_VIEW / 2.0).tan() * (NARROW / aspect).max(1.0)

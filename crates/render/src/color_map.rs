@@ -1,8 +1,6 @@
-//! Perceptual colour maps, as a strip of texels.
-
 use clap::ValueEnum;
 
-/// The colours for w = 0 to 1. All maps are perceptually uniform, and readable when printed in grey.
+/// For w = 0 to 1. All maps are perceptually uniform, and readable when printed in grey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ColorMap {

@@ -1,5 +1,4 @@
-//! Draws a slot, multisampled, into a picture: a grid as an indexed surface, points, an image, or the textured plane, and then
-//! the background behind it.
+//! Draws a slot, multisampled: a surface, points, an image or the textured plane, before a background.
 
 use std::rc::Rc;
 
@@ -21,18 +20,18 @@ use wavefield_handoff::producer::Source;
 
 pub struct Slices<'a> {
     pub count: usize,
-    /// Called in the render pass after each piece, with its number from 0.
+    /// Called in the render pass after each slice, with its number.
     pub after: &'a dyn Fn(usize),
 }
 
 pub struct FieldRendererDesc {
     pub output: Output,
-    /// Frames in flight; each has its own uniforms.
+    /// Each has its own uniforms.
     pub flights: usize,
     /// The most views of a frame.
     pub views: usize,
     pub scene: Scene,
-    /// What a slot holds; for a texture, the size of its first level.
+    /// For a texture, the size of its first level.
     pub array: Array,
     pub style: Style,
     pub color_map: ColorMap,
@@ -41,9 +40,9 @@ pub struct FieldRendererDesc {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// What people see, in this format.
+    /// A picture for people, in this format.
     Color(vk::Format),
-    /// Depth, normal and index of each pixel, in three pictures of one sample, since a mean of indices means nothing.
+    /// Depth, normal and index, in three pictures of one sample, since a mean of indices means nothing.
     Facts,
 }
 
@@ -51,12 +50,12 @@ impl Output {
     pub(super) fn formats(&self) -> &[vk::Format] {
         match self {
             Self::Color(format) => std::slice::from_ref(format),
-            // Every device draws on these ("Required Format Support").
+            // Every device can draw on these ("Required Format Support").
             Self::Facts => &[vk::Format::R32_SFLOAT, vk::Format::R32G32B32A32_SFLOAT, vk::Format::R32_SINT],
         }
     }
 
-    /// What the pictures begin with; nothing if every pixel is drawn.
+    /// Returns the pictures' first values; none if every pixel is drawn.
     fn clear(self) -> &'static [vk::ClearColorValue] {
         const NOTHING: &[vk::ClearColorValue] = &[
             vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
@@ -83,10 +82,9 @@ impl Drawing {
     }
 }
 
-/// The pipelines, and everything that they read except the slots.
 pub struct FieldRenderer {
     drawing: Drawing,
-    /// None if only what is there is drawn.
+    /// `None` for [`Output::Facts`].
     background_pipeline: Option<Pipeline>,
     inputs: Inputs,
     indices: Buffer,
@@ -99,13 +97,13 @@ pub struct FieldRenderer {
     device: Device,
 }
 
-/// Vertices of the plane, an image or a point: two triangles.
+/// Two triangles, for the plane, an image or a point.
 const SQUARE_VERTICES: u32 = 6;
-/// Vertices of the background: one triangle, larger than the picture.
+/// One triangle, larger than the picture.
 const BACKGROUND_VERTICES: u32 = 3;
 
 impl FieldRenderer {
-    /// Makes pipelines and buffers, and uploads the colour map. Waits for the queue.
+    /// Uploads the colour map. Waits for the queue.
     pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
         let _span = tracing::trace_span!("pipelines").entered();
         let device = queue.device().clone();
@@ -159,7 +157,7 @@ impl FieldRenderer {
         Ok(Drawing { array, style, pipeline: Rc::new(Pipeline::new(&self.device, shaders, &desc)?) })
     }
 
-    /// Updates an older drawing for [`FieldRenderer::exchange`]: the style may have changed since it was made.
+    /// Prepares an older drawing for [`FieldRenderer::exchange`], as the style may have changed.
     pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
         if drawing.style != self.drawing.style {
             *drawing = self.drawing_of(drawing.array)?;
@@ -167,25 +165,25 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Returns the old drawing. The GPU must be idle, and no draw recorded earlier may be submitted again.
+    /// Returns the old drawing. The GPU must be idle, and nothing recorded earlier may be submitted again.
     pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
         std::mem::replace(&mut self.drawing, drawing)
     }
 
-    /// Changes the style of a mesh or a surface. The GPU must be idle, and no draw recorded earlier may be submitted again.
+    /// Changes a mesh's or surface's style. The GPU must be idle, and nothing recorded submitted again.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drawing = self.made(self.drawing.array, style)?;
         Ok(())
     }
 
-    /// Changes the colours. Waits for the queue.
+    /// Waits for the queue.
     pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         self.inputs.palette.set(queue, map)?;
         self.color_map = map;
         Ok(())
     }
 
-    /// Another renderer of the same array in the same style, for `flights` frames of `views` views each. Waits for the queue.
+    /// Makes a renderer of the same array in the same style. Waits for the queue.
     pub fn twin(&self, queue: &mut Queue, output: Output, (flights, views): (usize, usize)) -> Result<Self> {
         let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
         let samples = if output == Output::Facts { Samples::One } else { self.samples };
@@ -196,12 +194,12 @@ impl FieldRenderer {
         )
     }
 
-    /// The size of the pictures; `None` before the first [`FieldRenderer::resize`].
+    /// Returns `None` before the first [`FieldRenderer::resize`].
     pub fn extent(&self) -> Option<vk::Extent2D> {
         self.attachments.as_ref().map(Attachments::extent)
     }
 
-    /// Makes the attachments for pictures of this size. No frame may be in flight.
+    /// Makes the attachments. No frame may be in flight.
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
@@ -210,17 +208,17 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Sets the view for a flight. The flight's previous frame must be done.
+    /// Sets the only view of a flight, whose previous frame must be done.
     pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
         self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
     }
 
-    /// Sets view number `number` of a flight, which is drawn in `tile`. The flight's previous frame must be done.
+    /// Sets a view of a flight, which is drawn in `tile`. The flight's previous frame must be done.
     pub(super) fn set_tile(&mut self, number: (usize, usize), view: &View, tile: &Tile) -> Result<()> {
         self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
-    /// Records the draw of `source` into `picture`, in one piece or cut into [`Slices`].
+    /// Records the draw of `source` into `picture`, whole or cut into [`Slices`].
     ///
     /// # Errors
     /// [`FieldRenderer::resize`] was not called for this size, or the source is for the other scene.
@@ -228,8 +226,8 @@ impl FieldRenderer {
     /// # Safety
     /// - `commands` is recording, and the flight's previous frame is done.
     /// - `source` is as large as the array in whole words, alive until the frame is done, and readable as
-    ///   [`wavefield_handoff::producer::reads`] says. An array's offset is one that a storage buffer may have.
-    /// - `picture` has the renderer's format and is alive. Its contents may be overwritten. Its earlier uses end at
+    ///   [`wavefield_handoff::producer::reads`] says. Its offset is aligned for a storage buffer.
+    /// - `picture` has the renderer's format, is alive, and may be overwritten. Its earlier uses end at
     ///   `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only for these.
     pub unsafe fn record(
         &mut self,
@@ -247,7 +245,7 @@ impl FieldRenderer {
         }
     }
 
-    /// Says what a flight draws. Not after commands of this flight are recorded: they use the same descriptor sets.
+    /// Says what a flight draws. Comes before the flight's commands, which use the same descriptor sets.
     ///
     /// # Safety
     /// As [`FieldRenderer::record`] for the flight and the source.
@@ -255,12 +253,12 @@ impl FieldRenderer {
         if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
             return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
         }
-        // SAFETY: the flight's previous frame is done, and what is drawn from is alive (the caller's promise).
+        // SAFETY: the flight's previous frame is done, and the source is alive (the caller's promise).
         unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
         Ok(())
     }
 
-    /// As [`FieldRenderer::record`], for a picture of each format and views in tiles of them. The first has this number.
+    /// Draws into a picture of each format, with views in tiles. The first view is number `first`.
     ///
     /// # Safety
     /// As [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
@@ -279,13 +277,12 @@ impl FieldRenderer {
             // SAFETY: in a render pass, after the flight's source and views were set.
             unsafe { self.draw(commands, flight, first, tiles, slices) };
         };
-        // SAFETY: recording, and the pictures are alive and of these formats (the caller's promise). Without values to
-        // begin with, surface and background cover every pixel.
+        // SAFETY: the caller's promise. Without first values, surface and background cover every pixel.
         unsafe { attachments.record(commands, pictures, self.output.clear(), draw) };
         Ok(())
     }
 
-    /// Records the draws of the surface and the background, in each tile.
+    /// Draws the surface and the background in each tile.
     ///
     /// # Safety
     /// `commands` is recording, in a render pass; the flight's source and views were set.
@@ -299,11 +296,11 @@ impl FieldRenderer {
     ) {
         let Drawing { array, style, pipeline } = &self.drawing;
         let draws = draws(self.scene, array, *style);
-        // They are divided among the slices.
+        // Shared among the slices.
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
         let vk = self.device.raw();
-        // SAFETY: (here and below) recording (the caller's promise), and every object named here is alive and of this device.
+        // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
         let aim = |number: usize, tile: &Tile| unsafe {
             let [x, y] = tile.corner;
             let (width, height) = (tile.size.width as f32, tile.size.height as f32);
@@ -371,7 +368,7 @@ fn shaders(output: Output, scene: Scene, kind: Kind, style: Style) -> &'static S
 
 #[derive(Clone, Copy)]
 enum Draws {
-    /// Of two triangles each: the plane, an image, or dots.
+    /// Two triangles each: the plane, an image, or dots.
     Squares(u32),
     Tiles(u32),
 }
@@ -390,7 +387,7 @@ fn draws(scene: Scene, array: &Array, style: Style) -> Draws {
     }
 }
 
-/// The first of `all` pieces that belongs to slice number `slice` of `slices`.
+/// Returns the first of `all` pieces that belongs to this slice.
 fn part(all: u32, slice: usize, slices: usize) -> u32 {
     (u64::from(all) * slice as u64 / slices as u64) as u32
 }

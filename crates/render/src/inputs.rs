@@ -1,5 +1,3 @@
-//! What the shaders of a picture read: the view, the colours and the slot.
-
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
 use glam::{Mat4, Vec4};
@@ -33,16 +31,15 @@ struct Globals {
     unused_too: [f32; 2],
 }
 
-/// Bytes from one view's [`Globals`] to the next: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
+/// Bytes between two [`Globals`]: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
 const STRIDE: usize = 256;
 
-/// Where a view is drawn.
 pub(super) struct Tile {
     pub(super) corner: [u32; 2],
     pub(super) size: vk::Extent2D,
 }
 
-/// As in `parts/numbers.wgsl`.
+/// Returns the code in `parts/numbers.wgsl`.
 fn code(number: Number) -> u32 {
     match number {
         Number::F32 => 0,
@@ -54,10 +51,8 @@ fn code(number: Number) -> u32 {
 const FRAME: usize = 0;
 const SOURCE: usize = 1;
 
-/// The descriptor sets, and everything that they point at except the slots.
-///
-/// Each frame in flight has its own sets, and uniforms for each of its views. Its source set is pointed at the frame's slot when the frame is
-/// recorded, because each producer has its own slots.
+/// Descriptor sets, and what they point at except the slots. Each frame in flight has its own. Its source set
+/// is pointed at a slot when it is recorded, because each producer has its own slots.
 pub(super) struct Inputs {
     bindings: Bindings,
     uniforms: Buffer,
@@ -67,7 +62,7 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Makes the sets for `flights` frames of `views` views each. Waits for the queue.
+    /// Makes the sets for `flights` frames of `views` views. Waits for the queue.
     pub(super) fn new(
         queue: &mut Queue,
         scene: Scene,
@@ -115,7 +110,7 @@ impl Inputs {
         self.bindings.layout()
     }
 
-    /// Sets view number `number` of a flight. The flight's previous frame must be done.
+    /// Writes a view's uniforms. The flight's previous frame must be done.
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
@@ -151,11 +146,11 @@ impl Inputs {
         (flight * self.views + number) * STRIDE
     }
 
-    /// Points a flight's source at a slot of the scene that the sets were made for. An array's slot holds `array`.
+    /// Points a flight's source at a slot of the right scene, which holds `array` if it is a buffer.
     ///
     /// # Safety
-    /// The flight's previous frame is done, and no frame recorded for this flight earlier is submitted again. The slot lives
-    /// until the frame is done.
+    /// The flight's previous frame is done, and nothing recorded for the flight is submitted again. The slot
+    /// lives until the frame is done.
     pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &Array) {
         let sampler = Bound::Sampler(self.texture_sampler.raw());
         // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
@@ -171,13 +166,11 @@ impl Inputs {
         }
     }
 
-    /// Binds a flight's sets, for view number `number`.
-    ///
     /// # Safety
-    /// `commands` is recording, and the flight's source and that view were set.
+    /// `commands` is recording, and the flight's source and view were set.
     pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
         let offsets = [self.offset(flight, number) as u32];
-        // SAFETY: recording, and the flight's source was set (the caller's promise); the view lies in the uniforms.
+        // SAFETY: recording, with the source set (the caller's promise); the view lies in the uniforms.
         unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
     }
 }

@@ -1,7 +1,6 @@
 //! Draws a frame: an array as a lit surface, points or an image, or a textured plane.
 //!
-//! - `field`: [`FieldRenderer`] records the draw, from `inputs` (what shaders read), a `pipeline` for each pair of shaders, and
-//!   `pass` (the render pass around the draws; the ways to draw)
+//! - `field` records the draw, from `inputs` (what shaders read), a `pipeline` and a `pass`
 //! - `camera`, `view`, `color_map`, `palette`: how it looks; `mesh`: its triangles
 //! - `pick`: what lies under the pointer
 //! - `offscreen`: a picture without a window; `painter`: the overlay

@@ -1,18 +1,16 @@
-//! The indices of one tile; every tile of every grid is an instance of it.
+//! The indices of one tile. Every grid is drawn as instances of it.
 
 use wavefield_field::wave::Grid;
 
-/// Cells along a tile's edge. Its 33 x 33 corners fit 16-bit indices, and it has enough triangles to be worth an instance.
+/// In cells. A tile's 33 x 33 corners fit 16-bit indices, and its triangles are worth an instance.
 pub const TILE: u32 = 32;
 
 pub fn tile_count(grid: Grid) -> (u32, u32) {
     ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }
 
-/// Two counter-clockwise triangles (seen from above) for each cell of a tile.
-///
-/// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before. Strips of 2 columns
-/// take 1 % longer, strips of 8 take 9 % (`docs/performance.md`, "The draw").
+/// Returns two counter-clockwise triangles (from above) per cell, in strips of 4 columns, so that vertices
+/// are used again soon. Strips of 2 take 1 % longer, strips of 8 take 9 % (`docs/performance.md`).
 pub fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
     let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
@@ -54,7 +52,8 @@ mod tests {
 
     #[test]
     fn triangles_face_up() {
-        // x grows with the column, z (towards the eye) with the row, so counter-clockwise from above faces +y.
+        // x grows with the column, z (towards the eye) with the row, so counter-clockwise from above faces
+        // +y.
         for triangle in tile_indices().chunks_exact(3) {
             let at = |index: u16| {
                 let (col, row) = (u32::from(index) % (TILE + 1), u32::from(index) / (TILE + 1));

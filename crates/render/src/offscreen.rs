@@ -1,5 +1,3 @@
-//! The picture of a run without a window.
-
 use ash::vk;
 
 use super::Picture;
@@ -11,7 +9,7 @@ pub struct OffscreenTarget {
 }
 
 impl OffscreenTarget {
-    /// The pixel format: 8 bits per channel, sRGB, as PNG files have it.
+    /// As PNG files have it.
     pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
     pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
@@ -29,7 +27,7 @@ impl OffscreenTarget {
         }
     }
 
-    /// The image. After a frame, it is in the layout `TRANSFER_SRC_OPTIMAL`.
+    /// Returns the image, which is in the layout `TRANSFER_SRC_OPTIMAL` after a frame.
     pub fn image(&self) -> &Image {
         &self.image
     }

@@ -1,5 +1,3 @@
-//! Draws egui's output over a picture.
-
 use std::mem::ManuallyDrop;
 
 use ash::vk;
@@ -11,25 +9,22 @@ use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
 use wavefield_base::{Error, Result};
 use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
 
-/// egui's output for a frame: see [`egui::Context::tessellate`].
+/// See [`egui::Context::tessellate`].
 #[derive(Default)]
 pub struct Painting {
     pub primitives: Vec<ClippedPrimitive>,
     pub pixels_per_point: f32,
 }
 
-/// egui's renderer on our device. Its pipeline has one sample, so it draws on resolved pictures.
-///
-/// The queue must be idle before it is dropped.
+/// Draws egui's output over resolved pictures. The queue must be idle before it is dropped.
 pub struct Painter {
-    // Dropped by hand: never if the device is leaked.
+    // Never dropped if the device is leaked.
     renderer: ManuallyDrop<Renderer>,
     pool: CommandPool,
     device: Device,
 }
 
 impl Painter {
-    /// Makes a painter for pictures of `format`, with room for `flights` frames in flight.
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
         let pool = CommandPool::transient(&device, queue.family())?;
@@ -45,7 +40,7 @@ impl Painter {
         Ok(Self { renderer, pool, device })
     }
 
-    /// Uploads glyphs and images. If there are any, waits for the queue without a timeout: wait for all submissions first.
+    /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let set = self.renderer.set_textures(raw, pool, &textures.set);
@@ -56,8 +51,8 @@ impl Painter {
     /// Records the draw over `picture`, which is in its final layout before and after.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass, after the draw of `picture`. The picture is alive until the commands are
-    /// done, and has the format that the painter was made for. No more frames are in flight than it has room for.
+    /// `commands` is recording, outside a render pass, after the draw of `picture`, which lives until they
+    /// are done and has the painter's format. The painter has room for the frames in flight.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,

@@ -1,5 +1,3 @@
-//! A colour map as an image for shaders.
-
 use ash::vk;
 use vulkan_cuda::ownership::Access;
 
@@ -17,7 +15,7 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// Makes the image with these colours. Waits for the queue.
+    /// Waits for the queue.
     pub(super) fn new(queue: &mut Queue, map: ColorMap) -> Result<Self> {
         let device = queue.device();
         let usage = vk::ImageUsageFlags::SAMPLED | vk::ImageUsageFlags::TRANSFER_DST;
@@ -28,7 +26,7 @@ impl Palette {
         Ok(palette)
     }
 
-    /// Changes the colours. Waits for the queue.
+    /// Waits for the queue.
     pub(super) fn set(&self, queue: &mut Queue, map: ColorMap) -> Result<()> {
         let device = queue.device().clone();
         let texels = map.texels(EXTENT.width as usize);

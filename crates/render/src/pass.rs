@@ -13,8 +13,7 @@ pub struct Picture {
     pub final_layout: vk::ImageLayout,
 }
 
-/// Samples per pixel. Every device supports 1 and 4 for colour and depth ("Required Limits",
-/// `framebufferColorSampleCounts`).
+/// Every device supports 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Samples {
     /// One: fast, with jagged edges.
@@ -39,7 +38,7 @@ impl Samples {
     }
 }
 
-/// How a field is drawn. The texture's plane has only one style.
+/// The texture's plane has only one style.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
     /// A lit surface.
@@ -61,15 +60,14 @@ pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlag
 
 pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
     match layout {
-        // A semaphore orders the present. Commands after the draw begin at these stages.
+        // A semaphore orders the present. Later commands begin at these stages.
         vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
         _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
     }
 }
 
-/// 24 bits if the device supports that, otherwise 32. Every device supports one of them ("Required Format Support"). Fewer
-/// bits are faster to clear and write (`docs/performance.md`, "The draw"). With 24 bits, the default camera still resolves a
-/// hundred-thousandth of the field's width.
+/// Prefers 24 bits, which are faster to clear and write than 32 (`docs/performance.md`, "The draw"), and
+/// still resolve a hundred-thousandth of the field's width. Every device has one ("Required Format Support").
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
     let small = vk::Format::X8_D24_UNORM_PACK32;
@@ -81,7 +79,7 @@ pub(super) fn depth_format(device: &Device) -> vk::Format {
     }
 }
 
-/// Depth, and multisampled colour if needed. One pair serves all frames: those of one queue draw one after another.
+/// One pair serves all frames, because those of one queue draw one after another.
 pub(super) struct Attachments {
     color: Option<Image>,
     depth: Image,
@@ -115,13 +113,12 @@ impl Attachments {
         self.depth.extent()
     }
 
-    /// Records a render pass with the draws of `draw`. They begin with `clear`, a value for each picture, or must cover every
-    /// pixel. With more than one sample there is one picture.
+    /// Records a render pass with the draws of `draw`. They begin with `clear`, a value for each picture, or
+    /// cover every pixel. With more than one sample there is one picture.
     ///
     /// # Safety
-    /// `commands` is recording. The pictures have this size and format and are alive until the commands are done. Their contents
-    /// may be overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the pass waits only for
-    /// these.
+    /// `commands` is recording. The pictures have this size and format, outlive the commands, and may be
+    /// overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
     pub(super) unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -129,7 +126,6 @@ impl Attachments {
         clear: &[vk::ClearColorValue],
         draw: impl FnOnce(),
     ) {
-        // Makes a picture ready for its next use.
         let hand_on = |picture: &Picture| {
             image_barrier(
                 picture.image,
@@ -139,8 +135,7 @@ impl Attachments {
             )
         };
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
-        // SAFETY: recording, and the pictures are alive, of this size and format (the caller's promise). The last barriers are
-        // outside the render pass.
+        // SAFETY: the caller's promise; the last barriers are outside the render pass.
         unsafe {
             self.prepare(commands, pictures);
             self.begin(commands, pictures, clear);
@@ -150,7 +145,7 @@ impl Attachments {
         }
     }
 
-    /// Makes the pictures and the attachments ready for the draw, and discards their contents.
+    /// Prepares pictures and attachments for the draw, and discards their contents.
     ///
     /// # Safety
     /// As [`Attachments::record`].
@@ -160,7 +155,7 @@ impl Attachments {
             vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
             vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
         );
-        // The picture's last use: a draw, a present (the acquire semaphore's wait is at this same stage) or a read-back.
+        // After a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
         let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
         let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
         let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
@@ -175,7 +170,7 @@ impl Attachments {
         );
         let written =
             |picture: &Picture| image_barrier(picture.image, color, undefined(picture_before), drawable);
-        // Without it, the draw goes to the pictures themselves.
+        // Without this image, the draw goes to the pictures themselves.
         let multisampled = self
             .color
             .as_ref()

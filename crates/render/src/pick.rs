@@ -1,8 +1,8 @@
 //! Finds the vertex of a field under a pixel.
 //!
-//! The CPU does not have the vertices, so this takes two steps. A [`Trail`] names the few vertices that the pixel's [`Ray`]
-//! passes over. Once these are read from the slot, it says where the ray meets the surface. The field is taken for a regular
-//! grid, 2 wide both ways. If a kernel puts x and z elsewhere, the answer is wrong.
+//! The CPU does not have the vertices, so this takes two steps. A [`Trail`] names the few vertices that the
+//! pixel's [`Ray`] passes over. Once these are read from the slot, it says where the ray meets the surface.
+//! The answer is right only for a regular grid, 2 wide both ways.
 
 use glam::{Vec2, Vec3};
 
@@ -13,18 +13,18 @@ use wavefield_field::wave::{Grid, Vertex};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trail {
     grid: Grid,
-    // The place in columns and rows, and the height in the field's units.
+    // Column and row, and the height in the field's units.
     begin: (Vec2, f32),
     end: (Vec2, f32),
 }
 
-/// The length of a ray. A camera is never so far away.
+/// A camera is never so far away.
 const FARTHEST: f32 = 100.0;
 impl Trail {
-    /// The most vertices of a trail. In a field with more rows or columns, a trail leaves some out.
+    /// With more rows or columns in the field, a trail leaves some out.
     pub const MOST: usize = 1024;
 
-    /// The part of `ray` above or below a field; `None` if the ray misses the field.
+    /// Returns `None` if the ray misses the field.
     pub fn new(ray: Ray, grid: Grid) -> Option<Self> {
         let (mut near, mut far) = (0.0f32, FARTHEST);
         for (from, by) in [(ray.origin.x, ray.direction.x), (ray.origin.z, ray.direction.z)] {
@@ -48,12 +48,12 @@ impl Trail {
         (cells.ceil() as usize + 1).clamp(2, Self::MOST)
     }
 
-    /// The position of vertex `index` along the trail, from 0 to 1.
+    /// Returns the position of vertex `index` along the trail, 0 to 1.
     fn part(&self, index: usize) -> f32 {
         index as f32 / (self.count() - 1) as f32
     }
 
-    /// The vertices that the ray passes over, as `(column, row)`, from the eye outwards.
+    /// Returns the vertices that the ray passes over, as `(column, row)`, from the eye outwards.
     pub fn vertices(&self) -> impl Iterator<Item = (u32, u32)> {
         (0..self.count()).map(|index| {
             let at = self.begin.0.lerp(self.end.0, self.part(index)).round();
@@ -61,7 +61,7 @@ impl Trail {
         })
     }
 
-    /// The index of the first of [`Trail::vertices`] that the ray meets. `values` are the vertices' values.
+    /// Returns the first of [`Trail::vertices`], which have `values`, that the ray meets.
     pub fn hit(&self, values: &[Vertex]) -> Option<usize> {
         let heights = (0..self.count()).map(|index| {
             let (begin, end) = (self.begin.1, self.end.1);

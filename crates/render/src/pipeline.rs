@@ -1,5 +1,3 @@
-//! A graphics pipeline: two shaders, and the state around them.
-
 use std::ffi::CStr;
 
 use ash::vk;
@@ -9,7 +7,7 @@ use super::pass::depth_format;
 use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Owned, shader_module};
 
-/// Two shaders from one file of WGSL, as SPIR-V.
+/// SPIR-V from one file of WGSL.
 pub(super) struct Shaders {
     vertex: &'static [u8],
     fragment: &'static [u8],
@@ -51,11 +49,10 @@ pub(super) const WIREFRAME: Shaders = shaders!("field", "wireframe_main");
 
 pub(super) struct PipelineDesc<'a> {
     pub(super) layout: vk::PipelineLayout,
-    /// Of the pictures.
     pub(super) formats: &'a [vk::Format],
     pub(super) samples: Samples,
-    /// The depth test. Depth is reversed, so `GREATER` means nearer. The background lies at the farthest depth, the value that
-    /// depth is cleared to, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
+    /// The depth test. Depth is reversed, so `GREATER` means nearer. The background lies at the depth to
+    /// which the picture is cleared, so it needs `GREATER_OR_EQUAL` to show where nothing was drawn.
     pub(super) shows: vk::CompareOp,
 }
 

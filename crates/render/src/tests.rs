@@ -97,8 +97,8 @@ impl Bench {
         renderer.set_view(0, &view, extent).unwrap();
         let source = Source::from(slot.raw());
         let record = |commands| {
-            // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the slot has all words
-            // of the array.
+            // SAFETY: recording; slot and picture live until `one_shot` has waited for the queue, and the
+            // slot has all words of the array.
             unsafe { renderer.record(commands, 0, source, &target.picture(), None) }.unwrap();
         };
         one_shot(&mut self.queue, record).unwrap();
@@ -250,7 +250,8 @@ fn an_image_of_the_pictures_size_is_the_picture() {
 #[test]
 fn an_image_made_smaller_is_a_mean() {
     let mut bench = Bench::new();
-    // A chequerboard. With 64 and 52, a pixel covers a fraction of a texel too; with 700, more than the shader averages.
+    // A chequerboard. With 64 and 52, a pixel covers a fraction of a texel too; with 700, more than the
+    // shader averages.
     for side in [64, 52, 700] {
         let board: Vec<u8> = (0..side * side).map(|i| ((i % side + i / side) % 2 * 255) as u8).collect();
         let grey: Vec<u8> = board.iter().flat_map(|&byte| [byte; 3]).collect();

@@ -1,5 +1,3 @@
-//! The view of an array: camera, limits and size of points.
-
 use super::Camera;
 use wavefield_field::array::{Array, Kind, Number};
 use wavefield_field::scene::Scene;
@@ -7,11 +5,11 @@ use wavefield_field::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct View {
-    /// The camera. For an image its distance zooms, and its target's x and y move: see [`Placement`].
+    /// For an image, its distance zooms, and its target's x and y move: see [`Placement`].
     pub camera: Camera,
-    /// The values at the colour map's ends, or those of 0 and 1 in RGB, in the array's own units. Finite and not equal.
+    /// The values at the colour map's ends, or of 0 and 1 in RGB, in the array's units. Finite and not equal.
     pub limits: [f32; 2],
-    /// The diameter of points, in pixels.
+    /// The diameter of points in pixels.
     pub size: f32,
 }
 
@@ -30,7 +28,7 @@ impl View {
         }
     }
 
-    /// The limits, for shaders: the lower one, and the factor that maps the distance from it to 0..1.
+    /// Returns the lower limit, and the factor that maps the distance from it to 0..1, for shaders.
     pub(super) fn scale(&self) -> [f32; 2] {
         let [low, high] = self.limits.map(f64::from);
         let scale = (high - low).recip() as f32;
@@ -43,7 +41,7 @@ pub fn has_color_map(array: &Array) -> bool {
     array.kind() != Kind::Image || array.components() == 1
 }
 
-/// Where an image lies in a picture, in pixels from its top left.
+/// An image's place in a picture, in pixels from the top left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
     pub corner: [f32; 2],
@@ -51,19 +49,19 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Fits the image into the picture, then scales it by the default distance over the camera's. The camera's target is in the
-    /// middle of the picture: x to the right and y up, in halves of the image's longer side.
+    /// Fits the image into the picture, then scales it by the default distance over the camera's. The
+    /// camera's target, in halves of the image's longer side with y up, is in the middle of the picture.
     pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {
         let (cols, rows) = (image.cols as f32, image.rows as f32);
         let (width, height) = (picture.0 as f32, picture.1 as f32);
         let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
-        // A very long image is at least one pixel wide and high.
+        // Keep at least one pixel of a very long image.
         let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
         let (right, down) = (-camera.target.x * half(size), camera.target.y * half(size));
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
     }
 
-    /// Half of its longer side, in pixels.
+    /// Returns half of the longer side, in pixels.
     pub fn unit(&self) -> f32 {
         half(self.size)
     }
@@ -74,7 +72,6 @@ fn half([width, height]: [f32; 2]) -> f32 {
 }
 
 impl Camera {
-    /// Where a scene is seen from by default.
     pub fn of(scene: Scene) -> Self {
         match scene {
             Scene::Field => Self::default(),

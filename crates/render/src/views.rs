@@ -1,4 +1,4 @@
-//! Pictures for programs that see: many views of a slot in one submission, copied to a buffer, as colours or as facts.
+//! Many views of a slot in one submission, as colours or as facts, for programs.
 
 use ash::vk;
 
@@ -8,30 +8,28 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
 
-/// The most views of one submission.
+/// In one submission.
 pub const MAX_VIEWS: usize = 1024;
-/// Views are drawn side by side on sheets of about so many pixels, which keeps a sheet's multisampled attachments small.
+/// Views share sheets of about this many pixels, so that the multisampled attachments stay small.
 const SHEET_PIXELS: u64 = 1 << 22;
-/// The most sheets that are kept, each for one size and kind of pictures, and the most pixels of all of them.
+/// Limits the kept sheets, each for one size and kind of pictures.
 const MAX_SHEETS: usize = 6;
 const KEPT_PIXELS: u64 = 4 * SHEET_PIXELS;
 
-/// What a picture says of each pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PictureKind {
     /// RGBA, a byte each, sRGB.
     Color,
-    /// The distance from the eye along the view's axis, `f32`; infinite where nothing is.
+    /// The distance from the eye along the view's axis, `f32`; infinite where nothing is drawn.
     Depth,
-    /// The direction towards the eye in which the surface faces, three `f32`, and 1; zeros where nothing is.
+    /// The direction in which the surface faces the eye, three `f32`, and 1; zeros where nothing is drawn.
     Normal,
-    /// The number of the vertex, point or pixel of the array, `i32`; -1 where nothing is.
+    /// The number of the vertex, point or pixel of the array, `i32`; -1 where nothing is drawn.
     Index,
 }
 
 impl PictureKind {
-    /// The bytes of a pixel.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Color | Self::Depth | Self::Index => 4,
@@ -39,7 +37,7 @@ impl PictureKind {
         }
     }
 
-    /// What draws it, and which of that output's pictures it is.
+    /// Returns what draws it, and which of that output's pictures it is.
     fn output(self) -> (Output, usize) {
         match self {
             Self::Color => (Output::Color(OffscreenTarget::FORMAT), 0),
@@ -50,7 +48,7 @@ impl PictureKind {
     }
 }
 
-/// How pictures of one size lie on a sheet.
+/// Pictures of one size, side by side on a sheet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Plan {
     size: vk::Extent2D,
@@ -59,7 +57,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// For `count` pictures of this size. `limit`: the most pixels along a sheet's edge.
+    /// Fits a sheet whose edges have at most `limit` pixels.
     fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
         let pixels = u64::from(size.width) * u64::from(size.height);
         let most = (SHEET_PIXELS / pixels).clamp(1, count as u64) as u32;
@@ -78,12 +76,10 @@ impl Plan {
         u64::from(width) * u64::from(height)
     }
 
-    /// How many pictures a sheet holds.
     fn count(&self) -> usize {
         (self.across * self.down) as usize
     }
 
-    /// The place of picture number `number` on its sheet.
     fn tile(&self, number: usize) -> Tile {
         let place = (number % self.count()) as u32;
         let (col, row) = (place % self.across, place / self.across);
@@ -114,10 +110,10 @@ impl Sheet {
     }
 }
 
-/// Where the pictures of one kind begin in the buffer, in bytes: a multiple of 16.
+/// Where the pictures of a kind begin in the buffer, in bytes: a multiple of 16.
 pub type Place = (PictureKind, u64);
 
-/// What to draw. In the buffer, the pictures of a kind follow each other, each with its rows from the top, without gaps.
+/// In the buffer, the pictures of a kind follow each other, without gaps, each with its rows from the top.
 pub struct Wanted<'a> {
     pub views: &'a [View],
     pub size: vk::Extent2D,
@@ -132,25 +128,23 @@ impl Wanted<'_> {
     }
 }
 
-/// Sheets to draw on, and what draws on them. The last used come last.
+/// The sheets used last come last.
 pub struct Views {
     sheets: Vec<Sheet>,
     flights: usize,
 }
 
 impl Views {
-    /// For this number of frames in flight.
     pub fn new(flights: usize) -> Self {
         Self { sheets: Vec::new(), flights }
     }
 
-    /// Whether [`Views::prepare`] would make or drop something.
+    /// Returns whether [`Views::prepare`] would make or drop something.
     pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
         wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
     }
 
-    /// Makes what these pictures need: `like` draws the same array. If [`Views::needs`], it waits for the queue, and no frame may
-    /// be in flight.
+    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits, and no frame may be in flight.
     pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
         let plan = plan(queue.device(), wanted);
         let mut outputs = wanted.outputs();
@@ -176,11 +170,11 @@ impl Views {
         self.sheets.iter().position(|sheet| (sheet.output, sheet.plan) == (output, plan))
     }
 
-    /// Records the draws of `source` and the copies to `into`. [`Views::prepare`] was called.
+    /// Records the draws of `source` and the copies to `into`, after [`Views::prepare`].
     ///
     /// # Safety
-    /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`; there are at most [`MAX_VIEWS`] views. `into` is
-    /// alive until the commands are done, holds what is wanted, has the usage `TRANSFER_DST`, and may be written.
+    /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`. There are at most [`MAX_VIEWS`]
+    /// views. `into` outlives the commands, may be written, and has room and the usage `TRANSFER_DST`.
     pub unsafe fn record(
         &mut self,
         device: &Device,
@@ -199,11 +193,10 @@ impl Views {
                 renderer.set_tile((flight, number), view, tile)?;
             }
             let pictures: Vec<Picture> = targets.iter().map(OffscreenTarget::picture).collect();
-            // SAFETY: the flight is free, so nothing recorded uses its sets; the source lives (the caller's promise).
+            // SAFETY: the flight is free, so nothing uses its sets; the source lives (the caller's promise).
             unsafe { renderer.point_at(flight, source) }?;
             for (first, tiles) in (0..).step_by(plan.count()).zip(tiles.chunks(plan.count())) {
-                // SAFETY: recording, the flight is free and the source readable (the caller's promise); the sheet is alive
-                // and its last use was the copy of the tiles before these.
+                // SAFETY: the caller's promise; the sheet's last use was the copy of the tiles before these.
                 unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
                 for &&(kind, offset) in &drawn {
                     let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
@@ -214,8 +207,7 @@ impl Views {
                     };
                     let copies: Vec<_> = tiles.iter().enumerate().map(copy).collect();
                     let Picture { image, final_layout, .. } = pictures[kind.output().1];
-                    // SAFETY: recording; the image is readable in its final layout, and the buffer may be written (the
-                    // caller's promise).
+                    // SAFETY: the caller's promise; the image is readable in its final layout.
                     unsafe {
                         device.raw().cmd_copy_image_to_buffer(commands, image, final_layout, into, &copies)
                     };
@@ -226,7 +218,7 @@ impl Views {
     }
 }
 
-/// How many of the oldest sheets to drop before there are `more` sheets with so many pixels. `kept`: the pixels of each.
+/// Returns how many of the oldest sheets, with pixels as in `kept`, to drop before there are `more`.
 fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     let fits =
         |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;

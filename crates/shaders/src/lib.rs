@@ -1,6 +1,6 @@
 //! Every WGSL shader of `wgsl`, compiled to SPIR-V by `build.rs`, so that the build needs no Vulkan SDK.
 
-/// The SPIR-V of an entry point, `FILE.ENTRY`. In a constant, a name that does not exist fails the build.
+/// Returns the SPIR-V of an entry point, `FILE.ENTRY`. In a constant, an unknown name fails the build.
 pub const fn spirv(name: &str) -> &'static [u8] {
     let mut at = 0;
     while at < MODULES.len() {
@@ -20,5 +20,5 @@ const fn is_same(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-// `const MODULES: &[(&str, &[u8])]`.
+// Defines `MODULES: &[(&str, &[u8])]`.
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));

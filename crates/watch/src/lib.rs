@@ -1,4 +1,4 @@
-//! Watches frames while they are drawn: checks every vertex (`verify`), records times (`--trace`) and pictures (`--record`).
+//! Watches frames while they are drawn.
 //!
 //! - [`observer`]: the interface between the frame loop and what watches it
 //! - [`verify`]: `wavefield verify`: is any vertex stale, torn or missing?

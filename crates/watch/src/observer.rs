@@ -1,5 +1,3 @@
-//! What watches frames without drawing them: for example the check of [`crate::verify`] and the recorder of [`crate::trace`].
-
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -7,28 +5,27 @@ use ash::vk;
 use wavefield_base::Result;
 use wavefield_handoff::producer::{Fill, Frame, Produced, Source};
 
-/// Is told of each frame three times: when it is produced, when it is submitted, and when the GPU has finished it. A frame that a
-/// failed producer leaves unfinished is never reported as finished.
+/// Watches frames without drawing them, like [`crate::verify`] and [`crate::trace`]. It hears of each frame
+/// when it is produced, submitted and finished by the GPU. A frame whose producer fails never finishes.
 pub trait Observer {
-    /// The frame was produced. Nothing is recorded yet, and the GPU has finished with the flight.
+    /// Comes before anything is recorded. The GPU has finished with the flight.
     fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {
         Ok(())
     }
 
-    /// Records the observer's own commands: before the draw, after each of its slices, and after the draw. The same recording may
-    /// be submitted for later frames, so it must contain nothing that differs from frame to frame.
+    /// Records commands. Later frames may submit them too, so they must not depend on the frame.
     ///
     /// # Safety
-    /// `commands` is being recorded, inside a render pass for [`At::Slice`] and outside one otherwise; the GPU has finished with
-    /// the flight; `source` belongs to the run's scene and is readable.
+    /// `commands` is recording, inside a render pass for [`At::Slice`] and outside one otherwise. The GPU has
+    /// finished with the flight. `source` belongs to the run's scene and is readable.
     unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At);
 
     fn submitted(&mut self, _flight: usize, _frame: &Frame, _produced: &Produced, _picture: vk::Extent2D) {}
 
     fn finished(&mut self, frame: &Finished<'_>) -> Result<()>;
 
-    /// How many slices the observer wants the draw cut into, to record commands after each; 0 leaves the draw whole. It may get
-    /// more if another observer wants more. A change makes the engine record the commands again.
+    /// Returns how many slices the draw is cut into, to record commands after each; 0 leaves it whole. There
+    /// may be more, for another observer. A change makes the engine record the commands again.
     fn slices(&self) -> usize {
         0
     }
@@ -37,7 +34,7 @@ pub trait Observer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     BeforeDraw,
-    /// After this slice of the draw, counted from 0.
+    /// Counted from 0.
     Slice(usize),
     AfterDraw,
 }
@@ -46,10 +43,10 @@ pub enum At {
 pub struct Finished<'a> {
     pub frame: u64,
     pub flight: usize,
-    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
+    /// When the CPU began the frame, and how long it worked on it, waits for the hand-off excluded.
     pub cpu: (Instant, Duration),
     /// Frame start, draw start and draw end, in nanoseconds of the GPU's clock. `None` without timestamps.
     pub marks: Option<[f64; 3]>,
-    /// CUDA's stream, which holds the kernel's times; `None` if CUDA does not fill the frame.
+    /// Has the kernel's times; `None` if CUDA does not fill the frame.
     pub fill: Option<&'a Fill>,
 }

@@ -1,33 +1,29 @@
-//! The frame's number in every texel: 12 bits as in a vertex ([`crate::frame_stamp`]), three in each of the four half floats.
+//! The frame's number in every texel: 12 bits as in [`crate::frame_stamp`], three in each half float.
 //!
-//! A half float has ten bits after its leading one. The stamp takes the lowest three, and the other seven keep their
-//! value, so the picture looks right: a height below 1 changes by at most 0.0035, which is less than one step of the
-//! colour map.
+//! The stamp takes the lowest three of a half float's ten bits after the leading one. The other seven keep
+//! their value, so a height below 1 changes by at most 0.0035, less than a step of the colour map.
 //!
-//! Vulkan may read a denormal half float as zero, and may change the bits of a NaN, so neither can carry a stamp. So a
-//! stamped half float is always a normal number. Zero and the denormals get the smallest normal exponent (2⁻¹⁴, which
-//! is not visible); infinities and NaN get the largest one. This also shows what was *never* written: a slot is cleared
-//! to zeros before the first frame, and a texel with a half float that is not normal has no stamp.
+//! Vulkan may read a denormal half float as zero and may change the bits of a NaN, so a stamped half float is
+//! always normal. Zero and the denormals get the smallest normal exponent (2⁻¹⁴, which is not visible);
+//! infinities and NaN get the largest. A slot is cleared to zeros before the first frame, so a texel with a
+//! half float that is not normal was *never* written.
 //!
-//! `texture_stamp` in `kernels/texture.cu`, `paint.wgsl` and [`apply`] write stamps; `check.wgsl` and
-//! [`judge`] check them.
+//! `kernels/texture.cu`, `paint.wgsl` and [`apply`] stamp; `check.wgsl` and [`judge`] check.
 
 use half::f16;
 
 use super::{Seen, seen};
 use crate::texture::Texel;
 
-/// The value in a shader's constants that means "do not stamp".
+/// Tells a shader not to stamp.
 pub const NONE: u32 = u32::MAX;
 
-/// The bits of a half float that the stamp takes.
 const PART: u16 = 7;
 const EXPONENT: u16 = 0x7c00;
-/// The exponents of the smallest and the largest normal numbers.
+/// Of normal numbers.
 const SMALLEST: u16 = 0x0400;
 const LARGEST: u16 = 0x7800;
 
-/// Writes the frame's stamp into the texel.
 pub fn apply(texel: Texel, frame: u64) -> Texel {
     let stamp = super::of(frame);
     let part = |half: f16, place: u32| {
@@ -57,13 +53,13 @@ pub fn judge(texel: Texel, frame: u64) -> Seen {
     seen(part(0) | part(1) | part(2) | part(3), frame)
 }
 
-/// The lowest and the highest value that each half float of a stamped texel can have had.
+/// Returns the lowest and the highest value that each half float of a stamped texel can have had.
 pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
     halves(texel).map(|half| {
         let bits = half.to_bits();
         let (low, high) = (f16::from_bits(bits & !PART).to_f64(), f16::from_bits(bits | PART).to_f64());
         match bits & EXPONENT {
-            // Some of these were zero or denormal.
+            // This may have been zero or denormal.
             SMALLEST => [low.min(high).min(0.0), low.max(high).max(0.0)],
             _ => [low.min(high), low.max(high)],
         }

@@ -1,5 +1,4 @@
-//! The functions of `libcuda` that only this program calls: streams, events, kernels and copies. The library has a table
-//! of those that sharing needs ([`vulkan_cuda::cuda::api`]), and says why there are tables.
+//! The functions of `libcuda` that only this program calls. For the rest, see [`vulkan_cuda::cuda::api`].
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -1,6 +1,6 @@
 //! Links PTX into machine code for one GPU, with the driver's own linker: no toolkit is needed.
 //!
-//! A driver gets no length with machine code and trusts the sizes inside it. So a [`Cubin`] can come only from the linker:
+//! A driver trusts the sizes inside machine code, so a [`Cubin`] can come only from the linker:
 //!
 //! ```compile_fail,E0423
 //! use wavefield_gpu::cuda::cubin::Cubin;
@@ -39,7 +39,7 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     let linker = Linker { state, context };
 
     let bytes = ptx.as_bytes_with_nul();
-    // SAFETY: the linker only reads the text, which is terminated and outlives the call; there are no options.
+    // SAFETY: the linker only reads the text, which is terminated and outlives the call; no options.
     let code = unsafe {
         api::cuLinkAddData(
             linker.state,

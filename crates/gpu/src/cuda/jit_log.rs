@@ -1,5 +1,3 @@
-//! The driver's log of a compilation.
-
 use std::ffi::c_void;
 
 use cudarc::driver::sys::CUjit_option;
@@ -17,12 +15,12 @@ impl JitLog {
         let mut text = vec![0u8; 16 * 1024];
         let options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The API takes integers in place of pointers.
+        // The API takes integers as pointers.
         let values = [text.as_mut_ptr().cast::<c_void>(), text.len() as *mut c_void];
         Self { text, options, values }
     }
 
-    /// Count, options and values, as the driver takes them. It writes to the log, which must outlive the compilation.
+    /// Returns count, options and values. The driver writes to `self`, which must outlive the compilation.
     pub(super) fn options(&mut self) -> (u32, *mut CUjit_option, *mut *mut c_void) {
         (self.options.len() as u32, self.options.as_mut_ptr(), self.values.as_mut_ptr())
     }

@@ -1,5 +1,3 @@
-//! A kernel from PTX text, compiled by the driver.
-
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 
@@ -13,18 +11,18 @@ use super::ptx::{self, Code, Signature};
 use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
 use wavefield_base::{Error, Result, input_file};
 
-/// The largest PTX of a kernel, in bytes.
+/// In bytes.
 pub const MAX_PTX: u64 = 16 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KernelSource {
-    /// The name in errors: the file, or a description.
+    /// For errors: the file, or a description.
     pub name: String,
     pub ptx: String,
     pub entry: String,
-    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU, so that loading needs no compiler.
+    /// Machine code that [`super::cubin::link`] made from `ptx` for this very GPU.
     pub cubin: Option<Cubin>,
-    /// Its name for `--kernel`, if it comes with the program.
+    /// For `--kernel`, if it comes with the program.
     pub built_in: Option<&'static str>,
 }
 
@@ -45,7 +43,7 @@ impl KernelSource {
         Self::from_file(&path, entry.as_deref())
     }
 
-    /// Reads PTX, or CUDA C++ (`.cu`), which NVRTC compiles. Without `entry`, the file must have exactly one entry.
+    /// Reads PTX, or CUDA C++ (`.cu`) for NVRTC. Without `entry`, the file must have exactly one entry.
     pub fn from_file(path: &Path, entry: Option<&str>) -> Result<Self> {
         let name = path.display().to_string();
         let problem = |problem| Error::Kernel { kernel: name.clone(), problem };
@@ -54,7 +52,7 @@ impl KernelSource {
         let (mut ptx, source) = text_of(input_file::read(path, MAX_PTX)?)
             .map_err(|what| problem(format!("it is {what}, so it cannot be {kind}")))?;
         if is_cuda {
-            // Check the lines here, where they have the numbers that the user sees.
+            // Check these lines here, where their numbers are those that the user sees.
             KernelParameters::of(&ptx).map_err(problem)?;
             let compiled = nvrtc::compile(path, &source)?;
             if !compiled.log.is_empty() {
@@ -70,11 +68,10 @@ impl KernelSource {
         split_argument(argument).0
     }
 
-    /// The PTX in a form that compilers accept. They refuse characters that are not ASCII, even in comments and in the
-    /// unit of a parameter. There the characters mean nothing to a compiler, so each becomes `?`.
+    /// Replaces characters that are not ASCII, which compilers refuse even in comments.
     ///
     /// # Errors
-    /// The text has a control character: the driver takes what begins like ELF (0x7f) for machine code, and trusts its sizes.
+    /// The text has a control character. What begins like ELF (0x7f), the driver takes for machine code.
     pub fn text(&self) -> Result<CString> {
         let byte = |c: char| match c {
             _ if !c.is_ascii() => Ok(b'?'),
@@ -91,7 +88,7 @@ impl KernelSource {
         CString::new(&*self.entry).map_err(|_| self.problem("its entry has a zero byte"))
     }
 
-    /// The parameters that the text declares by `//!PARAM` lines. All its entries have the same.
+    /// Parses the `//!PARAM` lines, which hold for all entries of the text.
     pub fn parameters(&self) -> Result<KernelParameters> {
         KernelParameters::of(&self.ptx).map_err(|problem| self.problem(problem))
     }
@@ -102,7 +99,7 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// The error of the driver's compiler, with its log. If the PTX is for another GPU or a newer driver, says for which.
+    /// Adds the compiler's log to its error. If the PTX is for another GPU or driver, says so.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
         let error = error.into();
         // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.
@@ -124,8 +121,7 @@ impl KernelSource {
     }
 }
 
-/// The text of a kernel's file, and its bytes for NVRTC: UTF-8, or UTF-16 with a byte-order mark, or else Latin-1, whose bytes
-/// stay. The error says what else it is.
+/// Decodes UTF-8, UTF-16 with a byte-order mark, or Latin-1. Also returns the bytes for NVRTC.
 fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     let utf16 = |pairs: &[u8], word: fn([u8; 2]) -> u16| {
         let words: Vec<_> = pairs.as_chunks().0.iter().map(|pair| word(*pair)).collect();
@@ -140,7 +136,7 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
         [0xfe, 0xff, rest @ ..] => utf16(rest, u16::from_be_bytes),
         bytes => {
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-            // The end of a C string.
+            // A C string's terminator.
             let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
             let latin_1 = |_| bytes.iter().copied().map(char::from).collect();
             Ok((std::str::from_utf8(bytes).map_or_else(latin_1, String::from), bytes.into()))
@@ -148,7 +144,7 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     }
 }
 
-/// Splits the entry from the file at a colon after the last dot and path separator, so that `C:\…` stays whole.
+/// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
 fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
     match argument.rsplit_once(':') {
         Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
@@ -170,7 +166,7 @@ pub struct Kernel {
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
 unsafe impl Send for Kernel {}
 
-/// The number of threads in a block, unless the kernel requires or allows fewer.
+/// Threads in a block, unless the kernel requires or allows fewer.
 const BLOCK: u32 = 256;
 
 pub fn blocks(count: u64, block: u32) -> u32 {
@@ -185,15 +181,15 @@ impl Kernel {
         let ptx = source.text()?;
         let entry = source.entry_name()?;
 
-        // The driver recognises both PTX and machine code by their first bytes.
+        // The driver tells PTX from machine code by the first bytes.
         let image = source.cubin.as_ref();
         let image = image.map_or(ptx.as_ptr().cast::<c_void>(), |cubin| cubin.bytes().as_ptr().cast());
 
         let mut log = JitLog::new();
         let (count, options, values) = log.options();
         let mut module = std::ptr::null_mut();
-        // SAFETY: the text is terminated, and machine code has its length inside. `options` and `values` have `count`
-        // elements. `log` outlives the call.
+        // SAFETY: the text is terminated, machine code has its length inside, `options` and `values` have
+        // `count` elements, and `log` outlives the call.
         let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
         context.check("cuModuleLoadDataEx", code).map_err(|error| source.refused(context, error, &log))?;
         // From here on, `Drop` unloads the module.
@@ -225,12 +221,12 @@ impl Kernel {
                 most.clamp(1, BLOCK)
             }
         };
-        // After the compiler, which gives a better error for text that is not PTX.
+        // Only now, because the compiler gives a better error for text that is not PTX.
         kernel.parameters = source.parameters()?;
         Ok(kernel)
     }
 
-    /// The bytes of local memory that each thread needs: large arrays, and registers that did not suffice.
+    /// Returns the bytes of local memory for each thread: large arrays and spilled registers.
     pub fn local_bytes(&self) -> Result<u32> {
         self.attribute(sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)
     }
@@ -252,13 +248,12 @@ impl Kernel {
         self.block
     }
 
-    /// Enqueues the kernel with one of the documented signatures ([`Signature`]) and one thread per vertex or texel:
-    /// `(target, unsigned cols, unsigned rows, unsigned long long frame, double time)`, followed by the structure of its
-    /// parameters, if it has any.
+    /// Enqueues one thread per vertex or texel, with the arguments of [`Signature`]: `(target, unsigned cols,
+    /// unsigned rows, unsigned long long frame, double time)` and the structure of parameters, if any.
     ///
     /// # Safety
-    /// The kernel must have that signature, and `stream` must belong to its context. `target` must be memory of that
-    /// context with 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else touches it
+    /// The kernel has that signature, and `stream` is of its context. `target` is memory of that context with
+    /// 16 bytes for each of `cols * rows` vertices, or a surface of that many texels. Nothing else touches it
     /// until the stream has passed this point.
     pub unsafe fn launch(
         &self,
@@ -283,7 +278,7 @@ impl Kernel {
         unsafe { self.launch_for(stream, count, &mut arguments) }
     }
 
-    /// Enqueues a kernel of any signature with at least `count` threads, rounded up to whole blocks that it accepts.
+    /// Enqueues at least `count` threads, rounded up to whole blocks that the kernel accepts.
     ///
     /// # Safety
     /// As for [`Kernel::launch_with`].
@@ -297,11 +292,11 @@ impl Kernel {
         unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
     }
 
-    /// Enqueues the kernel with a one-dimensional launch of any signature.
+    /// Enqueues a one-dimensional launch of any signature.
     ///
     /// # Safety
-    /// `stream` must belong to the kernel's context. `arguments` must point to one value of the right type for each of
-    /// the kernel's parameters. The kernel must be allowed to touch all memory that it touches.
+    /// `stream` is of the kernel's context. `arguments` point to one value of the right type for each of the
+    /// kernel's parameters. The kernel may touch all memory that it touches.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -312,7 +307,7 @@ impl Kernel {
         self.context.bind()?;
         let (function, arguments) = (self.function, arguments.as_mut_ptr());
         let none = std::ptr::null_mut();
-        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise); the arguments are copied before the call returns.
+        // SAFETY: the caller's promise; the arguments are copied before the call returns.
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
@@ -328,7 +323,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: loaded above. The streams that ran it are idle, because a kernel is dropped only after waiting for them.
+        // SAFETY: loaded above. The streams that ran it are idle: code that drops a kernel waits first.
         self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
     }
 }

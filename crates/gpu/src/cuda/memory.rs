@@ -1,5 +1,3 @@
-//! Device memory that CUDA allocates. The hand-offs that copy fill it first.
-
 use cudarc::driver::sys;
 
 use super::api;
@@ -16,7 +14,7 @@ pub struct DeviceMemory {
 unsafe impl Send for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates `size` bytes. `size` must not be 0.
+    /// Allocates `size` bytes, which must not be 0.
     pub fn new(context: &Cuda, size: u64) -> Result<Self> {
         context.bind()?;
         let mut pointer = 0;
@@ -29,11 +27,10 @@ impl DeviceMemory {
         self.pointer
     }
 
-    /// Enqueues a copy of the whole memory to `target`.
+    /// Enqueues a copy of the whole memory.
     ///
     /// # Safety
-    /// `stream` must belong to this context. `target` must be memory of this context, at least as large, which nothing
-    /// else touches until the stream has passed this point.
+    /// Both are of this context. `target` is as large, and nobody else's until the stream has passed.
     pub unsafe fn copy_to(&self, stream: &Stream, target: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
@@ -44,8 +41,7 @@ impl DeviceMemory {
     /// Enqueues a copy from `source` that fills the whole memory.
     ///
     /// # Safety
-    /// `stream` must belong to this context. `source` must be memory of this context, at least as large, which nothing
-    /// else writes until the stream has passed this point.
+    /// Both are of this context. `source` is as large, and unchanged until the stream has passed.
     pub unsafe fn copy_from(&self, stream: &Stream, source: sys::CUdeviceptr) -> Result<()> {
         self.context.bind()?;
         // SAFETY: `source` is as large, of this context, and unchanged until then (the caller's promise).
@@ -53,7 +49,7 @@ impl DeviceMemory {
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
-    /// Copies `bytes` (or as many as fit) from the host to the start of the memory, and waits for the stream.
+    /// Copies as many bytes as fit from the host, and waits for the stream.
     pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
         self.context.bind()?;
@@ -64,7 +60,7 @@ impl DeviceMemory {
         stream.synchronize()
     }
 
-    /// Copies the first `bytes.len()` bytes (or all, if there are fewer) to the host, and waits for the stream.
+    /// Copies at most `bytes.len()` bytes to the host, and waits for the stream.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;
         self.context.bind()?;
@@ -77,11 +73,10 @@ impl DeviceMemory {
     }
 }
 
-/// Enqueues a write of zeros to `bytes` bytes from `target` on. `bytes` must be a multiple of 4.
+/// Enqueues a write of `bytes` zero bytes, a multiple of 4.
 ///
 /// # Safety
-/// `target` must be memory of the stream's context, and nothing else may touch those bytes until the stream has passed
-/// this point.
+/// `target` is memory of the stream's context, and nobody else's until the stream has passed this point.
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     let context = stream.context();
     context.bind()?;
@@ -92,8 +87,7 @@ pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> R
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: allocated above. The streams that used it are idle, because the memory is dropped only after waiting
-        // for them.
+        // SAFETY: allocated above. The streams that used it are idle: code that drops the memory waits first.
         self.context.cleanup("cuMemFree", || unsafe { api::cuMemFree(self.pointer) });
     }
 }

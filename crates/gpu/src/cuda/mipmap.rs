@@ -1,4 +1,4 @@
-//! A mip chain in memory that CUDA allocates. The hand-offs that copy images paint it first.
+//! A mip chain that CUDA allocates. The hand-offs that copy images paint it first.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use vulkan_cuda::Result;
 use super::api;
 use super::{Array, Cuda};
 
-/// The stream that uses it must be idle before it is dropped.
+/// Before it is dropped, the stream that uses it must be idle.
 pub struct MipmappedArray {
     raw: sys::CUmipmappedArray,
     context: Cuda,
@@ -20,7 +20,6 @@ unsafe impl Send for MipmappedArray {}
 unsafe impl Sync for MipmappedArray {}
 
 impl MipmappedArray {
-    /// Allocates `levels` levels. `desc` describes the first one.
     pub fn new(context: &Cuda, desc: &sys::CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> Result<Arc<Self>> {
         context.bind()?;
         let mut raw = std::ptr::null_mut();
@@ -30,7 +29,7 @@ impl MipmappedArray {
         Ok(Arc::new(Self { raw, context: context.clone() }))
     }
 
-    /// Returns one of its levels. The level keeps the whole mip chain alive.
+    /// Returns a level that keeps the whole mip chain alive.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         // SAFETY: the mipmapped array is `self`'s.
         unsafe { Array::of_level(self.raw, level, &self.context, self.clone()) }
@@ -39,8 +38,7 @@ impl MipmappedArray {
 
 impl Drop for MipmappedArray {
     fn drop(&mut self) {
-        // SAFETY: made above. The stream that used it is idle, because the array is dropped only after waiting for it.
-        // No surface object is left, because each holds an `Arc` of this.
+        // SAFETY: made above. The stream that used it is idle, and no surface object of it is left.
         self.context.cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.raw) });
     }
 }

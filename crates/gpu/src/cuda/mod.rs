@@ -1,7 +1,6 @@
-//! CUDA as this program uses it: streams, kernels and memory that CUDA allocates. The driver, its devices and their
-//! contexts are in the library ([`vulkan_cuda::cuda`]).
+//! Streams, kernels and memory. Drivers, devices and contexts are in [`vulkan_cuda::cuda`].
 //!
-//! The types here own what they create, keep their context ([`Cuda`]) alive, and name the call and the device in every error.
+//! The types own what they create, keep their [`Cuda`] alive, and name call and device in every error.
 
 pub mod api;
 pub mod cubin;
@@ -32,7 +31,7 @@ pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
 use wavefield_base::Result;
 
-/// Loads CUDA's driver, with the functions that only this program calls.
+/// Loads the driver, with the functions that only this program calls.
 pub fn load_driver() -> Result<Driver> {
     let driver = Driver::load_without_cudarc()?;
     api::look_up()?;

@@ -1,6 +1,4 @@
-//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler as a library. It is opened for the first `.cu` file and needs no GPU.
-//!
-//! The [manual](https://docs.nvidia.com/cuda/nvrtc/index.html) describes its functions.
+//! Compiles CUDA C++ to PTX with [NVRTC](https://docs.nvidia.com/cuda/nvrtc/index.html), without a GPU.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -10,10 +8,10 @@ use libloading::Library;
 
 use wavefield_base::{Error, Result};
 
-/// The oldest GPU that the PTX is for: NVRTC 13 supports no older one. A driver can compile the PTX for any newer GPU.
+/// The oldest GPU that NVRTC 13 supports. A driver can compile the PTX for any newer GPU.
 const TARGET: &CStr = c"--gpu-architecture=compute_75";
 
-/// The file names to try, best first: a driver loads PTX up to its own CUDA version, so older compilers suit more drivers.
+/// Best first. A driver loads PTX up to its own CUDA version, so older compilers suit more drivers.
 const NAMES: &[&str] = if cfg!(windows) {
     &["nvrtc64_120_0.dll", "nvrtc64_130_0.dll", "nvrtc64_112_0.dll"]
 } else {
@@ -28,16 +26,15 @@ const HINT: &str = if cfg!(windows) {
      or compile the file to PTX yourself (crates/field/kernels/README.md)"
 };
 
-/// The standard headers of C, which NVRTC lacks, and their one text. The functions themselves are built into NVRTC.
+/// C's headers, which NVRTC lacks. All get one text, because NVRTC has the functions built in.
 const STANDARD: &str = "assert float limits math stddef stdint stdio stdlib string";
-/// Which packages contain the other headers.
 const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder), or with pip beside NVRTC: nvidia-cuda-runtime-cu12 has \
      cuda_runtime.h and cuda_fp16.h, nvidia-cuda-cccl-cu12 has cooperative_groups.h's and cuda/std (for <limits> and other \
      headers of C++); for CUDA 13 without -cu12";
 const STANDARD_TEXT: &str = concat!(include_str!("nvrtc_standard.h"), "\0");
 
 type Code = c_int;
-/// `NVRTC_ERROR_COMPILATION`: the source has an error, which the log describes.
+/// `NVRTC_ERROR_COMPILATION`: the log describes an error in the source.
 const COMPILATION: Code = 6;
 
 type Program = *mut std::ffi::c_void;
@@ -61,25 +58,23 @@ struct Nvrtc {
     log: (GetSize, Get),
     ptx: (GetSize, Get),
     file: PathBuf,
-    /// Keeps the functions loaded.
     _library: Library,
 }
 
 pub(super) struct Compiled {
     pub(super) ptx: String,
-    /// The compiler's warnings; usually empty.
     pub(super) log: String,
 }
 
-/// Compiles CUDA C++. `path`, the file of `source`, appears in messages; headers are looked for beside it, then among CUDA's.
+/// Compiles CUDA C++. Headers are looked for beside `path`, the file of `source`, then among CUDA's.
 ///
 /// # Errors
-/// NVRTC is not installed, or the source has an error. The error then has the compiler's log, with file name and lines.
+/// NVRTC is not installed, or the source has an error, which the compiler's log gives with file and lines.
 pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     static NVRTC: OnceLock<Nvrtc> = OnceLock::new();
     let nvrtc = match NVRTC.get() {
         Some(nvrtc) => nvrtc,
-        // If another thread was faster, the second library is closed again.
+        // If another thread was faster, the second library closes again.
         None => {
             let opened = Nvrtc::open()?;
             NVRTC.get_or_init(|| opened)
@@ -89,7 +84,7 @@ pub(super) fn compile(path: &Path, source: &[u8]) -> Result<Compiled> {
     nvrtc.compile(path, source).map_err(|problem| Error::Kernel { kernel: name, problem })
 }
 
-/// The same folder of each CUDA toolkit. The system does not search them by itself.
+/// Lists this folder of each toolkit, since the system does not search them.
 fn toolkits(folder: &str) -> Vec<PathBuf> {
     let roots = ["CUDA_HOME", "CUDA_PATH"].map(std::env::var_os).into_iter().flatten();
     let usual = cfg!(unix).then(|| OsString::from("/usr/local/cuda"));
@@ -97,12 +92,12 @@ fn toolkits(folder: &str) -> Vec<PathBuf> {
     roots.map(|root| Path::new(&root).join(folder)).collect()
 }
 
-/// The folders of CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
+/// Finds CUDA's headers: those that came with NVRTC, which is in the folder `lib`, otherwise a toolkit's.
 fn headers(lib: &Path) -> Vec<PathBuf> {
-    // A toolkit, conda's package or a wheel of CUDA 13; a wheel of CUDA 12. Then Debian's package.
+    // A toolkit, conda or a wheel of CUDA 13; a wheel of CUDA 12. `/usr/include` is Debian's.
     let near = ["../include", "../../cuda_runtime/include"].map(|place| lib.join(place));
     let main = near.into_iter().chain(toolkits("include")).chain(["/usr/include".into()]);
-    // The folder is unknown, so relative, if the system found the library.
+    // A library that the system found has no known folder, so `lib` is relative.
     let main = main.filter(|folder| folder.is_absolute() && folder.join("cuda_runtime.h").exists()).take(1);
     let more =
         ["cuda_cccl", "cuda_nvcc", "curand"].map(|wheel| lib.join("../..").join(wheel).join("include"));
@@ -114,12 +109,12 @@ impl Nvrtc {
     fn open() -> Result<Self> {
         let missing = |reason| Error::Missing { what: "NVRTC, which compiles .cu files", reason, hint: HINT };
         let folders = toolkits(if cfg!(windows) { "bin" } else { "lib64" });
-        // The library's folder tells where its headers are.
+        // A library in a known folder has its headers nearby.
         let path =
             std::env::var_os(if cfg!(windows) { "PATH" } else { "LD_LIBRARY_PATH" }).unwrap_or_default();
         let places = std::env::split_paths(&path).chain([PathBuf::new()]).chain(folders.iter().cloned());
         let mut files = places.flat_map(|folder| NAMES.iter().map(move |name| folder.join(name)));
-        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's compiler, or the user's replacement for it.
+        // SAFETY: runs the initialisers of NVIDIA's compiler, or of the user's replacement for it.
         let opened = files.find_map(|file| Some((unsafe { Library::new(&file) }.ok()?, file)));
         let (library, file) = opened.ok_or_else(|| {
             let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -136,7 +131,7 @@ impl Nvrtc {
     /// # Safety
     /// The library must be NVRTC.
     unsafe fn look_up(library: Library, file: PathBuf) -> Result<Self, libloading::Error> {
-        // SAFETY: the library is NVRTC (the caller's promise). The functions are kept with the library, so none is called after it is closed.
+        // SAFETY: the caller's promise. The functions are kept with the library, so none outlives it.
         unsafe {
             Ok(Self {
                 version: *library.get(b"nvrtcVersion\0")?,

@@ -1,4 +1,4 @@
-//! The parameters that a kernel's source declares: numbers that can change between two frames. Pure.
+//! The parameters that a kernel's source declares: numbers that can change between two frames.
 //!
 //! Each has its own line anywhere in the source, in the form that mpv's shaders use:
 //!
@@ -6,18 +6,17 @@
 //! //!PARAM amplitude float 0 2 1 "×"
 //! ```
 //!
-//! A kernel with such lines takes one more argument, a structure with one float for each: see `crates/field/kernels/README.md`.
+//! The kernel then takes a structure with one float for each: see `crates/field/kernels/README.md`.
 
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The most parameters that a kernel can have.
 pub const MAX_PARAMETERS: usize = 16;
-/// The longest name, in bytes.
+/// In bytes.
 const MAX_NAME: usize = 40;
-/// The longest unit, in characters.
+/// In characters.
 const MAX_UNIT: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -25,21 +24,19 @@ pub struct KernelParameter {
     /// A C identifier.
     pub name: String,
     pub min: f32,
-    /// The highest value; not below `min`.
+    /// Not below `min`.
     pub max: f32,
-    /// The value until something changes it.
     pub default: f32,
-    /// The unit to show after the number; may be empty.
+    /// Shown after the number; may be empty.
     pub unit: String,
 }
 
 impl KernelParameter {
-    /// The nearest allowed value; the default for NaN.
+    /// Returns the nearest allowed value; the default for NaN.
     fn clamp(&self, value: f32) -> f32 {
         if value.is_nan() { self.default } else { value.clamp(self.min, self.max) }
     }
 
-    /// Parses the text after `//!PARAM` on a line.
     fn of(text: &str) -> Result<Self, String> {
         let (numbers, unit) = match text.split_once('"') {
             None => (text, String::new()),
@@ -80,7 +77,7 @@ impl KernelParameter {
     }
 }
 
-/// For example `amplitude (0 to 2 ×, default 1)`.
+/// As in `amplitude (0 to 2 ×, default 1)`.
 impl fmt::Display for KernelParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, min, max, default, unit } = self;
@@ -91,7 +88,7 @@ impl fmt::Display for KernelParameter {
 
 const FORM: &str = "//!PARAM name float min max default \"unit\"";
 
-/// Parses the unit; `text` begins after the opening quote.
+/// Parses the unit after its opening quote.
 fn unit(text: &str) -> Result<String, String> {
     let Some((unit, after)) = text.split_once('"') else {
         return Err("the unit's closing quote is missing".into());
@@ -108,12 +105,11 @@ fn unit(text: &str) -> Result<String, String> {
     Ok(unit.to_owned())
 }
 
-/// Quotes a piece of the source for an error, shortened and without control characters.
 fn quoted(text: &str) -> String {
     format!("`{}`", text.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect::<String>())
 }
 
-/// The text after `//!PARAM` on each line that has it, with the line's number, counted from 1.
+/// Returns the number of each line, counted from 1, and the text after its `//!PARAM`.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text.lines()).filter_map(|(number, line)| {
         let rest = line.trim_start().strip_prefix("//!PARAM")?;
@@ -121,7 +117,7 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The lines of a source that declare parameters. They are kept because a compiler drops comments.
+/// Copies the lines that declare parameters, because a compiler drops comments.
 pub(super) fn declarations(text: &str) -> String {
     lines(text).map(|(_, rest)| format!("//!PARAM{rest}\n")).collect()
 }
@@ -146,7 +142,7 @@ impl KernelParameters {
         Ok(Self(found.into()))
     }
 
-    /// A value for each parameter: the given ones, moved into their ranges, then defaults for the rest.
+    /// Moves the given values into their ranges, and uses defaults for the rest.
     pub fn values(&self, given: &[f32]) -> KernelValues {
         let mut values = KernelValues { count: self.len(), ..KernelValues::default() };
         for (index, (value, parameter)) in values.numbers.iter_mut().zip(self.iter()).enumerate() {
@@ -155,7 +151,7 @@ impl KernelParameters {
         values
     }
 
-    /// Takes over the values `had` of parameters with the same names, moved into their ranges; the rest get their defaults.
+    /// Takes over values of parameters with the same names, moved into their ranges.
     pub fn carry(&self, others: &KernelParameters, had: &[f32]) -> KernelValues {
         let value = |parameter: &KernelParameter| {
             let named = others.iter().zip(had).find(|(other, _)| other.name == parameter.name);
@@ -164,7 +160,7 @@ impl KernelParameters {
         self.values(&self.iter().map(value).collect::<Vec<_>>())
     }
 
-    /// Sets values by name and keeps the others as in `now`. If a name is given twice, the last value counts.
+    /// Changes values by name. If a name is given twice, the last value counts.
     pub fn choose<'a>(
         &self,
         kernel: &str,
@@ -209,12 +205,12 @@ impl fmt::Display for KernelParameters {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelValues {
     count: usize,
-    /// Always of the largest size, so that a launch never reads past the end.
+    /// Always of the full length, so that a launch never reads past the end.
     numbers: [f32; MAX_PARAMETERS],
 }
 
 impl KernelValues {
-    /// The pointer for the arguments of a launch. A kernel without parameters does not read it.
+    /// Returns the pointer for a launch. A kernel without parameters does not read it.
     pub fn pointer(&mut self) -> *mut c_void {
         (&raw mut self.numbers).cast()
     }

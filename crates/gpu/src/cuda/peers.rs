@@ -1,10 +1,7 @@
-//! Which GPUs reach each other's memory.
-
 use super::api::{self, Code};
 use super::{CudaInfo, Driver};
 
-/// One line for each device: the others whose memory it reaches directly, by NVLink or PCIe. Between any others, CUDA copies
-/// through the CPU's memory. Empty if there are fewer than two devices.
+/// Lists for each device those that it reaches by NVLink or PCIe. Empty for fewer than two devices.
 pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     if devices.len() < 2 {
         return Vec::new();

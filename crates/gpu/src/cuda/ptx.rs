@@ -1,15 +1,16 @@
-//! Reads the names, the parameters and the required block sizes of the kernels in PTX text. Pure.
+//! Reads the names, the parameters and the required block sizes of the kernels in PTX text.
 //!
-//! The driver launches a kernel with any arguments. With too few, `cuLaunchKernel` reads past their end; with other
-//! types, the kernel reads garbage. So the parameters are compared before the first launch. The grammar is in the
-//! [PTX manual](https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry).
+//! The driver launches a kernel with any arguments: too few are read past their end, and other types are read
+//! as garbage. So the parameters are compared before the first launch, by the grammar of the [manual].
+//!
+//! [manual]: https://docs.nvidia.com/cuda/parallel-thread-execution/#kernel-and-function-directives-entry
 
 /// The parameters that a kernel is launched with: see `crates/field/kernels/README.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signature {
-    /// A kernel that writes vertices, like `kernels/wave.cu`.
+    /// Writes vertices, like `kernels/wave.cu`.
     Field,
-    /// A kernel that paints a texture, like `paint` in `kernels/texture.cu`.
+    /// Paints a texture, like `paint` in `kernels/texture.cu`.
     Texture,
 }
 
@@ -33,7 +34,7 @@ impl Signature {
         [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
     }
 
-    /// Compares an entry's parameters with these, followed by a structure of `floats` floats unless that is 0.
+    /// Compares an entry's parameters. They end with a structure of `floats` floats, unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = Code::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
@@ -71,7 +72,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// How compilers write this kind, the usual form first. `.b64` tells only the size, and `.b8[8]` is a structure.
+    /// Lists how compilers write this kind, the usual form first. `.b64` tells only the size.
     fn types(self) -> &'static [&'static str] {
         match self {
             Self::Pointer => &[
@@ -91,8 +92,7 @@ impl Kind {
     }
 }
 
-/// Extracts the type: `.u64 .ptr .global` of `.param .u64 .ptr .global .align 16 name`, `.b8[12]` of
-/// `.param .align 4 .b8 name[12]`.
+/// Extracts the type, such as `.u64 .ptr .global`, or `.b8[12]` from `.param .align 4 .b8 name[12]`.
 fn parameter(declaration: &str) -> String {
     let (declaration, count) = match declaration.split_once('[') {
         Some((declaration, count)) => (declaration, count.split(']').next()),
@@ -106,7 +106,7 @@ fn parameter(declaration: &str) -> String {
     count.map_or(words.clone(), |count| format!("{words}[{}]", count.trim()))
 }
 
-/// PTX text without its comments and strings.
+/// PTX without its comments and strings.
 pub(super) struct Code(String);
 
 impl Code {
@@ -116,7 +116,7 @@ impl Code {
         while let Some(at) = rest.find(['/', '"']) {
             let (before, from) = rest.split_at(at);
             code.push_str(before);
-            // A space replaces each, so that its neighbours do not become one word.
+            // Each becomes a space, so that its neighbours stay apart.
             let end = match from.as_bytes() {
                 [b'/', b'/', ..] => from.find('\n'),
                 [b'/', b'*', ..] => from[2..].find("*/").map(|at| at + 4),
@@ -130,7 +130,7 @@ impl Code {
         Self(code)
     }
 
-    /// The kernels that are defined, without those that are only declared.
+    /// Returns the kernels that are defined, not just declared.
     pub(super) fn entries(&self) -> Vec<Entry<'_>> {
         self.0.split(".entry").skip(1).filter_map(Entry::of).collect()
     }
@@ -148,7 +148,6 @@ pub(super) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Parses the text after `.entry`.
     fn of(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(char::is_whitespace)?.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$' | '%'));
@@ -170,7 +169,7 @@ impl<'a> Entry<'a> {
         if list.is_empty() { Vec::new() } else { list.split(',').map(parameter).collect() }
     }
 
-    /// The only block size that it may be launched with, from `.reqntid`.
+    /// Returns the only block size that the entry may be launched with, from `.reqntid`.
     pub(super) fn block(&self) -> Option<[u32; 3]> {
         let (_, numbers) = self.directives.split_once(".reqntid")?;
         let numbers = numbers.split('.').next()?.split(',').map(|number| number.trim().parse().ok());
@@ -180,7 +179,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Finds the entry of that name, or the only entry if there is no name.
+/// Finds the entry of that name, or the only entry.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     let code = Code::of(ptx);
     let entries = code.entries();
@@ -195,7 +194,7 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// What PTX says that it is, such as `It is PTX 8.8 for sm_120a`.
+/// Formats what the PTX says about itself: `It is PTX 8.8 for sm_120a`.
 pub(super) fn made_for(ptx: &str) -> String {
     let code = Code::of(ptx).0;
     let after = |directive| code.split_once(directive).map_or("", |(_, rest)| rest.trim_start());
@@ -216,7 +215,6 @@ fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
     }
 }
 
-/// The first few items, and the number of all if there are more.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     const FEW: usize = 8;
     let count = items.len();
@@ -312,7 +310,8 @@ mod tests {
             let words = check(Signature::Field, &parameters.join(",")).unwrap_err();
             assert!(words.len() < 400, "{words}");
         }
-        // A texture's kernel has a number where a field's has a pointer. If a compiler marks a pointer, the check uses that.
+        // A texture's kernel has a number where a field's has a pointer. If a compiler marks a pointer, the
+        // check uses that.
         let pointer =
             ".param .u64 .ptr .align 1 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
         assert!(check(Signature::Texture, pointer).unwrap_err().contains("unsigned long long surface"));

@@ -1,5 +1,3 @@
-//! Streams and events.
-
 use cudarc::driver::sys;
 
 use super::Cuda;
@@ -45,14 +43,14 @@ impl Stream {
         &self.context
     }
 
-    /// Whether all enqueued work is done; does not wait. Returns an error if a kernel failed.
+    /// Returns without waiting whether all enqueued work is done. Fails if a kernel failed.
     pub fn is_idle(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
         is_ready(&self.context, "cuStreamQuery", unsafe { api::cuStreamQuery(self.raw) })
     }
 
-    /// Blocks the CPU until all enqueued work is done. Returns an error if a kernel failed.
+    /// Blocks the CPU until all enqueued work is done. Fails if a kernel failed.
     pub fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         // SAFETY: a live stream of the current context.
@@ -60,7 +58,7 @@ impl Stream {
     }
 }
 
-/// Whether the call did not answer that the work is not done yet.
+/// Returns false for `NOT_READY`.
 fn is_ready(context: &Cuda, call: &'static str, code: Code) -> Result<bool> {
     match code {
         Code::NOT_READY => Ok(false),
@@ -102,14 +100,14 @@ impl Event {
         Ok(self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })?)
     }
 
-    /// Whether all work before the mark is done; does not wait. An event that was never recorded counts as done.
+    /// Returns without waiting whether all work before the mark is done. True if it was never recorded.
     pub fn is_done(&self) -> Result<bool> {
         self.context.bind()?;
         // SAFETY: a live event of the current context.
         is_ready(&self.context, "cuEventQuery", unsafe { api::cuEventQuery(self.raw) })
     }
 
-    /// Milliseconds from `self` to `end`, which must both be recorded; `None` until the stream has reached both.
+    /// Returns the milliseconds between two recorded events; `None` until the stream has reached both.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
         self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
         self.context.bind()?;

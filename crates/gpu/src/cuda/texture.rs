@@ -1,11 +1,10 @@
 //! Texture objects, through which kernels read and filter a level of a shared image.
 //!
-//! A texture object is made from the *whole* mipmapped array, and its clamps limit it to the level. The simpler way, a
-//! texture object of the level's array, is wrong for layers and cubes in external memory. There each layer holds its whole
-//! mip chain, so the distance between two layers is the size of all levels. The texture object assumes that the distance is
-//! the size of its single level. From the second layer on it reads texels of another layer or level, without an error.
-//! (This was seen on an H200 with driver 580. There, surface objects of a level are correct, and so are textures without
-//! layers.) For simplicity, every texture object is made from the whole array.
+//! Each is made from the *whole* mipmapped array, and its clamps limit it to the level. A texture object of
+//! the level's array would be simpler, but is wrong for layers and cubes in external memory. There each layer
+//! holds its whole mip chain, so two layers are the size of all levels apart, and the texture object assumes
+//! the size of one. From the second layer on it reads other texels, without an error. (Seen on an H200 with
+//! driver 580, where surface objects of a level, and textures without layers, are correct.)
 
 use std::sync::Arc;
 
@@ -14,14 +13,12 @@ use vulkan_cuda::{Result, SharedImage};
 
 use super::{Cuda, api};
 
-/// How a texture object reads. Coordinates are always normalised, because the manual requires it for a mipmapped array
-/// (`cuTexObjectCreate`, `CU_TRSF_NORMALIZED_COORDINATES`).
+/// Coordinates are always normalised, as a mipmapped array requires (`CU_TRSF_NORMALIZED_COORDINATES`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TextureDesc {
     /// Interpolates between neighbouring texels. If `false`, the nearest one is read.
     pub linear: bool,
-    /// Returns integers as integers. If `false`, integers of 8 and 16 bits become floats from 0 or -1 to 1.
-    /// Use `false` for a normalised format.
+    /// Returns integers as they are. Otherwise, those of 8 and 16 bits become floats from 0 or -1 to 1.
     pub as_integer: bool,
 }
 
@@ -31,7 +28,7 @@ impl TextureDesc {
         use sys::CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP;
         use sys::CUfilter_mode::{CU_TR_FILTER_MODE_LINEAR, CU_TR_FILTER_MODE_POINT};
         let as_integer = if self.as_integer { sys::CU_TRSF_READ_AS_INTEGER } else { 0 };
-        // The level of detail is clamped last, even an explicit one. With both ends equal, it is always this level.
+        // The level of detail is clamped last, even an explicit one, so equal ends select this level.
         let only = level as f32;
         sys::CUDA_TEXTURE_DESC {
             addressMode: [CU_TR_ADDRESS_MODE_CLAMP; 3],
@@ -48,7 +45,7 @@ impl TextureDesc {
     }
 }
 
-/// Owns CUDA's texture object, and keeps the image alive. Before it is dropped, the stream that uses it must be idle.
+/// Keeps its image alive. Before it is dropped, the stream that uses it must be idle.
 pub struct Texture {
     raw: sys::CUtexObject,
     context: Cuda,
@@ -56,12 +53,11 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Creates a texture object of one level. Coordinates are normalised: 0 to 1 across this level, or a direction if the
-    /// image is a cube. Texel `x` of `width` has its centre at `(x + 0.5) / width`. Every `tex` in a kernel reads this
-    /// level, even if it names another one.
+    /// Creates a texture object that shows one level to every `tex`. Coordinates are normalised: 0 to 1, or a
+    /// direction for a cube. Texel `x` of `width` has its centre at `(x + 0.5) / width`.
     ///
     /// # Errors
-    /// There is no such level, or CUDA reports an error: for linear filtering of values that are read as integers, for example.
+    /// There is no such level, or CUDA refuses, as for linear filtering of values read as integers.
     pub fn of_level(image: &Arc<SharedImage>, level: u32, how: TextureDesc) -> Result<Self> {
         let context = image.level(level)?.cuda().clone();
         let (desc, how) = (mipmap_resource(image.cuda()), how.raw(level));
@@ -74,7 +70,7 @@ impl Texture {
         Ok(Self { raw, context, _image: image.clone() })
     }
 
-    /// The kernel's argument: 64 bits. It is valid while `self` lives.
+    /// Returns a kernel's 64-bit argument, which is valid while `self` lives.
     pub fn raw(&self) -> sys::CUtexObject {
         self.raw
     }

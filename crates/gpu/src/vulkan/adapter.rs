@@ -1,12 +1,9 @@
-//! A Vulkan physical device: what it is, what it can do, what it can export.
-
 use ash::{ext, nvx, vk};
 use vulkan_cuda::VkInfo;
 
 use super::{Instance, Surface, failed};
 use wavefield_base::Result;
 
-/// A Vulkan physical device (wgpu calls it an adapter).
 #[derive(Clone)]
 pub struct Adapter {
     instance: Instance,
@@ -21,31 +18,30 @@ pub struct AdapterInfo {
     pub sharing: VkInfo,
     pub kind: vk::PhysicalDeviceType,
     pub driver: String,
-    /// Which driver it is (`VkPhysicalDeviceDriverProperties::driverID`); 0 if unknown.
+    /// `VkPhysicalDeviceDriverProperties::driverID`; 0 if unknown.
     pub driver_id: vk::DriverId,
-    /// The device's Vulkan version, packed.
+    /// Packed.
     pub api_version: u32,
     /// Which of timeline semaphores, synchronization2 and dynamic rendering are missing.
     pub missing_features: Vec<&'static str>,
     /// The first queue family with graphics and compute.
     pub queue_family: Option<u32>,
-    /// The size in bytes of the largest buffer that can be bound whole as a storage buffer, and the limit that sets it.
+    /// Bytes of the largest buffer that can be bound whole as a storage buffer, and the limit that sets it.
     pub largest_buffer: (u64, &'static str),
-    /// The size in bytes of the largest allocation (`maxMemoryAllocationSize`).
+    /// Bytes (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
-    /// Whether it launches CUDA kernels from a command buffer (`VK_NVX_binary_import`).
     pub inline: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
-    /// Whether `VK_EXT_calibrated_timestamps` can read its clock.
+    /// `VK_EXT_calibrated_timestamps`, for the device's clock.
     pub calibrated_timestamps: bool,
-    /// Whether it reports why it was lost (`VK_EXT_device_fault`).
+    /// `VK_EXT_device_fault`.
     pub device_fault: bool,
-    /// Whether it reports how much memory is left (`VK_EXT_memory_budget`).
+    /// `VK_EXT_memory_budget`.
     pub memory_budget: bool,
     /// Whether one buffer may span several allocations (`sparseBinding`).
     pub sparse_binding: bool,
-    /// The largest width and height of a picture, in pixels.
+    /// Width and height, in pixels.
     pub largest_picture: u32,
 }
 
@@ -76,7 +72,7 @@ impl Adapter {
         self.raw
     }
 
-    /// Fails with the reason, in words, if this device cannot run the renderer or present to `surface`.
+    /// Fails, with the reason in words, if this device cannot run the renderer or present to `surface`.
     pub fn can_draw(&self, surface: Option<&Surface>) -> Result<(), String> {
         let info = &self.info;
         if info.api_version < super::API_VERSION {

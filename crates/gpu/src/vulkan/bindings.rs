@@ -1,5 +1,3 @@
-//! What a pipeline's shaders read and write: its descriptor sets and its layout.
-
 use ash::vk;
 
 use super::{Device, Owned};
@@ -8,11 +6,10 @@ use wavefield_base::Result;
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
     Buffer(vk::DescriptorBufferInfo),
-    /// As many bytes of a buffer as a shader sees. Where they begin is said when the set is bound.
+    /// A buffer and how many of its bytes a shader sees. [`Bindings::bind`] says where they begin.
     Uniforms(vk::Buffer, u64),
-    /// An image to read, in this layout.
     Sampled(vk::ImageView, vk::ImageLayout),
-    /// An image to write, in the layout `GENERAL`.
+    /// Written in the layout `GENERAL`.
     Storage(vk::ImageView),
     Sampler(vk::Sampler),
 }
@@ -57,11 +54,11 @@ fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
     vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
 }
 
-/// The sets that can be bound as one set of a shader. They differ only in what they point at.
+/// Sets that can be bound as one set of a shader. They differ only in what they point at.
 pub struct SetDesc<'a> {
-    /// What the set has at bindings 0, 1, …, and the stages that use it. Not empty.
+    /// Kind and stages of bindings 0, 1, …; not empty.
     pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
-    /// How many such sets there are; at least one.
+    /// At least one.
     pub count: usize,
 }
 
@@ -86,12 +83,12 @@ pub struct Bindings {
     layout: Owned<vk::PipelineLayout>,
     _set_layouts: Vec<Owned<vk::DescriptorSetLayout>>,
     _pool: Owned<vk::DescriptorPool>,
-    /// For each set of the shader, the sets that can be bound to it.
+    /// For each set of the shader, those that can be bound to it.
     sets: Vec<Vec<vk::DescriptorSet>>,
 }
 
 impl Bindings {
-    /// Makes the sets; they point at nothing yet.
+    /// Allocates the sets. Each must be [pointed](Self::point) at something before it is used.
     pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
         let vk = device.raw();
         let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
@@ -127,15 +124,15 @@ impl Bindings {
         self.layout.raw()
     }
 
-    /// Points bindings 0, 1, … of a set at `bound`. The set is number `chosen` of those made for the shader's set `set`.
+    /// Points bindings 0, 1, … at `bound`, in set number `chosen` of those made for the shader's set `set`.
     ///
     /// # Safety
-    /// The kinds are those that the set was made for. No submitted commands use the set, and no commands recorded with it are
-    /// submitted again. What is bound lives as long as commands use it.
+    /// The kinds are the set's. No pending commands use the set, and none recorded with it are submitted
+    /// again. What is bound outlives the commands that use it.
     pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
         let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
         let writes: [_; COUNT] = std::array::from_fn(|index| {
-            // Vulkan reads the one that the kind needs and ignores the other.
+            // Vulkan reads only the one that the kind needs.
             vk::WriteDescriptorSet::default()
                 .dst_set(self.sets[set][chosen])
                 .dst_binding(index as u32)
@@ -147,11 +144,11 @@ impl Bindings {
         unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
     }
 
-    /// Binds set number `chosen[n]` of the shader's set n. `offsets`: where each [`Bound::Uniforms`] begins, in bytes.
+    /// Binds set `chosen[n]` of the shader's set n. `offsets` has the first byte of each [`Bound::Uniforms`].
     ///
     /// # Safety
-    /// `commands` is recording, and [`Bindings::point`] was called for these sets. The offsets are multiples of
-    /// `minUniformBufferOffsetAlignment`, and lie in the buffers.
+    /// `commands` is recording, and these sets were pointed at something. The offsets are multiples of
+    /// `minUniformBufferOffsetAlignment` and lie in the buffers.
     pub unsafe fn bind<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -161,12 +158,12 @@ impl Bindings {
     ) {
         let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
         let vk = self.layout.device().raw();
-        // SAFETY: recording, and offsets that fit (the caller's promise); layout and sets belong together and are alive.
+        // SAFETY: the caller's promise; layout and sets belong together and are alive.
         unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, offsets) };
     }
 }
 
-/// A sampler with linear filtering between texels and mip levels. `beyond`: what is read beyond the image's edges.
+/// Filters linearly between texels and mip levels. `beyond` says what is read outside the image.
 pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Owned<vk::Sampler>> {
     let info = vk::SamplerCreateInfo::default()
         .mag_filter(vk::Filter::LINEAR)

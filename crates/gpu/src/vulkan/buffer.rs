@@ -1,5 +1,3 @@
-//! A buffer that stays on the Vulkan side, in memory from gpu-allocator.
-
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
@@ -11,17 +9,16 @@ use wavefield_base::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct BufferDesc {
     pub label: &'static str,
-    /// The size in bytes; not 0.
+    /// In bytes; not 0.
     pub size: u64,
     pub usage: vk::BufferUsageFlags,
-    /// Device, upload (`CpuToGpu`) or read-back (`GpuToCpu`) memory.
     pub location: MemoryLocation,
 }
 
-/// Buffers of at least this many bytes get an allocation of their own.
+/// From this many bytes on, a buffer gets an allocation of its own.
 const LARGE: u64 = 1 << 20;
 
-/// A buffer and its memory, which CUDA does not share. For shared memory, see [`vulkan_cuda::SharedBuffer`].
+/// Not shared with CUDA: see [`vulkan_cuda::SharedBuffer`].
 pub struct Buffer {
     raw: Owned<vk::Buffer>,
     memory: Memory,
@@ -43,7 +40,7 @@ impl Buffer {
             requirements: unsafe { device.raw().get_buffer_memory_requirements(raw.raw()) },
             location: desc.location,
             linear: true,
-            // In a block shared with other buffers, a large one would leave the rest of the block unused.
+            // A large one would leave the rest of a shared block unused.
             allocation_scheme: match desc.size {
                 LARGE.. => AllocationScheme::DedicatedBuffer(raw.raw()),
                 _ => AllocationScheme::GpuAllocatorManaged,
@@ -57,7 +54,7 @@ impl Buffer {
         Ok(Self { raw, memory, size: info.size })
     }
 
-    /// Makes a buffer in memory that the CPU can write, and copies `bytes` into it. `bytes` must not be empty.
+    /// Makes a buffer that the CPU has filled with `bytes`, which must not be empty.
     pub fn filled(
         device: &Device,
         label: &'static str,
@@ -78,7 +75,7 @@ impl Buffer {
         self.size
     }
 
-    /// The bytes, as the CPU sees them. They have the alignment that the device requires for such a buffer.
+    /// Returns the bytes, aligned as the device requires for such a buffer. Fails for `GpuOnly` memory.
     pub fn bytes(&self) -> Result<&[u8]> {
         let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
@@ -90,7 +87,7 @@ impl Buffer {
     }
 }
 
-/// The error for a `GpuOnly` buffer. Other memory is always mapped: Vulkan demands that every device has some.
+/// Returns the error for `GpuOnly` memory. Every device has mappable memory for the other locations.
 fn unmapped(device: &Device) -> Error {
     Error::Unsupported(format!("the CPU cannot access this memory of {}", device.info().name))
 }

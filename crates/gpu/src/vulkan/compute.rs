@@ -1,5 +1,3 @@
-//! A compute pipeline over buffers and images, for passes over all vertices or texels.
-
 use std::ffi::CStr;
 
 use ash::vk;
@@ -7,12 +5,12 @@ use ash::vk;
 use super::{Bindings, Bound, Device, Owned, SetDesc};
 use wavefield_base::{Error, Result};
 
-/// Threads in a workgroup of every one-dimensional compute shader.
+/// As in every one-dimensional compute shader.
 const WORKGROUP: u64 = 256;
-/// Workgroups that every device allows in one dimension.
+/// Allowed by every device in one dimension (`maxComputeWorkGroupCount`).
 const MAX_GROUPS: u64 = 65_535;
 
-/// The workgroups that give at least `threads` threads. In two dimensions, because one dimension may have only 65,535.
+/// Returns the workgroups for `threads` threads, in two dimensions because one may have only 65,535.
 pub fn groups(threads: u64) -> [u32; 2] {
     let groups = threads.div_ceil(WORKGROUP);
     [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
@@ -21,7 +19,7 @@ pub fn groups(threads: u64) -> [u32; 2] {
 #[derive(Clone, Copy, Debug)]
 pub enum Choices<'a> {
     These(&'a [Bound]),
-    /// This many of this kind. Each must be pointed at something before it is used.
+    /// A kind and a count. Each must be pointed at something before it is used.
     Later(vk::DescriptorType, usize),
 }
 
@@ -43,14 +41,12 @@ impl Choices<'_> {
 
 pub struct ComputePipeline {
     raw: Owned<vk::Pipeline>,
-    /// Set n is the n-th of the lists that the pipeline was made with.
     pub bindings: Bindings,
 }
 
 impl ComputePipeline {
-    /// Makes the pipeline of a shader's entry. Its push constants have `constants` bytes, a multiple of 4. `sets`: what can be bound
-    /// to each descriptor set, which has one descriptor, at binding 0. No list is empty. What is bound must live as long as the
-    /// pipeline uses it.
+    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what each
+    /// descriptor set can have at its only binding, 0; no list is empty. What is bound outlives its use.
     pub fn new(
         device: &Device,
         (spirv, entry): (&[u8], &CStr),
@@ -79,18 +75,17 @@ impl ComputePipeline {
             .module(module.raw())
             .name(entry);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
-        // SAFETY: a live device, and a description that points to locals. On failure ash returns the pipelines that were
-        // made; of a single one there are none.
+        // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
         let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
         Ok(Self { raw: Owned::new(device, made[0]), bindings })
     }
 
-    /// Records a dispatch of `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
+    /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass; there is a choice for every list, within its bounds; `constants`
-    /// has as many bytes as the pipeline was made for; the caller's barriers order the memory that the shader uses.
+    /// `commands` is recording, outside a render pass. Every list has a choice within its bounds. `constants`
+    /// has the pipeline's size. The caller's barriers order the memory that the shader uses.
     pub unsafe fn dispatch<const SETS: usize>(
         &self,
         commands: vk::CommandBuffer,
@@ -112,8 +107,7 @@ impl ComputePipeline {
     }
 }
 
-/// `spirv` is a whole SPIR-V binary in this machine's byte order, which the crate `shaders` made from WGSL. The module may be
-/// dropped once the pipelines are made.
+/// Makes a module from SPIR-V of the crate `shaders`. It may be dropped once the pipelines are made.
 pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;

@@ -1,5 +1,3 @@
-//! The logical device, and the allocator that serves everything that is not shared.
-
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,25 +13,24 @@ use wavefield_base::{Error, Result, stuck_gpu};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceDesc {
-    /// Draws to a window: enables `VK_KHR_swapchain`.
+    /// `VK_KHR_swapchain`, to draw to a window.
     pub present: bool,
-    /// Shares memory and semaphores with CUDA: enables the external extensions, and `sparseBinding` if the device has it.
+    /// External memory and semaphores for CUDA, and `sparseBinding` if the device has it.
     pub interop: bool,
-    /// Launches CUDA kernels from command buffers, if the device can: for `--handoff inline`.
+    /// CUDA kernels in command buffers, if the device can: for `--handoff inline`.
     pub inline: bool,
 }
 
 impl DeviceDesc {
-    /// Whether a device of this adapter launches CUDA kernels from command buffers.
     pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
         self.inline && info.inline
     }
 }
 
-/// A logical device. Cheap to clone; every object made from it keeps a clone.
+/// Cheap to clone; every object made from it keeps a clone.
 #[derive(Clone)]
 pub struct Device {
-    /// With `interop`: the same device, as `vulkan_cuda` sees it.
+    /// The same device, as `vulkan_cuda` sees it; only with `interop`.
     vk: Option<Vk>,
     shared: Arc<Shared>,
 }
@@ -46,7 +43,6 @@ struct Shared {
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: bool,
     fault: Option<FaultReport>,
-    /// See [`Device::mark_stuck`].
     stuck: AtomicBool,
     adapter: Adapter,
 }
@@ -55,7 +51,7 @@ impl Device {
     /// Takes ownership of `raw`, also on failure.
     ///
     /// # Safety
-    /// `raw` was made from this adapter with everything that `desc` asks for, and nothing has been made from it yet.
+    /// `raw` was made from this adapter as `desc` asks, and nothing has been made from it yet.
     pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
         let (info, instance) = (adapter.info(), adapter.instance().raw());
         let inline = desc.inline(info);
@@ -93,8 +89,7 @@ impl Device {
             adapter: adapter.clone(),
         });
         let vk = match desc.interop {
-            // SAFETY: the three handles belong together and live as long as `shared`; the features that this needs are
-            // enabled (the caller's promise).
+            // SAFETY: the handles belong together and live as long as `shared`; the features are enabled.
             true => Some(unsafe {
                 Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
             }?),
@@ -103,7 +98,7 @@ impl Device {
         Ok(Self { vk, shared })
     }
 
-    /// Leaks the device and everything made from it: its queue did not become idle, so the GPU may still use any of it.
+    /// Leaks the device and everything made from it, because the GPU may still use any of it.
     pub fn mark_stuck(&self) {
         if !self.shared.stuck.swap(true, Ordering::Relaxed) {
             if let Some(vk) = &self.vk {
@@ -113,7 +108,7 @@ impl Device {
         }
     }
 
-    /// Whether the device is leaked. Every `Drop` asks, and then destroys nothing.
+    /// Returns whether the device is leaked, so that no `Drop` may destroy anything.
     pub fn is_stuck(&self) -> bool {
         self.shared.stuck.load(Ordering::Relaxed)
     }
@@ -134,18 +129,17 @@ impl Device {
         self.shared.adapter.instance()
     }
 
-    /// The allocator, for a library, which must free everything before the last clone of this device is dropped.
+    /// Returns the allocator for a library that frees everything before the device's last clone goes.
     pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
         Arc::clone(&self.shared.allocator)
     }
 
-    /// The allocator of everything that is not exported.
     pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
-        // A poisoned lock only means that another thread panicked; the allocator itself is intact.
+        // A panic of another thread leaves the allocator intact.
         self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The swapchain functions. Fails on a device made without `present`.
+    /// Fails on a device made without `present`.
     pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
         self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
     }
@@ -154,7 +148,7 @@ impl Device {
         self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
     }
 
-    /// The device, as `vulkan_cuda` sees it. Fails on a device made without `interop`.
+    /// Fails on a device made without `interop`.
     pub fn sharing(&self) -> Result<&Vk> {
         self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
     }
@@ -163,7 +157,7 @@ impl Device {
         Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
     }
 
-    /// The device's clock in nanoseconds; `None` without `VK_EXT_calibrated_timestamps`.
+    /// Returns nanoseconds of the device's clock; `None` without `VK_EXT_calibrated_timestamps`.
     pub fn calibrated_time(&self) -> Result<Option<f64>> {
         let (Some(functions), Some(period)) =
             (&self.shared.calibrated_timestamps, self.info().timestamp_period)
@@ -193,7 +187,7 @@ impl Device {
         Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
-    /// Waits until a timeline of this device reaches `value`, for at most `limit`. Returns whether it did.
+    /// Returns whether the timeline reached `value` within `limit`.
     pub(super) fn wait(&self, timeline: &Owned<vk::Semaphore>, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([timeline.raw()], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -209,7 +203,7 @@ impl Device {
         Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
     }
 
-    /// For `map_err`: the error names the call and this device, and says why a lost device was lost.
+    /// Makes an error, for `map_err`, that says why a lost device was lost.
     pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
         move |result| {
             let device = self.info().name.clone();
@@ -223,17 +217,17 @@ impl Device {
         }
     }
 
-    /// Bytes of the device's own memory that this process can still allocate, by the driver's estimate, if it gives one.
+    /// Estimates the bytes of device memory that this process can still allocate.
     pub fn free_memory(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
     }
 
-    /// The bytes of the device's own memory that this process uses, as the driver counts them; `None` if it does not.
+    /// Returns the bytes of device memory that this process uses, by the driver's count.
     pub fn memory_used(&self) -> Option<u64> {
         self.budget(|budget, heap| budget.heap_usage[heap])
     }
 
-    /// The sum of `ask` over the heaps of the device's own memory; `None` without `VK_EXT_memory_budget`.
+    /// Adds up `ask` over the device's own heaps; `None` without `VK_EXT_memory_budget`.
     fn budget(
         &self,
         ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
@@ -252,7 +246,7 @@ impl Device {
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
 
-    /// The alignment of a storage buffer's offset, in bytes (`minStorageBufferOffsetAlignment`).
+    /// Returns `minStorageBufferOffsetAlignment`, in bytes.
     pub fn storage_alignment(&self) -> u64 {
         // SAFETY: a live physical device.
         let properties =
@@ -261,13 +255,11 @@ impl Device {
     }
 }
 
-/// The lock under which CUDA inside Vulkan is made and destroyed: devices that launch CUDA kernels, and their modules. The CUDA
-/// context of such a run is made under it too.
+/// Locks CUDA inside Vulkan while it is made or destroyed: devices that launch kernels, and their modules.
 ///
-/// Without it, NVIDIA's driver can deadlock. `vkCreateDevice` with `VK_NVX_binary_import` holds a lock of the Vulkan driver and
-/// takes one of libcuda; `vkCreateCuModuleNVX` takes them in the opposite order. If two threads make such a device and such a
-/// module at the same time, both hang, and so does every thread that needs either lock (seen in a debugger on driver
-/// 580.159.04).
+/// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
+/// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
+/// opposite order. If two threads do these at the same time, both hang, with all that need either lock.
 pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -276,8 +268,8 @@ pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _alone = self.inline.then(cuda_inside_vulkan);
-        // SAFETY: every object made from the device holds a clone of it, so none is left. The allocator frees its
-        // blocks through the device, so it goes first; it is not used again.
+        // SAFETY: every object of the device holds a clone of it, so none is left. The allocator goes first,
+        // because it frees its blocks through the device.
         unsafe {
             ManuallyDrop::drop(&mut self.allocator);
             self.raw.destroy_device(None);

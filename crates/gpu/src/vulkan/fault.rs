@@ -4,16 +4,14 @@ use std::ffi::CStr;
 
 use ash::{ext, vk};
 
-/// The extension's only function.
 pub(super) struct FaultReport(ext::device_fault::Device);
 
 impl FaultReport {
-    /// The device must have been made with the extension and its feature.
     pub(super) fn new(instance: &ash::Instance, device: &ash::Device) -> Self {
         Self(ext::device_fault::Device::new(instance, device))
     }
 
-    /// The driver's report in words; `None` if there is none. May be called only after the device was lost.
+    /// Returns the driver's report in words; `None` if there is none. Call it only after the device was lost.
     pub(super) fn words(&self) -> Option<String> {
         let (ask, device) = (self.0.fp().get_device_fault_info_ext, self.0.device());
         let mut counts = vk::DeviceFaultCountsEXT::default();
@@ -45,7 +43,7 @@ impl FaultReport {
     }
 }
 
-/// The precision is a power of two: the fault lies in that aligned range.
+/// Returns the range of the fault, which the precision, a power of two, gives.
 fn address_words(info: &vk::DeviceFaultAddressInfoEXT) -> String {
     use vk::DeviceFaultAddressTypeEXT as Kind;
     let kind = match info.address_type {

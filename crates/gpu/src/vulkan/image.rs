@@ -1,5 +1,3 @@
-//! A two-dimensional image with its view, in memory from gpu-allocator.
-
 use std::ops::Range;
 
 use ash::vk;
@@ -16,7 +14,6 @@ pub struct ImageDesc {
     pub label: &'static str,
     pub extent: vk::Extent2D,
     pub format: vk::Format,
-    /// The number of mip levels; 1 for no mip chain.
     pub levels: u32,
     pub samples: vk::SampleCountFlags,
     pub usage: vk::ImageUsageFlags,
@@ -24,7 +21,6 @@ pub struct ImageDesc {
 }
 
 impl ImageDesc {
-    /// A colour image of one level, with one sample for each pixel.
     pub fn color(
         label: &'static str,
         extent: vk::Extent2D,
@@ -49,7 +45,7 @@ impl Image {
         self.desc.format
     }
 
-    /// Makes an image in device memory; its layout is undefined.
+    /// Makes an image in device memory, with an undefined layout.
     pub fn new(device: &Device, desc: &ImageDesc) -> Result<Self> {
         let info = vk::ImageCreateInfo::default()
             .image_type(vk::ImageType::TYPE_2D)
@@ -96,7 +92,6 @@ impl Image {
     }
 }
 
-/// The range of some mip levels of layer 0.
 pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default()
         .aspect_mask(aspect)
@@ -105,7 +100,7 @@ pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageS
         .layer_count(1)
 }
 
-/// The copy of one level of a colour image from or to a buffer, where it begins at `offset`.
+/// Describes a copy from or to a buffer, at `offset` bytes.
 pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::BufferImageCopy {
     let place = vk::ImageSubresourceLayers::default()
         .aspect_mask(vk::ImageAspectFlags::COLOR)
@@ -118,7 +113,7 @@ pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::Buffe
     })
 }
 
-/// Records the copy of all levels into Vulkan's own colour image, which `reads` then reads in `SHADER_READ_ONLY_OPTIMAL`.
+/// Records an upload of all levels, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
 ///
 /// # Safety
 /// `commands` is recording, outside a render pass. Buffer and image are alive, and hold what `levels` names.
@@ -145,7 +140,7 @@ pub unsafe fn record_upload(
     }
 }
 
-/// A view of an image that it does not own. It must be dropped before the image.
+/// Does not own its image. Drop it before the image.
 pub type View = Owned<vk::ImageView>;
 
 pub fn view(
@@ -165,7 +160,7 @@ pub fn view(
     Ok(Owned::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
 }
 
-/// A view of all levels and layers of a shared image; the image's shape gives the view type.
+/// Makes a view of all levels and layers. The image's shape gives the view type.
 pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<View> {
     let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
     view(device, image.raw(), format, kind, ownership::whole_image())

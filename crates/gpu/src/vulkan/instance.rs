@@ -1,5 +1,3 @@
-//! The Vulkan loader and instance, with which everything begins.
-
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
@@ -10,10 +8,10 @@ use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, mes
 use super::{Adapter, failed};
 use wavefield_base::{Error, Result};
 
-/// What this crate needs: the first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
+/// The first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
 pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
-/// A Vulkan instance. Cheap to clone; it is destroyed with its last clone.
+/// Cheap to clone; destroyed with its last clone.
 #[derive(Clone)]
 pub struct Instance(Arc<Shared>);
 
@@ -25,7 +23,7 @@ struct Shared {
 }
 
 impl Instance {
-    /// Opens the Vulkan loader and makes an instance. `display`: of the windows to draw to; `None` for headless.
+    /// Opens the Vulkan loader. `display` is that of the windows to draw to, or `None` for headless.
     pub fn new(validation: Validation, display: Option<RawDisplayHandle>) -> Result<Self> {
         let _span = tracing::trace_span!("Vulkan instance").entered();
         // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
@@ -96,7 +94,7 @@ impl Instance {
         if with_layer {
             info = info.push_next(&mut features).push_next(&mut early);
         }
-        // SAFETY: every pointer in `info` points to a local that outlives the call; `log` outlives the instance.
+        // SAFETY: every pointer in `info` points to a local; `log` outlives the instance.
         let raw =
             unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
         let mut shared = Shared { raw, entry, messenger: None, log };
@@ -110,7 +108,7 @@ impl Instance {
         Adapter::enumerate(self)
     }
 
-    /// The counts of the validation layer's messages; zero if the layer is not loaded.
+    /// Returns the counts, which are zero if the layer is not loaded.
     pub fn validation_log(&self) -> &Arc<ValidationLog> {
         &self.0.log
     }
@@ -128,18 +126,16 @@ impl Instance {
     }
 }
 
-/// A bare instance that outlives all others, so that the loader keeps its drivers loaded. Statics are not dropped.
-///
-/// Without any instance, the loader unloads the drivers, and loads them again for the next one. Each time, NVIDIA's driver
-/// takes a little of the C library's static thread-local storage and cannot give it back. After about 30 rounds in one
-/// process it no longer loads ("cannot allocate memory in static TLS block").
+/// A bare instance that outlives all others. Without any, the loader unloads its drivers. Each time that it
+/// loads NVIDIA's driver again, this takes a little static thread-local storage of the C library for good.
+/// After about 30 times it fails ("cannot allocate memory in static TLS block").
 static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Made when the first instance ends: a program should not wait for two when it starts.
+        // Only now, so that a program does not wait for two instances when it starts.
         ANCHOR.get_or_init(|| {
-            // SAFETY: a plain description without layers or extensions; the entry is kept beside the instance.
+            // SAFETY: a plain description; the entry is kept beside the instance.
             let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
             Some((self.entry.clone(), bare.ok()?))
         });

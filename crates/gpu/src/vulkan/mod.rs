@@ -1,8 +1,8 @@
-//! Vulkan in wgpu's order: [`Instance`] → [`Adapter`] → [`Device`] and [`Queue`] → [`Surface`] and [`Swapchain`].
+//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`Surface`], [`Swapchain`].
 //!
-//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so objects may be
-//! dropped in any order. An object does not know whether the GPU still uses it. Wait before you drop one
-//! ([`Queue::wait_idle`]): the "valid usage" of every `vkDestroy…` demands it.
+//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
+//! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before
+//! you drop one ([`Queue::wait_idle`]), as the "valid usage" of every `vkDestroy…` demands.
 
 mod adapter;
 mod bindings;
@@ -45,7 +45,7 @@ pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
 pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
-/// For `map_err`, where there is no [`Device`] yet, whose errors say more.
+/// Makes an error before there is a [`Device`], whose errors say more.
 fn failed<'a>(
     call: &'static str,
     device: &'a str,
@@ -53,7 +53,7 @@ fn failed<'a>(
     move |result| wavefield_base::Error::Vulkan { call, device: device.to_owned(), result }
 }
 
-/// A packed Vulkan version as text, such as `1.3.280`.
+/// Formats a packed Vulkan version, as in `1.3.280`.
 pub fn version(packed: u32) -> String {
     use ash::vk;
     format!(

@@ -1,24 +1,21 @@
-//! Handles that belong to a device, and the memory behind buffers and images.
-
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
 
 use super::Device;
 use wavefield_base::{Error, Result};
 
-/// Destroys its handle when dropped, unless the device is stuck. The GPU must be done with it by then: see [`vulkan`](super).
+/// Destroys its handle when dropped, unless the device is stuck. The GPU must be done: see [`vulkan`](super).
 pub struct Owned<T: Destroy> {
     raw: T,
     device: Device,
 }
 
 impl<T: Destroy> Owned<T> {
-    /// `raw` was made from this device, and nothing else destroys it.
+    /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
     pub fn new(device: &Device, raw: T) -> Self {
         Self { raw, device: device.clone() }
     }
 
-    /// It is valid while `self` lives.
     pub fn raw(&self) -> T {
         self.raw
     }
@@ -31,13 +28,12 @@ impl<T: Destroy> Owned<T> {
 impl<T: Destroy> Drop for Owned<T> {
     fn drop(&mut self) {
         if !self.device.is_stuck() {
-            // SAFETY: made from this device and destroyed once; the GPU is done with it, as the module `vulkan` demands.
+            // SAFETY: made from this device, destroyed once, and not in use: see the module `vulkan`.
             unsafe { self.raw.destroy(self.device.raw()) };
         }
     }
 }
 
-/// A kind of handle, and the call that destroys it.
 pub trait Destroy: Copy {
     /// # Safety
     /// As the `vkDestroy…` of this kind of handle.
@@ -70,7 +66,7 @@ destroyed! {
     ShaderModule by destroy_shader_module,
 }
 
-/// Memory from gpu-allocator. Declare it after the buffer or the image that is bound to it: that must go first.
+/// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
 pub(super) struct Memory {
     // None only while it is being dropped.
     allocation: Option<Allocation>,
@@ -88,14 +84,13 @@ impl Memory {
         Ok(Self { allocation: Some(allocation), device: device.clone() })
     }
 
-    /// What `vkBindBufferMemory` and `vkBindImageMemory` take.
     pub(super) fn place(&self) -> (vk::DeviceMemory, u64) {
         let allocation = self.allocation.as_ref();
         // SAFETY: bound once, by the owner, and freed only by `Drop`.
         allocation.map_or_else(Default::default, |a| (unsafe { a.memory() }, a.offset()))
     }
 
-    /// The bytes, if the CPU can reach them.
+    /// Returns `None` if the CPU cannot reach the memory.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         self.allocation.as_ref()?.mapped_slice()
     }

@@ -1,5 +1,3 @@
-//! Limits how far the CPU runs ahead: command buffers for a few frames, and a timeline that says which are free again.
-
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -7,13 +5,11 @@ use ash::vk;
 use super::{CommandPool, Device, Owned, Queue};
 use wavefield_base::Result;
 
-/// The resources of one frame in flight, until the GPU is done with it.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// Its index, below [`Pacer::depth`].
+    /// Below [`Pacer::depth`].
     pub index: usize,
-    /// For commands before the draw. The GPU is done with all three command buffers. Each keeps its commands until it is
-    /// recorded again, so it can be submitted again as it is.
+    /// For commands before the draw. None of the three is pending. Each may be submitted again as it is.
     pub before: vk::CommandBuffer,
     pub draw: vk::CommandBuffer,
     pub behind: vk::CommandBuffer,
@@ -21,10 +17,10 @@ pub struct Flight {
     pub acquired: vk::Semaphore,
 }
 
-/// Bounds the frames in flight.
+/// Limits how far the CPU runs ahead, with a timeline that says which command buffers are free again.
 ///
-/// With the timeline hand-off, only the pacer makes the CPU wait for the GPU, and only for a value that *Vulkan* signals. Such a
-/// wait returns at once; a host wait for a value that CUDA signals was seen to return about 10 ms late.
+/// With the timeline hand-off, the CPU waits for the GPU only here, and only for values that *Vulkan*
+/// signals. A host wait for a value that CUDA signals was seen to return about 10 ms late.
 pub struct Pacer {
     device: Device,
     _pool: CommandPool,
@@ -32,19 +28,18 @@ pub struct Pacer {
     _acquired: Vec<Owned<vk::Semaphore>>,
     done: Owned<vk::Semaphore>,
     submitted: u64,
-    /// The most frames in flight; never more than there are flights.
+    /// Frames in flight; never more than there are flights.
     limit: u64,
     blocking_waits: u64,
     slowest: Option<Duration>,
 }
 
 impl Pacer {
-    /// Allows `depth` frames in flight, at least 1.
     pub fn new(queue: &Queue, depth: usize) -> Result<Self> {
         Self::counting_from(0, queue, depth)
     }
 
-    /// Continues this pacer's count with another depth. Replace this one only when none of its frames is in flight.
+    /// Continues this pacer's count with another depth. None of this one's frames may be in flight.
     pub fn succeed(&self, queue: &Queue, depth: usize) -> Result<Self> {
         let mut successor = Self::counting_from(self.submitted, queue, depth)?;
         (successor.blocking_waits, successor.slowest) = (self.blocking_waits, self.slowest);
@@ -96,29 +91,29 @@ impl Pacer {
         self.blocking_waits
     }
 
-    /// The longest wait for one frame so far; `None` until a frame has finished.
+    /// Returns the longest wait for one frame so far; `None` until a frame has finished.
     pub fn slowest(&self) -> Option<Duration> {
         self.slowest
     }
 
     /// Waits until the next frame's resources are free. Returns the same ones until they are submitted.
     ///
-    /// While it waits, it calls `alive` at least ten times a second with the time since the last frame finished, or since the
-    /// wait began. An error of `alive` ends the wait.
+    /// Calls `alive` at least ten times a second, with the time since a frame finished. An error ends the
+    /// wait.
     pub fn begin(&mut self, alive: impl FnMut(Duration) -> Result<()>) -> Result<Flight> {
-        // Frame number `submitted - limit` signals its number plus 1. The last frame in this flight is not later than that.
+        // Frame `submitted - limit` signals its number plus 1, and no frame of this flight is later.
         if self.submitted >= self.limit {
             self.wait_for(self.submitted - self.limit + 1, alive)?;
         }
         Ok(self.flights[(self.submitted % self.flights.len() as u64) as usize])
     }
 
-    /// How many frames are known to be done because [`Pacer::begin`] has waited for them.
+    /// Returns how many frames are done because [`Pacer::begin`] has waited for them.
     pub fn awaited(&self) -> u64 {
         (self.submitted + 1).saturating_sub(self.limit)
     }
 
-    /// The signal that the frame's submission must carry, so that [`Pacer::begin`] sees when the frame is done.
+    /// Returns the signal that the frame's submission must carry, for [`Pacer::begin`] to see its end.
     pub fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         vk::SemaphoreSubmitInfo::default()
             .semaphore(self.done.raw())
@@ -126,7 +121,7 @@ impl Pacer {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)
     }
 
-    /// Must be called after the submission that carries [`Pacer::signal`].
+    /// Counts the frame, after the submission that carries [`Pacer::signal`].
     pub fn end(&mut self) {
         self.submitted += 1;
     }
@@ -137,7 +132,7 @@ impl Pacer {
             .map_err(self.device.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Waits until the first `value` frames are done; they must have been submitted. `alive` is as for [`Pacer::begin`].
+    /// Waits until the first `value` submitted frames are done. For `alive`, see [`Pacer::begin`].
     pub fn wait_for(&mut self, value: u64, mut alive: impl FnMut(Duration) -> Result<()>) -> Result<()> {
         let mut finished = self.finished()?;
         if finished > 0 {
@@ -161,5 +156,5 @@ impl Pacer {
     }
 }
 
-/// The longest wait between two calls of `alive`: the frame may never be done.
+/// How often `alive` is called, because the frame may never be done.
 const LOOK_UP: Duration = Duration::from_millis(100);

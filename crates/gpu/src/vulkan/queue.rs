@@ -1,5 +1,3 @@
-//! A device's queue: submissions, and waits with a timeout.
-
 use std::time::Duration;
 
 use ash::vk;
@@ -7,7 +5,7 @@ use ash::vk;
 use super::{Device, Owned};
 use wavefield_base::{Error, Result};
 
-/// The device's queue. It is not `Clone` and is used through `&mut`, because Vulkan demands external synchronization.
+/// A device's only queue. Used through `&mut`, because Vulkan demands external synchronization.
 pub struct Queue {
     device: Device,
     raw: vk::Queue,
@@ -18,8 +16,6 @@ pub struct Queue {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Queue {
-    /// The only queue of a device.
-    ///
     /// # Safety
     /// The device was made with one queue of this family, and nothing else uses that queue.
     pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
@@ -41,18 +37,16 @@ impl Queue {
         self.patience = patience;
     }
 
-    /// The raw handle, for presenting and for a library that submits by itself.
+    /// Returns the handle, for presenting and for a library that submits by itself.
     pub fn raw(&mut self) -> vk::Queue {
         self.raw
     }
 
-    /// Submits batches, in order.
-    ///
     /// # Safety
-    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that they
-    /// or the semaphores name lives until the GPU is done with it.
+    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that
+    /// they or the semaphores name lives until the GPU is done with it.
     pub unsafe fn submit(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
-        // SAFETY: recorded, not pending, and everything named lives (the caller's promise); `&mut self` is the external synchronization.
+        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
             .map_err(self.device.failed("vkQueueSubmit2"))
     }
@@ -60,15 +54,13 @@ impl Queue {
     /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
     ///
     /// # Errors
-    /// [`Error::Stuck`] after the timeout of [`Queue::set_patience`]. Then the device and everything made from it are leaked,
-    /// because the GPU may still use them.
+    /// [`Error::Stuck`] after [`Queue::set_patience`]. The device and all of its objects are then leaked.
     pub fn wait_idle(&mut self) -> Result<()> {
         // SAFETY: only a signal is submitted.
         unsafe { self.submit_and_wait(&[]) }
     }
 
-    /// Submits commands, and blocks until they and all earlier ones are done. After an error, either they are not pending, or
-    /// the device is leaked: see [`Queue::wait_idle`].
+    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all is leaked.
     ///
     /// # Safety
     /// As [`Queue::submit`].
@@ -80,7 +72,7 @@ impl Queue {
             .value(1)
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
-        // SAFETY: the commands are recorded, and what they name lives (the caller's promise); the semaphore lives until the submission is done, or is leaked.
+        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
         let outcome = unsafe { self.submit(&[batch]) }.and_then(|()| self.wait_for(&done));
         match outcome {
             Ok(()) => {}
@@ -91,7 +83,7 @@ impl Queue {
         outcome
     }
 
-    /// Waits for a timeline to reach 1, with a timeout, which `vkQueueWaitIdle` does not have.
+    /// Waits with a timeout, which `vkQueueWaitIdle` does not have.
     fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
         match self.device.wait(done, 1, self.patience)? {
             true => Ok(()),
@@ -103,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Blocks until presents are done too, which signal nothing. There is no timeout: wait for all submissions first.
+    /// Blocks until presents, which signal nothing, are done. Has no timeout: wait for submissions first.
     pub fn wait_presented(&mut self) -> Result<()> {
         // SAFETY: `&mut self` is the external synchronization.
         unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))

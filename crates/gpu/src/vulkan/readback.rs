@@ -1,4 +1,4 @@
-//! One-time copies from the GPU to the CPU, for pictures and tests. This is the slow path that interop avoids.
+//! Copies from the GPU to the CPU, for pictures and tests: the slow path that interop avoids.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -13,12 +13,10 @@ use wavefield_base::Result;
 const READS: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_READ };
 
-/// Copies `size` bytes of a buffer to the CPU. Waits for the queue to be idle.
-///
-/// `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
+/// Waits for the queue. `owner` owns the buffer before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// The buffer must be one of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`, and live.
+/// A live buffer of the queue's device, of at least `size` bytes, with the usage `TRANSFER_SRC`.
 pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owner: Owner) -> Result<Vec<u8>> {
     let (device, family) = (queue.device().clone(), queue.family());
     let acquire = owner.acquire(buffer, family, READS);
@@ -34,7 +32,7 @@ pub unsafe fn read_buffer(queue: &mut Queue, buffer: vk::Buffer, size: u64, owne
     })
 }
 
-/// Copies a colour image in `TRANSFER_SRC_OPTIMAL` to the CPU: rows of 4 bytes per pixel, unpadded. Waits for the queue.
+/// Reads a colour image in `TRANSFER_SRC_OPTIMAL` as unpadded rows of 4 bytes per pixel. Waits for the queue.
 pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     let extent = image.extent();
     let size = u64::from(extent.width) * u64::from(extent.height) * 4;
@@ -43,13 +41,12 @@ pub fn read_image(queue: &mut Queue, image: &Image) -> Result<Vec<u8>> {
     unsafe { read_image_levels(queue, place, &[copy_of_level(0, extent, 0)], size, Owner::Queue) }
 }
 
-/// Copies levels of an image to the CPU: `regions` places them in `size` bytes. Waits for the queue to be idle.
+/// Copies an image's levels to the places that `regions` give them in `size` bytes. Waits for the queue.
 ///
-/// `owner` owns the image, in the layout given with it, before and after the copy. If it is CUDA, CUDA must be idle.
+/// `owner` owns the image, in this layout, before and after the copy. If it is CUDA, CUDA must be idle.
 ///
 /// # Safety
-/// The image must be one of the queue's device, with the levels of `regions` and the usage `TRANSFER_SRC`, and live.
-/// `regions` must lie in `size` bytes.
+/// A live image of the queue's device, with the usage `TRANSFER_SRC`. `regions` lie in it and in `size`.
 pub unsafe fn read_image_levels(
     queue: &mut Queue,
     (image, layout): (vk::Image, vk::ImageLayout),
@@ -76,7 +73,7 @@ pub unsafe fn read_image_levels(
     })
 }
 
-/// Returns the bytes that `record`'s commands copy into a buffer of this size. Waits for the queue to be idle.
+/// Returns the bytes that `record`'s commands copy into a buffer. Waits for the queue.
 fn read_back(
     queue: &mut Queue,
     label: &'static str,
@@ -94,7 +91,7 @@ fn read_back(
     Ok(staging.bytes()?.to_vec())
 }
 
-/// The barrier that makes a copy into the buffer visible to the host. Waiting for the queue does not.
+/// Makes a copy into the buffer visible to the host. Waiting for the queue does not.
 pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
     buffer_barrier(
         buffer,
@@ -103,7 +100,6 @@ pub fn to_host(buffer: vk::Buffer) -> vk::BufferMemoryBarrier2<'static> {
     )
 }
 
-/// Records commands with `record`, submits them and waits until the queue is idle.
 pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Result<()> {
     let device = queue.device().clone();
     let pool = CommandPool::transient(&device, queue.family())?;
@@ -112,11 +108,11 @@ pub fn one_shot(queue: &mut Queue, record: impl FnOnce(vk::CommandBuffer)) -> Re
     record(cmd);
     end(&device, cmd)?;
     let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(cmd)];
-    // SAFETY: recorded and not pending; everything that the commands name outlives the wait in `submit_and_wait`.
+    // SAFETY: recorded and not pending; everything that the commands name outlives the wait.
     unsafe { queue.submit_and_wait(&commands) }
 }
 
-/// Begins a command buffer that is fresh, or that the GPU is done with and whose pool allows it to be reset alone.
+/// Begins a command buffer that is new, or that is not pending and can be reset alone.
 pub fn begin(device: &Device, commands: vk::CommandBuffer, usage: vk::CommandBufferUsageFlags) -> Result<()> {
     let info = vk::CommandBufferBeginInfo::default().flags(usage);
     // SAFETY: not pending, and fresh or free to be reset (see above).
@@ -130,7 +126,7 @@ pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
     unsafe { device.raw().end_command_buffer(commands) }.map_err(device.failed("vkEndCommandBuffer"))
 }
 
-/// A pool of command buffers, which are freed with it.
+/// Frees its command buffers when dropped.
 pub struct CommandPool(Owned<vk::CommandPool>);
 
 impl CommandPool {
@@ -141,7 +137,6 @@ impl CommandPool {
         Ok(Self(Owned::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
     }
 
-    /// A pool for command buffers that are recorded once.
     pub fn transient(device: &Device, family: u32) -> Result<Self> {
         Self::new(device, family, vk::CommandPoolCreateFlags::TRANSIENT)
     }

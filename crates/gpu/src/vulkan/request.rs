@@ -1,5 +1,3 @@
-//! Makes a logical device and its queue, and chooses the extensions and features.
-
 use std::ffi::{CStr, c_char};
 
 use ash::{ext, khr, nvx, vk};
@@ -24,14 +22,13 @@ impl Adapter {
     }
 }
 
-/// The extensions that `desc` asks for, and those that are enabled wherever they exist.
 fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
     let mut extensions = Vec::new();
     if desc.present {
         extensions.push(khr::swapchain::NAME);
     }
     if desc.interop {
-        // CUDA needs exported memory and semaphores. A device that exports only memory still shows what that costs a draw.
+        // A device that exports memory but no semaphores still shows what exporting costs a draw.
         extensions.extend(info.sharing.extensions());
     }
     if info.calibrated_timestamps {

@@ -1,5 +1,3 @@
-//! A window's surface.
-
 use std::sync::Arc;
 
 use ash::{khr, vk};
@@ -9,7 +7,7 @@ use winit::window::Window;
 use super::{Adapter, Instance, failed};
 use wavefield_base::{Error, Result};
 
-/// The surface that a [`super::Swapchain`] presents to. It keeps its window alive.
+/// The surface of a window, for a [`super::Swapchain`]. It keeps its window alive.
 #[derive(Clone)]
 pub struct Surface(Arc<Shared>);
 
@@ -28,7 +26,7 @@ impl Surface {
         };
         let display = window.display_handle().map_err(no_handle)?.as_raw();
         let handle = window.window_handle().map_err(no_handle)?.as_raw();
-        // SAFETY: the instance has the display's surface extension; the window outlives the surface, which holds it.
+        // SAFETY: the instance has the display's surface extension; the surface keeps its window alive.
         let raw =
             unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
                 .map_err(failed("creating the window's surface", "the Vulkan instance"))?;
@@ -72,11 +70,10 @@ impl Surface {
         swapchain && presents.unwrap_or(false)
     }
 
-    /// Whether a device's driver knows this kind of display at all.
-    ///
-    /// The loader offers a surface extension as soon as one driver has it, and makes the surface itself. A driver without the
-    /// extension may then answer yes to `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call: SwiftShader does,
-    /// for X11's Xlib. For the calls here, the loader knows which driver lacks them.
+    /// Returns whether a device's driver knows this kind of display. If not, it may still answer yes to
+    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib,
+    /// because the loader offers a surface extension as soon as one driver has it. It knows who lacks the
+    /// calls here.
     fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
         use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
         let shared = &self.0;
@@ -88,8 +85,8 @@ impl Surface {
                 let Some(display) = display.display else { return false };
                 let ext = khr::xlib_surface::Instance::new(entry, vk);
                 let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
-                // SAFETY: (here and below) the surface was made with this extension, so it is enabled; device and family
-                // belong to this instance; the window keeps its display open.
+                // SAFETY: (here and below) the surface was made with this extension; device and family belong
+                // to this instance; the window keeps its display open.
                 unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
             }
             (RawDisplayHandle::Wayland(display), _) => {

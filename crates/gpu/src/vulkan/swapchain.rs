@@ -30,11 +30,11 @@ impl PresentMode {
 #[derive(Clone, Copy, Debug)]
 pub struct SwapchainImage {
     index: u32,
-    /// The image, in an undefined layout.
+    /// In an undefined layout.
     pub image: vk::Image,
     pub view: vk::ImageView,
     pub extent: vk::Extent2D,
-    /// The frame's submission must signal this; the present waits for it.
+    /// To be signalled by the frame's submission. The present waits for it.
     pub rendered: vk::Semaphore,
 }
 
@@ -47,7 +47,6 @@ pub struct Swapchain {
     mode: PresentMode,
     modes: Vec<PresentMode>,
     stale: bool,
-    /// The surface is lost and must be replaced first.
     lost: bool,
     losses: u32,
     surface: Surface,
@@ -57,18 +56,18 @@ pub struct Swapchain {
 struct Target {
     image: vk::Image,
     view: Owned<vk::ImageView>,
-    // Belongs to the image: after a present waits for it, it is free only when the same image is acquired again.
+    // After a present waits for it, it is free only when the same image is acquired again.
     rendered: Owned<vk::Semaphore>,
 }
 
-/// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
+/// Losses of the surface without a present in between. A window that is gone loses every new surface.
 const MOST_LOSSES: u32 = 4;
 
-/// How long [`Swapchain::acquire`] waits before `None`: a hidden window may never get an image, and the event loop must go on.
+/// Limits the wait, because a hidden window may never get an image and the event loop must go on.
 const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
-    /// Chooses the format and the present mode. The first [`Swapchain::acquire`] makes the images.
+    /// Makes no images yet; the first [`Swapchain::acquire`] does.
     pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
@@ -102,7 +101,7 @@ impl Swapchain {
         self.format.format
     }
 
-    /// The images' size; 0x0 until there are images.
+    /// Returns 0x0 until there are images.
     pub fn extent(&self) -> vk::Extent2D {
         self.extent
     }
@@ -111,7 +110,7 @@ impl Swapchain {
         &self.modes
     }
 
-    /// Changes the present mode. The next acquire makes the images again.
+    /// Makes the images again in the next acquire.
     pub fn set_mode(&mut self, mode: PresentMode) {
         (self.mode, self.stale) = (mode, true);
     }
@@ -122,7 +121,7 @@ impl Swapchain {
         unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
     }
 
-    /// Allows copies from the images, from the next acquire on. Off by default: a driver may compress images that are only shown.
+    /// Allows copies from the images, which a driver may then not compress, from the next acquire on.
     pub fn make_readable(&mut self) -> Result<()> {
         let caps =
             self.capabilities().map_err(self.device.failed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR"))?;
@@ -140,24 +139,23 @@ impl Swapchain {
         self.mode
     }
 
-    /// Whether the next acquire makes the images again. If so, it waits until the queue is idle.
+    /// Returns whether the next acquire makes the images again, for which it waits until the queue is idle.
     pub fn is_stale(&self) -> bool {
         self.stale
     }
 
-    /// Call this when the window has changed: the next acquire makes the images again.
+    /// Makes the images again in the next acquire, because the window has changed.
     pub fn invalidate(&mut self) {
         self.stale = true;
     }
 
-    /// Acquires the next image. It may be drawn to once `acquired` is signalled. `None`: there is no image now (minimised,
-    /// mid-resize, occluded), so skip the frame and leave every semaphore as it is.
-    ///
-    /// Call this before everything else in a frame, so that a skipped frame leaves no semaphore half used.
+    /// Acquires the next image, to be drawn to once `acquired` is signalled. `None` means that there is none
+    /// now (minimised, mid-resize, occluded): skip the frame. Call this first in a frame, so that a skipped
+    /// frame leaves no semaphore half used.
     ///
     /// # Safety
-    /// `acquired` must be a binary semaphore of the swapchain's device, unsignalled, which nothing waits for or signals. It
-    /// must live until a submission has waited for it.
+    /// `acquired` is an unsignalled binary semaphore of this device that nothing else uses. It lives until a
+    /// submission has waited for it.
     // ANCHOR: acquire
     pub unsafe fn acquire(
         &mut self,
@@ -199,7 +197,7 @@ impl Swapchain {
     }
     // ANCHOR_END: acquire
 
-    /// Shows an acquired image once its `rendered` semaphore is signalled.
+    /// Presents an acquired image once its `rendered` semaphore is signalled.
     pub fn present(&mut self, queue: &mut Queue, image: &SwapchainImage) -> Result<()> {
         let (swapchains, indices, waits) = ([self.raw], [image.index], [image.rendered]);
         let info = vk::PresentInfoKHR::default()
@@ -212,14 +210,14 @@ impl Swapchain {
                 self.stale |= suboptimal;
                 self.losses = 0;
             }
-            // The wait for `rendered` still happens, only the picture is lost. The same holds for a lost surface.
+            // The wait for `rendered` still happens. The same holds for a lost surface.
             Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => self.stale = true,
             Err(result) => self.unless_lost("vkQueuePresentKHR", result)?,
         }
         Ok(())
     }
 
-    /// Accepts up to [`MOST_LOSSES`] losses of the surface, since the next acquire makes another. Fails on other errors.
+    /// Accepts up to [`MOST_LOSSES`] losses of the surface: the next acquire makes another.
     fn unless_lost(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
         if result != vk::Result::ERROR_SURFACE_LOST_KHR || self.losses == MOST_LOSSES {
             return Err(self.device.failed(call)(result));
@@ -229,7 +227,7 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Makes a new surface for the same window. The queue must be idle.
+    /// The queue must be idle.
     fn replace_surface(&mut self) -> Result<()> {
         // A window may have only one swapchain.
         self.destroy_images();
@@ -248,11 +246,11 @@ impl Swapchain {
         Ok(())
     }
 
-    /// Makes the images for the window's current size. Returns false if the window has no size.
+    /// Returns false if the window has no size.
     fn rebuild(&mut self, queue: &mut Queue) -> Result<bool> {
         let device = self.device.clone();
-        // No semaphore or fence of ours covers presents of the old images, so wait for the queue. The wait comes before the
-        // query of the size: the window may change at any time, and the size should still hold when the images are made.
+        // No semaphore or fence of ours covers presents of the old images, so wait for the queue. Then ask
+        // for the size, so that it still holds when the images are made.
         queue.wait_presented()?;
         if self.lost {
             self.replace_surface()?;
@@ -272,7 +270,7 @@ impl Swapchain {
             return Ok(false);
         }
         if extent.width.max(extent.height) > limit {
-            // An X11 surface always has the window's size. So make the window smaller; its resize event leads back here.
+            // An X11 surface has the window's size, so shrink the window; its resize event leads back here.
             let fitting = PhysicalSize::new(extent.width.min(limit), extent.height.min(limit));
             let _now_or_later = self.surface.window().request_inner_size(fitting);
             return Ok(false);
@@ -327,7 +325,7 @@ impl Swapchain {
     fn destroy_images(&mut self) {
         self.images.clear();
         if let Ok(ext) = self.device.swapchain() {
-            // SAFETY: the queue is idle, so nothing uses it; its images are gone with it. A null handle is allowed.
+            // SAFETY: the queue is idle, so nothing uses the images. A null handle is allowed.
             unsafe { ext.destroy_swapchain(self.raw, None) };
         }
         self.raw = vk::SwapchainKHR::null();
@@ -337,7 +335,7 @@ impl Swapchain {
 impl Drop for Swapchain {
     fn drop(&mut self) {
         if self.device.is_stuck() {
-            // The swapchain is leaked, so the surface and the window must be leaked too.
+            // The leaked swapchain needs the surface and the window.
             return std::mem::forget(self.surface.clone());
         }
         // The queue is idle, as the module `vulkan` demands.
@@ -370,8 +368,7 @@ fn choose_format(formats: &[vk::SurfaceFormatKHR]) -> vk::SurfaceFormatKHR {
     formats.iter().find(srgb).or(formats.first()).copied().unwrap_or(fallback)
 }
 
-/// The surface's own size, or the window's if the surface leaves the choice to us (Wayland). Only a size that we choose
-/// respects `limit`, the longest side that the device can draw.
+/// Prefers the surface's own size. On Wayland, which has none, takes the window's, up to `limit`.
 fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit: u32) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;
@@ -385,7 +382,7 @@ fn choose_extent(caps: &vk::SurfaceCapabilitiesKHR, window: vk::Extent2D, limit:
     }
 }
 
-/// One more than the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means that there is none.
+/// Adds one to the minimum, so that acquiring does not wait for the compositor. A maximum of 0 means none.
 fn choose_image_count(caps: &vk::SurfaceCapabilitiesKHR) -> u32 {
     match caps.max_image_count {
         0 => caps.min_image_count + 1,

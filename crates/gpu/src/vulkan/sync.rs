@@ -1,15 +1,13 @@
-//! Short names for synchronization2's barriers.
-
 use ash::vk;
 
 use vulkan_cuda::ownership::whole_image;
 
 use super::Device;
 
-/// A stage and what it does to memory: one side of a barrier.
+/// One side of a barrier.
 pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
-/// A barrier for level 0 of an image within one queue family, with a layout change.
+/// Changes the layout of level 0, within one queue family.
 pub fn image_barrier(
     image: vk::Image,
     aspect: vk::ImageAspectFlags,
@@ -31,7 +29,7 @@ pub fn image_barrier(
         )
 }
 
-/// [`image_barrier`] for every level and layer of a colour image.
+/// Covers every level and layer of a colour image.
 pub fn color_barrier(
     image: vk::Image,
     from: (vk::ImageLayout, Scope),

@@ -1,5 +1,3 @@
-//! GPU timestamps of a frame.
-
 use ash::vk;
 
 use super::{Device, Owned};
@@ -11,7 +9,6 @@ pub struct Timestamps<const MARKS: usize> {
 }
 
 impl<const MARKS: usize> Timestamps<MARKS> {
-    /// `None` if the device's queue has no timestamps.
     pub fn new(device: &Device, flights: usize) -> Result<Option<Self>> {
         let Some(period) = device.info().timestamp_period else { return Ok(None) };
         let info = vk::QueryPoolCreateInfo::default()
@@ -27,14 +24,14 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         self.pool.device().raw()
     }
 
-    /// Records the reset of a flight's marks. It must come before the first mark, outside a render pass.
+    /// Records the reset before the flight's first mark, outside a render pass.
     pub fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
         let first = (flight * MARKS) as u32;
-        // SAFETY: recording, outside a render pass; the flight's last frame is done, so its queries are not in use.
+        // SAFETY: recording, outside a render pass; the flight's last frame is done with these queries.
         unsafe { self.vk().cmd_reset_query_pool(commands, self.pool.raw(), first, MARKS as u32) };
     }
 
-    /// Records mark `mark`: the time when everything recorded before it was done.
+    /// Marks the time when everything recorded before was done.
     pub fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
         let query = (flight * MARKS + mark) as u32;
         let stage = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -42,7 +39,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
         unsafe { self.vk().cmd_write_timestamp2(commands, stage, self.pool.raw(), query) };
     }
 
-    /// A finished frame's marks in nanoseconds; `None` if they are not available.
+    /// Returns nanoseconds of a finished frame's marks; `None` if they are not available.
     pub fn read(&self, flight: usize) -> Result<Option<[f64; MARKS]>> {
         let mut ticks = [0u64; MARKS];
         let (first, flags) = ((flight * MARKS) as u32, vk::QueryResultFlags::TYPE_64);

@@ -1,5 +1,3 @@
-//! The validation layer's messages: printed and counted.
-
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +7,7 @@ use ash::{ext::debug_utils, vk};
 use super::failed;
 use wavefield_base::{Error, Result};
 
-/// The "device" of errors while there is none.
+/// Stands for the device in errors before there is one.
 pub(super) const LOADER: &str = "the Vulkan loader";
 
 pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
@@ -26,13 +24,13 @@ pub enum Validation {
 }
 
 impl Validation {
-    /// What a run without `--validation` does.
+    /// Returns the mode without `--validation`.
     pub fn usual() -> Self {
         if cfg!(debug_assertions) { Self::IfInstalled } else { Self::Off }
     }
 }
 
-/// Counts the layer's messages for one instance. Outlives it, so that messages during its destruction count too.
+/// Outlives its instance, so that messages of its destruction count too.
 #[derive(Debug, Default)]
 pub struct ValidationLog {
     errors: AtomicU64,
@@ -48,7 +46,6 @@ impl ValidationLog {
         self.warnings.load(Ordering::Relaxed)
     }
 
-    /// Fails if the layer has reported an error.
     pub fn verdict(&self) -> Result<()> {
         match self.errors() {
             0 => Ok(()),
@@ -57,7 +54,7 @@ impl ValidationLog {
     }
 }
 
-/// How to make the messenger; `log` must outlive it.
+/// `log` must outlive the messenger.
 pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
     vk::DebugUtilsMessengerCreateInfoEXT::default()
         .message_severity(
@@ -112,6 +109,6 @@ unsafe extern "system" fn on_message(
         "warning"
     };
     wavefield_base::note!("validation {kind}: {text}");
-    // VK_FALSE: the call that caused the message continues.
+    // VK_FALSE lets the call that caused the message continue.
     vk::FALSE
 }

@@ -1,4 +1,4 @@
-//! A Vulkan compute shader fills the slot, in the same queue as the draw: no second API, no semaphore.
+//! A Vulkan compute shader in the draw's queue: no second API, no semaphore.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -29,7 +29,8 @@ enum Memory {
 }
 
 impl ComputeProducer {
-    /// With `exported`, the slots lie in exported memory that nobody imports, to measure what exporting costs a draw.
+    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
+    /// draw.
     pub fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin, exported: bool) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let (memory, slots): (_, Vec<_>) = if exported {
@@ -72,10 +73,9 @@ impl ComputeProducer {
     }
 }
 
-/// The constants, laid out as in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep and those
-/// to set, three unused words, and the values of the kernel's parameters.
+/// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
+/// words, and the values of the kernel's parameters.
 type Constants = [u32; 8 + VALUES];
-/// The most parameters that a shader can have.
 const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {
@@ -87,13 +87,13 @@ impl Producer for ComputeProducer {
         let Source::Vertices(Vertices { buffer, .. }) = source else { return };
         let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
         let reads = (frame.reads.stage, frame.reads.access);
-        // The draw that read this slot K frames ago must be done. It only read, so there is no memory to make visible.
+        // The draw that read this slot K frames ago must be done. It only read, so no write is made visible.
         let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
         let written = buffer_barrier(buffer, writes, reads);
         let constants = self.constants(frame);
         let slot = self.profile.slot_of(frame.index);
-        // SAFETY: recording, outside a render pass; the buffer is alive; the slots are the only list, and the
-        // constants have their type's size; the barriers order the shader's writes with the draws around it.
+        // SAFETY: recording, outside a render pass, with a live buffer. The slots are the only list, and the
+        // constants have their type's size. The barriers order the shader's writes with the draws around it.
         unsafe {
             pipeline_barrier(&self.device, commands, &[reuse], &[]);
             let constants = bytemuck::bytes_of(&constants);

@@ -1,5 +1,3 @@
-//! CUDA's stream and its clock, which every hand-off from CUDA uses.
-
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,10 +14,10 @@ pub struct Fill {
     name: String,
 }
 
-/// How many frames' times are kept: more than can be in flight, batches included.
+/// More frames than can be in flight, batches included.
 const KEPT: u64 = 128;
 
-/// One item for each of the last frames. A later frame reuses an earlier one's item.
+/// An item for each of the last frames. A later frame reuses an earlier one's.
 struct Kept<T>(Vec<(Cell<Option<u64>>, T)>);
 
 impl<T> Kept<T> {
@@ -33,7 +31,7 @@ impl<T> Kept<T> {
         item
     }
 
-    /// The frame's item; `None` if the frame has none, or a later one has reused it.
+    /// Returns `None` if the frame has no item, or a later one has reused it.
     fn of(&self, frame: u64) -> Option<&T> {
         let (user, item) = self.place(frame);
         (user.get() == Some(frame)).then_some(item)
@@ -52,7 +50,6 @@ impl Fill {
         &self.stream
     }
 
-    /// Enqueues `work` between the frame's two events.
     pub fn timed(&self, frame: u64, work: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         let _span = trace_span!("launch", frame).entered();
         let (before, after) = self.marks.take(frame);
@@ -61,20 +58,19 @@ impl Fill {
         after.record(&self.stream)
     }
 
-    /// How long the kernel of a finished frame took. `None` if a later frame has reused its events.
+    /// Returns how long the kernel of a finished frame took; `None` if a later frame has reused its events.
     pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
         let Some((before, after)) = self.events(frame) else { return Ok(None) };
         let elapsed = before.elapsed_ms(after).map_err(|error| self.blame(error))?;
         Ok(elapsed.map(duration))
     }
 
-    /// The events around a frame's kernel. `None` if a later frame has reused them.
+    /// Returns the events around a frame's kernel; `None` if a later frame has reused them.
     pub fn events(&self, frame: u64) -> Option<(&Event, &Event)> {
         self.marks.of(frame).map(|(before, after)| (before, after))
     }
 
-    /// The time from the end of the previous frame to the end of this one. Both must have finished. `None` for frame
-    /// 0, or if a later frame has reused the events.
+    /// Returns the time from the previous frame's end to this one's, if both finished and are still kept.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let last = frame.checked_sub(1).and_then(|last| self.events(last));
         let Some(((_, last), (_, end))) = last.zip(self.events(frame)) else { return Ok(None) };
@@ -82,12 +78,12 @@ impl Fill {
         Ok(elapsed.map(duration))
     }
 
-    /// Whether the stream is idle. Fails if the kernel has faulted.
+    /// Fails if the kernel has faulted.
     pub fn is_idle(&self) -> Result<bool> {
         self.stream.is_idle().map_err(|error| self.blame(error))
     }
 
-    /// Blocks until the stream is idle, at most for `timeout`, which `cuStreamSynchronize` lacks: a kernel may never end.
+    /// Blocks until the stream is idle. A kernel may never end, and `cuStreamSynchronize` has no timeout.
     pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
         let began = Instant::now();
         while !self.is_idle()? {
@@ -103,7 +99,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Which side keeps a frame waiting, for hand-offs without timelines.
+    /// Says which side keeps a frame waiting, for hand-offs without timelines.
     pub fn late_side(&self) -> String {
         match self.stream.is_idle() {
             Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
@@ -111,7 +107,7 @@ impl Fill {
         }
     }
 
-    /// Blames the kernel instead of the call: once a kernel has faulted, every call on its context fails with the same code.
+    /// Blames the kernel, because once it has faulted, every call on its context fails with the same code.
     pub fn blame(&self, error: Error) -> Error {
         match error {
             Error::Cuda { code, .. } if is_sticky(code) => {

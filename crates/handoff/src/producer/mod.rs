@@ -1,12 +1,12 @@
-//! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader ([`ComputeProducer`]) or CPU threads
-//! ([`HostProducer`]).
+//! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader
+//! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
 //!
-//! A producer owns the ring's slots, because their memory differs: shared with CUDA, Vulkan's own, or writable by the CPU. It
-//! also owns the hand-off, so the renderer never learns which one it has. For each frame,
+//! A producer owns the ring's slots, because their memory differs. It also owns the hand-off, so the renderer
+//! never learns which one it has. For each frame,
 //!
 //! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
-//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw, unless those of an
-//!    earlier frame can be used again (see [`Profile::in_queue`]);
+//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw,
+//!    unless those of an earlier frame can be used again (see [`Profile::in_queue`]);
 //! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
 
 mod compute;
@@ -42,29 +42,29 @@ pub use transfer::Transfer;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerDesc {
-    /// What is shown. It decides whether slots are buffers or images.
+    /// Decides whether slots are buffers or images.
     pub scene: Scene,
     pub grid: Grid,
-    /// The slots. Some producers have one slot whatever this says.
+    /// Some producers have one slot whatever this says.
     pub ring: Ring,
-    /// The most frames that the CPU may have in flight, if fewer than the ring's slots: the other slots are for batches.
+    /// Limits the CPU to fewer frames than slots; the other slots are for batches.
     pub in_flight: Option<usize>,
     /// Whether every vertex or texel carries its frame's number: see [`wavefield_field::frame_stamp`].
     pub stamped: bool,
-    /// The most time that the CPU waits for CUDA, in hand-offs where it waits.
+    /// For hand-offs in which the CPU waits for CUDA.
     pub timeout: Duration,
-    /// Whether CUDA waits for nothing before it writes a slot of a ring: `wavefield verify --break free`.
+    /// CUDA waits for nothing before it writes a slot of a ring: `wavefield verify --break free`.
     pub leaves_out_free: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// The frame's number: counts produced frames from 0 without gaps.
+    /// Counts produced frames from 0 without gaps.
     pub index: u64,
     pub time: f64,
     /// The estimated seconds to the next frame, for producers that fill frames ahead of time.
     pub step: f64,
-    /// Values for [`Profile::parameters`].
+    /// For [`Profile::parameters`].
     pub parameters: KernelValues,
     pub reads: Access,
 }
@@ -72,20 +72,19 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug)]
 pub struct Produced {
     pub source: Source,
-    /// The number in its stamps, if frames are stamped. It is the frame's own, unless a client writes the frames: a client
-    /// counts for itself, and its frame may be shown twice.
+    /// The number in its stamps: the frame's own, unless a client writes the frames and counts them itself.
     pub number: u64,
     pub batch: Batch,
-    /// How long the CPU waited, if it did.
+    /// The time that the CPU waited, if it did.
     pub blocked: Option<Duration>,
 }
 
-/// Frames that were filled in one go when the first of them was due; the others are filled ahead of time.
+/// Frames that are filled in one go when the first of them is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     pub first: u64,
     pub frames: u64,
-    /// The last frame that Vulkan had to read before CUDA filled the first one, if CUDA waited for any.
+    /// The last frame that Vulkan had to read before CUDA filled the first one, if any.
     pub waits_for: Option<u64>,
 }
 
@@ -99,27 +98,26 @@ impl Batch {
     }
 }
 
-/// What a frame's submission waits for and signals on the producer's behalf. See [`Producer::submit`].
+/// What a frame's submission waits for and signals for the producer. See [`Producer::submit`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameSync {
-    /// Signalled before this frame's commands, once everything submitted earlier is done.
+    /// Signalled before the frame's commands, once everything submitted earlier is done.
     pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
     /// Waited for before the slot is read.
     pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
     pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
-/// Makes a frame's submission. See [`Producer::submit`].
 pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
 
-/// What a frame is drawn from. Each scene has one kind.
+/// Each scene has one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Vertices(Vertices),
     Texture(ImageSlot),
 }
 
-/// Where a frame's vertices, or another array of a client, lie.
+/// A frame's vertices, or another array of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vertices {
     pub buffer: vk::Buffer,
@@ -127,7 +125,7 @@ pub struct Vertices {
 }
 
 impl Vertices {
-    /// The range of the buffer that `array` fills, rounded up to whole words because shaders read whole words.
+    /// Returns the range of `array`, rounded up to whole words because shaders read whole words.
     pub fn whole(self, array: &Array) -> vk::DescriptorBufferInfo {
         vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
     }
@@ -136,7 +134,7 @@ impl Vertices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSlot {
     pub image: vk::Image,
-    /// A view of all its levels.
+    /// Of all levels.
     pub view: vk::ImageView,
     pub layout: vk::ImageLayout,
 }
@@ -147,8 +145,7 @@ impl From<vk::Buffer> for Source {
     }
 }
 
-/// How a frame's slot is read: by the draw and, if frames are checked, by the compute shader of the check. The draw
-/// reads vertices as a storage buffer in both of its shaders, and samples an image in the fragment shader.
+/// Returns how a frame's slot is read: by the draw's shaders and, if `checked`, by a compute shader.
 pub fn reads(scene: Scene, checked: bool) -> Access {
     let (vertex, fragment) =
         (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
@@ -160,7 +157,7 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
     Access { stage: stage | check, access }
 }
 
-/// How Vulkan reads the slots of a CUDA ring: as [`reads`] says, in any frame. A pointer in the window also reads by compute.
+/// Returns how Vulkan reads the slots of a CUDA ring, in any frame. A pointer in the window reads by compute.
 pub(crate) fn reader(scene: Scene, family: u32) -> QueueUse {
     // The older type has the same bits for these stages.
     let stage = vk::PipelineStageFlags::from_raw(reads(scene, true).stage.as_raw() as u32);
@@ -171,24 +168,23 @@ pub(crate) fn reader(scene: Scene, family: u32) -> QueueUse {
 pub struct Profile {
     pub name: &'static str,
     pub slots: Vec<Source>,
-    /// Who owns a slot between frames.
+    /// Between frames.
     pub owner: Owner,
     pub max_in_flight: usize,
     pub uses_cuda: bool,
-    /// Whether its work runs in Vulkan's queue. If so, [`Producer::record_before_draw`] records it anew for every frame.
-    /// Everything else that producers record is the same for all frames in one slot, so it is recorded once and submitted
-    /// again whenever the slot's turn comes.
+    /// Whether its work runs in Vulkan's queue, so that it is recorded anew for every frame. Otherwise a
+    /// slot's commands are recorded once, and submitted again whenever the slot's turn comes.
     pub in_queue: bool,
     pub longest_batch: usize,
-    /// Whether each of its waits and its barriers can be left out alone, as `verify --break` does.
+    /// Whether each wait and barrier can be left out alone, as `verify --break` does.
     pub breakable: bool,
     pub parameters: KernelParameters,
 }
 
 impl Profile {
-    /// The profile of a producer without CUDA, whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
+    /// Describes a producer whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
     pub fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
-        // At least two, so that the CPU can prepare a frame while the GPU draws another.
+        // Two, so that the CPU can prepare a frame while the GPU draws another.
         let max_in_flight = slots.len().max(2);
         Self {
             name,
@@ -207,7 +203,7 @@ impl Profile {
         (frame % self.slots.len() as u64) as usize
     }
 
-    /// The result of [`Producer::produce`] if there is nothing to wait for or to signal.
+    /// Returns what to draw if there is nothing to wait for.
     pub fn produced(&self, frame: &Frame) -> Produced {
         Produced {
             source: self.slots[self.slot_of(frame.index)],
@@ -218,52 +214,50 @@ impl Profile {
     }
 }
 
-/// Fills the slots of a ring. See the [module](self) for the order of calls.
-///
-/// The producer and the Vulkan queue must be idle before it is dropped.
+/// Fills the slots of a ring. The producer and the Vulkan queue must be idle before it is dropped.
 pub trait Producer {
     fn profile(&self) -> &Profile;
 
-    /// Fills the frame's slot, or enqueues the work that fills it. Does neither if all of the work runs in Vulkan's queue.
+    /// Fills the frame's slot, or enqueues that. Does neither if all of the work runs in Vulkan's queue.
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         Ok(self.profile().produced(frame))
     }
 
-    /// Sets the length of the next batches, clamped to 1..=[`Profile::longest_batch`].
+    /// Clamps `frames` to 1..=[`Profile::longest_batch`].
     fn set_batch(&mut self, _frames: usize) {}
 
-    /// Records what makes `source` readable for [`Frame::reads`], outside a render pass. `source` is the one that
-    /// [`Producer::produce`] returned for this frame.
+    /// Records what makes `source`, as returned by [`Producer::produce`], readable for [`Frame::reads`].
+    /// Comes outside a render pass.
     fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
     /// Records what gives `source` back, outside a render pass.
     fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
 
-    /// Calls `submit` once, with what the submission waits for and signals. If it fails or is never done, the frame is given up.
+    /// Calls `submit` once. If that fails or is never done, the frame is given up.
     ///
     /// # Safety
-    /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned last, with these
-    /// semaphores and the recorded commands. If it returns an error, it has made none.
+    /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned
+    /// last, with these semaphores and the recorded commands. If it fails, it has made none.
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         submit(FrameSync::default())
     }
 
-    /// CUDA's stream, if there is one. It knows when each frame's kernel ran and how long it took.
+    /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
     fn fill(&self) -> Option<&Fill> {
         None
     }
 
-    /// Whether its own work outside the Vulkan queue is done. Does not wait. Fails if that work did, as when a kernel faults.
+    /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
     fn is_idle(&self) -> Result<bool> {
         self.fill().map_or(Ok(true), Fill::is_idle)
     }
 
-    /// How far its side has come, in words, for the error of a run that is stuck.
+    /// Says how far its side has come, for the error of a stuck run.
     fn progress(&self) -> Option<String> {
         None
     }
 
-    /// Gives up after a failure: releases every wait of Vulkan, so that its queue can become idle.
+    /// Releases every wait of Vulkan after a failure, so that its queue can become idle.
     fn abandon(&mut self) {}
 }
 

@@ -13,17 +13,17 @@ use wavefield_field::wave::{Grid, Vertex};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
 
-/// The uses of every slot's buffer: drawing, checking, clearing before a checked run, and read-back.
+/// For drawing, checking, clearing before a checked run, and read-back.
 pub const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()
         | vk::BufferUsageFlags::TRANSFER_DST.as_raw(),
 );
 
-/// The format of a slot that is an image: [`texture::Texel`].
+/// Holds a [`texture::Texel`].
 pub const TEXTURE_FORMAT: vk::Format = vk::Format::R16G16B16A16_SFLOAT;
 
-/// A ring's slots in Vulkan's own memory: each is a buffer for the whole grid. `more` adds uses to [`SLOT_USAGE`].
+/// Makes a ring's slots in Vulkan's own memory. `more` adds uses to [`SLOT_USAGE`].
 pub fn own_slots(
     device: &Device,
     grid: Grid,
@@ -37,10 +37,10 @@ pub fn own_slots(
     each_slot(device, None, grid, ring.depth(), || Buffer::new(device, &desc))
 }
 
-/// Makes the memory of `depth` slots with `make`. `context` is CUDA's side, if CUDA shares that memory.
+/// Makes the memory of `depth` slots with `make`. `context` is given if CUDA shares that memory.
 ///
 /// # Errors
-/// As for `make`. If memory runs out, [`Error::NoRoom`] says how much was asked for, how much is free and what would fit.
+/// As for `make`. If memory runs out, [`Error::NoRoom`] says what was asked for and what would fit.
 pub fn each_slot<T>(
     device: &Device,
     context: Option<&Cuda>,
@@ -54,7 +54,7 @@ pub fn each_slot<T>(
             Ok(slot) => slots.push(slot),
             Err(error) if error.is_out_of_memory() => {
                 let fitted = slots.len();
-                // Their memory counts as free for the ring that the advice suggests.
+                // This frees their memory for the ring that the advice suggests.
                 drop(slots);
                 // CUDA knows what other processes use; Vulkan's budget is an estimate.
                 let cuda = context.and_then(|context| context.memory().ok());
@@ -80,13 +80,13 @@ fn asked(grid: Grid, depth: usize) -> String {
     format!("a ring of {depth} slots of {cols}x{rows} vertices, {each} bytes each, {all} in all")
 }
 
-/// What would fit. Of `depth` slots with `bytes` each, only the first `fitted` did.
+/// Says what would fit. Of `depth` slots with `bytes` each, only the first `fitted` did.
 fn advice(bytes: u64, depth: usize, fitted: usize, free: Option<u64>) -> String {
     let deepest = match fitted {
         0 => "not even one of them fits".to_owned(),
         fitted => format!("the deepest that fits is --ring {fitted}"),
     };
-    // Slots that were made are proof. The driver's free memory may have shrunk since, or be fragmented.
+    // Slots that were made are proof. Free memory may have shrunk since, or be fragmented.
     let room = (fitted as u64 * bytes).max(free.unwrap_or(0)).min(depth as u64 * bytes - 1);
     match (room / depth as u64 / size_of::<Vertex>() as u64).isqrt() {
         0 | 1 => format!(", {deepest}"),
@@ -138,7 +138,7 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a slot that holds this array; of a texture, level after level. Both APIs must be at rest.
+/// Reads the slot's array, or a texture level after level. Both APIs must be at rest.
 ///
 /// # Safety
 /// The slot is alive, of the queue's device, and holds such an array.

@@ -1,20 +1,18 @@
-//! Fills its slots only once, to measure the draw alone.
-
 use super::{Frame, Producer, Profile, reads};
 use wavefield_base::Result;
 use wavefield_field::scene::Scene;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::{Queue, one_shot};
 
-/// Slots that another producer, whose work runs in Vulkan's queue, has filled once. They are drawn in turn, as a hand-off's
-/// slots are: a single slot may stay in the GPU's cache, and its draw then takes less time.
+/// Draws slots that are filled only once. They take turns, because a single one in the GPU's cache is drawn
+/// faster.
 pub struct StillProducer {
     _filled_by: Box<dyn Producer>,
     profile: Profile,
 }
 
 impl StillProducer {
-    /// Shows the same picture from every slot of `filled_by`. Waits for the queue.
+    /// Shows one picture from every slot of `filled_by`, which works in Vulkan's queue. Waits for the queue.
     pub fn new(
         queue: &mut Queue,
         scene: Scene,

@@ -1,5 +1,3 @@
-//! A Vulkan compute shader paints the texture and its mip chain, in the same queue as the draw.
-
 use std::sync::Arc;
 
 use ash::vk;
@@ -20,7 +18,7 @@ use wavefield_gpu::vulkan::{
     view_of_shared,
 };
 
-/// The side of a workgroup in texels, as in `paint.wgsl`.
+/// In texels, as in `paint.wgsl`.
 const WORKGROUP: u32 = 8;
 
 pub struct TextureComputeProducer {
@@ -41,7 +39,8 @@ enum Memory {
 }
 
 impl TextureComputeProducer {
-    /// With `exported`, the slots lie in exported memory that nobody imports, to measure what exporting costs a draw.
+    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
+    /// draw.
     pub fn new(device: &Device, desc: &ProducerDesc, exported: bool) -> Result<Self> {
         let (size, stamped, depth) = (desc.grid, desc.stamped, desc.ring.depth());
         check_texture(device, size)?;
@@ -80,7 +79,7 @@ impl Producer for TextureComputeProducer {
         let compute = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let written = (vk::ImageLayout::GENERAL, (compute, vk::AccessFlags2::SHADER_STORAGE_WRITE));
         let read = (LAYOUT, (compute | frame.reads.stage, frame.reads.access));
-        // The image is overwritten, so its content may be lost. The draw that read it K frames ago must be done.
+        // The content is overwritten, so it may be lost. The draw that read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = color_barrier(image, old, written);
         let parameters = Parameters {
@@ -110,7 +109,7 @@ struct Pipelines {
     below: usize,
 }
 
-/// The constants, laid out as in `paint.wgsl`.
+/// As in `paint.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
 struct Parameters {
@@ -122,7 +121,7 @@ impl Pipelines {
     fn new(device: &Device, levels: &[Vec<View>]) -> Result<Self> {
         let written = |view: &View| Bound::Storage(view.raw());
         let read = |view: &View| Bound::Sampled(view.raw(), LAYOUT);
-        // Each slot's first level; all levels but the first; for each of those, the level above it.
+        // Each slot's first level; all other levels; for each of those, the level above it.
         let first: Vec<_> = levels.iter().flat_map(|slot| slot.first()).map(written).collect();
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
@@ -150,7 +149,7 @@ impl Pipelines {
     ) {
         let groups = [size.cols.div_ceil(WORKGROUP), size.rows.div_ceil(WORKGROUP)];
         let constants = bytemuck::bytes_of(&parameters);
-        // SAFETY: recording, and barriers order the images (the caller's promise); the lists were made in this order, and the constants have their type's size.
+        // SAFETY: the caller's promise; the lists were made in this order; the constants have their size.
         unsafe {
             match level.checked_sub(1) {
                 None => self.paint.dispatch(commands, [slot], constants, groups),
@@ -163,7 +162,7 @@ impl Pipelines {
     }
 }
 
-/// A view for each single level, through which shaders write that level.
+/// Shaders write each level through its own view.
 fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
     let of_level = |level| {
         let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);

@@ -1,5 +1,4 @@
-//! CPU threads paint the texture and its mip chain into memory that the CPU and the GPU can address. Vulkan copies it into
-//! the image, because only the driver knows an image's memory layout.
+//! CPU threads paint a buffer. Vulkan copies it, because only the driver knows an image's memory layout.
 
 use ash::vk;
 use gpu_allocator::MemoryLocation;
@@ -24,7 +23,7 @@ pub struct TextureHostProducer {
     device: Device,
 }
 
-/// The layout in which the draw reads an image that only Vulkan writes.
+/// The layout of images that only Vulkan writes.
 pub(super) const LAYOUT: vk::ImageLayout = vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL;
 
 impl TextureHostProducer {
@@ -41,14 +40,14 @@ impl TextureHostProducer {
         let staging = (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()?;
         let images = own_images(device, size, depth, vk::ImageUsageFlags::empty())?;
         let slots = images.iter().map(own_slot).collect();
-        // No more frames in flight than slots: a buffer's last frame is done before `produce` writes it again.
+        // With no more frames than slots, a buffer's last frame is done before `produce` writes it again.
         let profile = Profile { max_in_flight: depth, ..Profile::of_queue("host", slots) };
         let (regions, stamped, device) = (level_regions(size), request.stamped, device.clone());
         Ok(Self { staging, _images: images, profile, regions, size, stamped, device })
     }
 }
 
-/// A slot that only Vulkan writes.
+/// Describes an image that only Vulkan writes.
 pub(super) fn slot(image: vk::Image, view: vk::ImageView) -> ImageSlot {
     ImageSlot { image, view, layout: LAYOUT }
 }
@@ -57,7 +56,7 @@ pub(crate) fn own_slot(image: &Image) -> Source {
     Source::Texture(slot(image.raw(), image.view()))
 }
 
-/// Vulkan's own images with mip chains, for sampling, read-back and clearing before a checked run; `more` adds uses.
+/// Makes images for sampling, read-back and clearing before a checked run. `more` adds uses.
 pub(crate) fn own_images(
     device: &Device,
     size: Grid,
@@ -101,7 +100,7 @@ impl Producer for TextureHostProducer {
     }
 }
 
-/// One copy for each level. The levels follow one another in the buffer.
+/// Returns a copy for each level. The levels follow one another in the buffer.
 pub(crate) fn level_regions(size: Grid) -> Vec<vk::BufferImageCopy> {
     let mut offset = 0;
     let region = |index| {

@@ -1,4 +1,4 @@
-//! Ownership transfers between queue families, for slots that Vulkan and CUDA share.
+//! Ownership transfers of slots between Vulkan and CUDA.
 
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};

@@ -1,5 +1,3 @@
-//! Copies drawn pictures to memory that the CPU can read.
-
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
@@ -7,21 +5,20 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
 use wavefield_render::Picture;
 
-/// A picture as the GPU drew it: four bytes a pixel.
+/// Four bytes a pixel, as the GPU drew them.
 pub struct Pixels {
     pub bytes: Vec<u8>,
     pub extent: vk::Extent2D,
 }
 
-/// A buffer, and the size of the picture in it.
 type Copied = (Buffer, vk::Extent2D);
 
-/// Copies of the frames in flight, each tagged, say with its time. The GPU must be done with them before they are dropped.
+/// Pictures in flight, each with a tag, such as its time. Drop them when the GPU is done with them.
 pub struct Copies<T> {
     device: Device,
-    /// Each flight's tag and picture, until it is taken.
+    /// For each flight, until its picture is taken.
     flights: Vec<Option<(T, Copied)>>,
-    /// The buffer of the last copy that was taken.
+    /// From the last copy that was taken.
     spare: Option<Copied>,
 }
 
@@ -30,14 +27,14 @@ impl<T: Copy + Ord> Copies<T> {
         Self { device: device.clone(), flights: Vec::new(), spare: None }
     }
 
-    /// Takes a flight's picture, if one was recorded and not taken yet. The GPU must have finished the flight's commands.
+    /// Takes a flight's picture, if there is one. The GPU must have finished with the flight.
     pub fn take(&mut self, flight: usize) -> Option<(T, Result<Pixels>)> {
         let (tag, buffer) = self.flights.get_mut(flight)?.take()?;
         let (buffer, extent) = self.spare.insert(buffer);
         Some((tag, buffer.bytes().map(|bytes| Pixels { bytes: bytes.to_vec(), extent: *extent })))
     }
 
-    /// The flights whose pictures are not taken yet, in the order of their tags.
+    /// Returns the flights whose pictures are not taken yet, in the order of their tags.
     pub fn pending(&self) -> Vec<(T, usize)> {
         let all = self.flights.iter().enumerate();
         let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.0, flight))).collect();
@@ -45,15 +42,15 @@ impl<T: Copy + Ord> Copies<T> {
         pending
     }
 
-    /// Records the copy of a picture, and leaves the picture in its final layout.
+    /// Copies a picture, and leaves it in its final layout.
     ///
     /// # Errors
     /// There is no memory for it. Nothing was recorded then.
     ///
     /// # Safety
-    /// - `commands` is recording, outside a render pass, and is submitted once, after the commands that draw the picture.
-    /// - The picture is alive, has four bytes a pixel, may be copied from, and is then in its final layout.
-    /// - The GPU has finished this flight's earlier commands, and finishes these before the copies are dropped.
+    /// - `commands` is recording, outside a render pass, and is submitted once, after the picture's draw.
+    /// - The picture is alive and then in its final layout, has four bytes a pixel, and may be copied from.
+    /// - The GPU has finished with the flight, and finishes these commands before the copies are dropped.
     pub unsafe fn record(
         &mut self,
         commands: vk::CommandBuffer,
@@ -64,10 +61,10 @@ impl<T: Copy + Ord> Copies<T> {
         if self.flights.len() <= flight {
             self.flights.resize_with(flight + 1, || None);
         }
-        // A picture that nobody took makes room.
+        // An untaken picture makes room.
         self.spare = self.flights[flight].take().map(|(_, buffer)| buffer).or(self.spare.take());
         let extent = picture.extent;
-        // Drop a buffer of another size first, so that the two never exist at once.
+        // Drop a buffer of another size first, so that the two never coexist.
         let buffer = match self.spare.take().filter(|(_, size)| *size == extent) {
             Some((buffer, _)) => buffer,
             None => Buffer::new(
@@ -93,8 +90,8 @@ impl<T: Copy + Ord> Copies<T> {
             .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
             .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
         let device = &self.device;
-        // SAFETY: recording, and the picture is alive (the caller's promise); the buffer has room for it, and lives until it
-        // is taken, which is after the GPU's use, or until the copies are dropped.
+        // SAFETY: recording, with a live picture (the caller's promise); the buffer has room, and lives until
+        // it is taken after the GPU's use, or until the copies are dropped.
         unsafe {
             pipeline_barrier(device, commands, &[], &[before]);
             device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);

@@ -1,5 +1,3 @@
-//! The thread that encodes pictures, and the queue to it.
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,23 +11,20 @@ use super::scale::{Order, fit, fitting};
 use super::{FilmDesc, Pixels};
 use wavefield_base::{Error, Result, output_file::Growing, threads::Job};
 
-/// A picture, and its time in the film.
 type Shot = (Pixels, Duration);
 
-/// The number of frames in the film, and its size.
 type Written = (u64, Option<(u32, u32)>);
 
-/// The most pictures that wait for the thread.
+/// Maximum queued pictures.
 const WAITING: usize = 8;
-/// How often to look whether the thread has gone on.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The frame loop's side of the thread.
+/// The frame loop's side of the thread that encodes pictures.
 pub(super) struct Encoder {
     /// `None` once the thread was told to end.
     shots: Option<SyncSender<Shot>>,
     thread: Option<Job<Written>>,
-    /// The pictures that the thread is done with.
+    /// Pictures that the thread is done with.
     encoded: Arc<AtomicU64>,
     path: PathBuf,
     timeout: Duration,
@@ -39,7 +34,6 @@ impl Encoder {
     pub(super) fn start(desc: &FilmDesc, order: Order) -> Result<Self> {
         let (shots, take_shots) = sync_channel(WAITING);
         let encoded = Arc::new(AtomicU64::new(0));
-        // A GIF has a limit for its longer side.
         let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
         let reel = Reel {
             output: Some(Growing::begin(&desc.path)?),
@@ -55,7 +49,7 @@ impl Encoder {
         Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
     }
 
-    /// Sends a picture to the thread. False if the queue is full. With `wait`, waits for room up to the timeout.
+    /// Returns false if the queue is full. With `wait`, waits for room up to the timeout.
     pub(super) fn send(&self, mut shot: Shot, wait: bool) -> Result<bool> {
         let Some(shots) = &self.shots else { return Ok(false) };
         let began = Instant::now();
@@ -71,12 +65,12 @@ impl Encoder {
         }
     }
 
-    /// Whether the thread has failed and takes no more pictures.
+    /// Returns whether the thread takes no more pictures because it has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.shots.is_some() && self.thread.as_ref().is_some_and(Job::is_done)
     }
 
-    /// Waits until everything is written. Fails if nothing is written for the whole timeout.
+    /// Waits until everything is written. Fails if nothing is written for the timeout.
     pub(super) fn end(&mut self) -> Result<Written> {
         self.shots = None;
         let Some(thread) = self.thread.take() else { return Ok((0, None)) };
@@ -94,7 +88,7 @@ impl Encoder {
         thread.finish()
     }
 
-    /// The error of a thread that waits for the reader of its output. The thread is not stopped.
+    /// Blames the reader of the output. The thread still waits, and is not stopped.
     fn stuck(&self) -> Error {
         let words = format!(
             "nothing was read from it for {:.0} s: is its reader still running?",
@@ -112,11 +106,11 @@ impl Drop for Encoder {
     }
 }
 
-/// The film in progress. Its first picture determines its size, so the sink is made only then.
+/// The first picture determines the size, so the sink is made only then.
 struct Reel {
     output: Option<Growing>,
     sink: Option<Sink>,
-    /// The limit for the longer side of a GIF; `None` for raw frames.
+    /// For the longer side of a GIF; `None` for raw frames.
     limit: Option<u32>,
     order: Order,
     size: Option<(u32, u32)>,
@@ -129,7 +123,7 @@ enum Sink {
 }
 
 impl Reel {
-    /// The thread's work, until the last picture or a failure. Without frames there is no file.
+    /// Runs until the last picture or a failure. Without frames there is no file.
     fn work(mut self, shots: Receiver<Shot>, encoded: &AtomicU64) -> Result<Written> {
         let (mut frames, mut outcome) = (0, Ok(()));
         for shot in shots {

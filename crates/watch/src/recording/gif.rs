@@ -1,4 +1,4 @@
-//! An animated GIF: 256 colours per frame, and whole hundredths of a second between frames.
+//! An animated GIF, with 256 colours per frame and times in hundredths of a second.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use gif::{Encoder, EncodingError, Frame, Repeat};
 
 use wavefield_base::{Error, Result, output_file::Growing};
 
-/// The time between frames: 25 per second. Players show hardly more, and a higher rate makes the file larger.
+/// 25 frames per second. Players show hardly more, and the file would be larger.
 pub(super) const PERIOD: Duration = Duration::from_millis(40);
-/// The speed of choosing colours: 1 is slow and thorough, 30 is fast.
+/// For choosing colours: 1 is slow and thorough, 30 is fast.
 const SPEED: i32 = 10;
-/// How long the last frame is shown, in hundredths of a second.
+/// For the last frame, in hundredths of a second.
 const LAST: u64 = 4;
 
-/// Encodes each frame in memory, then appends it to the file as a whole.
+/// Encodes each frame in memory, then appends it to the file whole.
 pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,
     output: Growing,
     size: (u16, u16),
-    /// The last frame and its time, in hundredths of a second. The next frame determines how long it is shown.
+    /// The last frame and its time, in hundredths of a second. The next frame ends its display.
     waiting: Option<(Frame<'static>, u64)>,
     begun: bool,
 }
 
 impl Gif {
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
-        // `encoder::limit` keeps both sides within what a GIF can have.
+        // The encoder's limit keeps both sides within what a GIF can have.
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
         encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
         Ok(Self { encoder, output, size, waiting: None, begun: false })
     }
 
-    /// Adds a frame at this time of the film. The encoder may change `rgba`.
+    /// Adds a frame. The encoder may change `rgba`.
     pub(super) fn frame(&mut self, rgba: &mut [u8], at: Duration) -> Result<()> {
         let at = (at.as_secs_f64() * 100.0).round() as u64;
         let frame = Frame::from_rgba_speed(self.size.0, self.size.1, rgba, SPEED);
@@ -52,7 +52,7 @@ impl Gif {
         Ok(())
     }
 
-    /// Writes the last frame and the end of the file. If a frame has failed, the frames before it stay.
+    /// Keeps the frames before one that failed.
     pub(super) fn end(mut self) -> Result<()> {
         let last = match self.waiting.take() {
             Some((frame, _)) => self.write(frame, LAST),
@@ -62,7 +62,7 @@ impl Gif {
             return last;
         }
         let rest = self.encoder.into_inner().map_err(failed)?;
-        // Only the last byte is the file's end. Before it there may be a frame that could not be appended.
+        // The last byte is the file's end. Before it there may be a frame that could not be appended.
         let end = &rest[rest.len().saturating_sub(1)..];
         let ended = self.output.append(end).and_then(|()| self.output.finish());
         last.and(ended)

@@ -1,7 +1,7 @@
 //! Records drawn pictures as a film: a GIF, or raw frames on standard output.
 //!
-//! A film's [`Copies`] are recorded after the draw. Once the GPU is done, it sends the pixels to a thread that encodes them. The
-//! frame loop of a window never waits for this: if the encoder is behind, the film leaves frames out.
+//! A film's [`Copies`] are recorded after the draw. Once the GPU is done, the pixels go to a thread that
+//! encodes them. The frame loop of a window never waits for it: a film leaves frames out instead.
 
 mod copies;
 mod encoder;
@@ -24,9 +24,9 @@ use wavefield_render::Picture;
 
 #[derive(Clone, Debug)]
 pub struct FilmDesc {
-    /// The GIF's path, or `-` for raw frames on standard output.
+    /// A GIF, or `-` for raw frames on standard output.
     pub path: PathBuf,
-    /// The largest side of a GIF in pixels. Larger pictures are divided by a whole number.
+    /// A GIF's longer side in pixels. Larger pictures are divided by a whole number.
     pub side: u32,
     pub format: vk::Format,
     /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
@@ -49,7 +49,7 @@ impl FilmDesc {
 pub struct Recorded {
     pub path: PathBuf,
     pub frames: u64,
-    /// Frames that were left out because the encoder was behind.
+    /// Left out because the encoder was behind.
     pub dropped: u64,
     pub size: Option<(u32, u32)>,
 }
@@ -74,14 +74,13 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if it returns true,
-/// [`Film::record`]. These do not fail: an error ends the film, and [`Film::end`] returns it.
+/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if
+/// that is true, [`Film::record`]. An error ends the film, and [`Film::end`] returns it.
 pub struct Film {
     desc: FilmDesc,
     copies: Copies<Duration>,
     encoder: Encoder,
     clock: Clock,
-    /// The next picture's time in the film.
     next: Option<Duration>,
     dropped: u64,
     failure: Option<Error>,
@@ -106,7 +105,7 @@ impl Film {
         })
     }
 
-    /// Sends a flight's picture to the encoder. The GPU must have finished the flight's commands.
+    /// Sends a flight's picture to the encoder. The GPU must have finished with the flight.
     pub fn done(&mut self, flight: usize) {
         let Some((at, pixels)) = self.copies.take(flight) else { return };
         match pixels.and_then(|pixels| self.encoder.send((pixels, at), self.desc.complete)) {
@@ -116,21 +115,21 @@ impl Film {
         }
     }
 
-    /// [`Film::done`] for every flight, in the pictures' order. The GPU must be at rest. Flights may then be renumbered.
+    /// Calls [`Film::done`] for every flight, which may then be renumbered. The GPU must be at rest.
     pub fn all_done(&mut self) {
         self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
     }
 
-    /// Whether the current frame belongs in the film. `now` may count from any fixed moment, and must not go back.
+    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never goes back.
     pub fn wants(&mut self, now: Duration) -> bool {
         self.next = if self.has_ended() { None } else { self.clock.frame(now) };
         self.next.is_some()
     }
 
-    /// Records the copy of a picture for which [`Film::wants`] returned true. Leaves the picture in its final layout.
+    /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
     ///
     /// # Safety
-    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] was called since the flight's earlier commands.
+    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] freed the flight.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
         let Some(at) = self.next.take() else { return };
         // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
@@ -139,15 +138,14 @@ impl Film {
         }
     }
 
-    /// Whether the film takes no more frames because something has failed.
     pub fn has_ended(&self) -> bool {
         self.failure.is_some() || self.encoder.has_failed()
     }
 
-    /// Ends the film, and waits until it is written. If the GPU is `at_rest`, the film includes the frames in flight.
+    /// Waits until the film is written. If the GPU is `at_rest`, it includes the frames in flight.
     ///
     /// # Errors
-    /// The error that ended the film early. The frames before it are still written if possible.
+    /// The error that ended the film early. Earlier frames are still written if possible.
     pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
         if at_rest {
             self.all_done();
@@ -165,7 +163,6 @@ impl Film {
     }
 }
 
-/// Chooses the frames of a film, and gives their times in it.
 struct Clock {
     period: Duration,
     last: Option<Duration>,
@@ -173,9 +170,9 @@ struct Clock {
     taken: Option<Duration>,
 }
 
-/// The longest gap between frames of the film. Longer pauses are shortened to it.
+/// Longer pauses are shortened to this.
 const LONGEST_GAP: Duration = Duration::from_secs(1);
-/// How much too early a frame may come. Displays do not pace frames quite evenly.
+/// A frame may come this much too early, because displays do not pace frames quite evenly.
 const EARLY: Duration = Duration::from_millis(2);
 
 impl Clock {
@@ -183,7 +180,7 @@ impl Clock {
         Self { period, last: None, time: Duration::ZERO, taken: None }
     }
 
-    /// To be called for each drawn frame. Returns its time in the film; `None` if the film leaves it out.
+    /// Returns a drawn frame's time in the film; `None` if the film leaves it out.
     fn frame(&mut self, now: Duration) -> Option<Duration> {
         let before = self.last.replace(now).unwrap_or(now);
         self.time += now.saturating_sub(before).min(LONGEST_GAP);

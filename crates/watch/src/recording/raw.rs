@@ -9,13 +9,12 @@ pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as
 
 pub(super) struct Raw {
     output: Growing,
-    /// The last frame, which is repeated for missing ones.
+    /// Repeated for missing frames.
     last: Vec<u8>,
     written: u64,
 }
 
 impl Raw {
-    /// Also prints a note that says how to read the frames.
     pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Self {
         wavefield_base::note!(
             "note: raw frames go to standard output, for example to: \
@@ -24,14 +23,14 @@ impl Raw {
         Self { output, last: Vec::new(), written: 0 }
     }
 
-    /// Writes a frame. Fills a gap before it with copies of the last frame.
+    /// Fills a gap before the frame with copies of the last one.
     pub(super) fn frame(&mut self, rgba: &[u8], at: Duration) -> Result<()> {
         let number = (at.as_secs_f64() * f64::from(RATE)).round() as u64;
         while self.written > 0 && self.written < number {
             self.output.append(&self.last)?;
             self.written += 1;
         }
-        // Two frames at the same place in the film: keep the first.
+        // Of two frames at the same place in the film, keep the first.
         if number < self.written {
             return Ok(());
         }

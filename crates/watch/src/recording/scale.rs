@@ -1,5 +1,3 @@
-//! Converts pictures of any size and channel order to frames of one size.
-
 use ash::vk;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +7,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The order in the formats of windows and files; `None` for other formats.
+    /// Returns `None` for formats that no window or file has.
     pub(super) fn of(format: vk::Format) -> Option<Self> {
         match format {
             vk::Format::R8G8B8A8_SRGB | vk::Format::R8G8B8A8_UNORM => Some(Self::Rgba),
@@ -26,18 +24,18 @@ impl Order {
     }
 }
 
-/// The size of a film: that of its pictures, divided by the smallest whole number that keeps the longer side within `limit`.
+/// Divides a picture's size by the smallest whole number that keeps the longer side within `limit`.
 pub(super) fn fitting(extent: vk::Extent2D, limit: u32) -> (u32, u32) {
     let by = extent.width.max(extent.height).div_ceil(limit).max(1);
     ((extent.width / by).max(1), (extent.height / by).max(1))
 }
 
-/// Converts a picture to the film's size, as opaque RGBA. Each pixel is the mean of a square of the picture's. A picture of
-/// another shape, after the window was resized, gets black bars.
+/// Converts a picture to the film's size, as opaque RGBA. Each pixel is the mean of a square of the picture.
+/// A picture of another shape, after the window was resized, gets black bars.
 pub(super) fn fit(pixels: &[u8], extent: vk::Extent2D, order: Order, size: (u32, u32), film: &mut Vec<u8>) {
     let [from_width, from_height, width, height] =
         [extent.width, extent.height, size.0, size.1].map(|side| side as usize);
-    // The least divisor that makes the picture fit. As in `fitting`, the rest of a division is left out.
+    // The least divisor that makes the picture fit. As in `fitting`, remainders are left out.
     let by = (from_width / (width + 1)).max(from_height / (height + 1)) + 1;
     let (columns, rows) = ((from_width / by).max(1), (from_height / by).max(1));
     let corner = (height - rows) / 2 * width + (width - columns) / 2;

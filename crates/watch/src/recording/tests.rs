@@ -78,7 +78,8 @@ fn frame(queue: &mut Queue, film: &mut Film, target: &Image, number: u64, now: D
     .unwrap();
 }
 
-/// Reads a GIF: its size, its repeat, and for each frame its delay in hundredths of a second and the colour in the middle.
+/// Reads a GIF: its size, its repeat, and for each frame its delay in hundredths of a second and the colour
+/// in the middle.
 #[allow(clippy::type_complexity)] // Callers destructure it at once.
 fn read_gif(path: &Path) -> ((u16, u16), ::gif::Repeat, Vec<(u16, [u8; 3])>) {
     let mut options = ::gif::DecodeOptions::new();

@@ -1,8 +1,7 @@
 //! Writes Chrome's trace events (the "Trace Event Format"), which Perfetto and `chrome://tracing` show.
 //!
-//! The run becomes a process. Its threads are the CPU, the CPU's other threads, the window system, CUDA, Vulkan, and the time
-//! in which the GPU ran neither. Arrows ("flow events") show what allowed work to begin: CPU → GPU for each submission,
-//! CUDA → Vulkan for `ready`, Vulkan → CUDA for `free`.
+//! The run becomes a process with a thread for each row. Arrows ("flow events") show what allowed work to
+//! begin: CPU → GPU for each submission, CUDA → Vulkan for `ready`, Vulkan → CUDA for `free`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use super::cpu::CpuSpan;
 use super::recorder::{FrameSpans, Track};
 use wavefield_base::{Result, output_file};
 
-/// Writes a file, whole or not at all: a picture if its name ends with `.svg`, else trace events with `command` recorded.
+/// Writes a file, whole or not at all: a picture if its name ends with `.svg`, else trace events.
 pub fn write_trace(path: &Path, command: &str, cpu: &[CpuSpan], track: &Track) -> Result<()> {
     let text = match wavefield_base::svg::is_name_of(path) {
         true => super::picture::drawing(track),
@@ -51,7 +50,6 @@ fn document(command: &str, cpu: &[CpuSpan], track: &Track) -> Value {
     })
 }
 
-/// How the clocks were tied, and the possible errors.
 fn clock_words(track: &Track) -> Value {
     json!({
         "run": track.name,
@@ -125,7 +123,7 @@ impl Events {
             let at = self.since_epoch(produce.begin);
             self.arrow("launch", (CPU, at), (CUDA, kernel));
         }
-        // The arrow ends where its effect begins. The draw's timestamp may be earlier than the end of its wait.
+        // The arrow ends where its effect begins. The draw's timestamp may precede the end of its wait.
         self.arrow("ready", (CUDA, done - NUDGE), (VULKAN, draw.max(done)));
         if let Some(freed) = track.freed_before(spans) {
             let from = self.gpu(track, freed.vulkan[2]);
@@ -144,7 +142,6 @@ impl Events {
         self.list.push(event);
     }
 
-    /// Adds an arrow from one (thread, time) to another.
     fn arrow(&mut self, name: &str, from: (u32, f64), to: (u32, f64)) {
         self.arrows += 1;
         let end = |phase, (thread, time): (u32, f64)| {
@@ -166,20 +163,20 @@ impl Events {
     }
 }
 
-/// An arrow belongs to the slice around its time, so its ends lie this many µs inside the slices.
+/// In µs. Arrows belong to the slices around their ends, which lie this far inside.
 const NUDGE: f64 = 0.002;
 
-/// Rounds to the nanosecond. More digits would be noise, and make the file longer.
+/// Rounds to the nanosecond. More digits would be noise.
 fn round(microseconds: f64) -> f64 {
     (microseconds * 1e3).round() / 1e3
 }
 
-/// The spans in which neither a kernel nor a draw ran, between the first frame and the last.
+/// Returns the spans in which neither a kernel nor a draw ran, between the first frame and the last.
 pub fn neither<'a>(frames: impl IntoIterator<Item = &'a FrameSpans>) -> Vec<(f64, f64)> {
     let mut busy: Vec<(f64, f64)> = Vec::new();
     for spans in frames {
         let [begin, draw, end] = spans.vulkan;
-        // A command buffer's first timestamps may be earlier than the end of its wait for `ready`.
+        // The first timestamps may precede the end of the wait for `ready`.
         let begin = spans.cuda.map_or(begin, |(_, done)| draw.max(done));
         busy.push((begin, end));
         busy.extend(spans.cuda);

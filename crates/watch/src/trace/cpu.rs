@@ -1,7 +1,5 @@
-//! Records the CPU's spans: the start and end of each `trace_span!` in the code.
-//!
-//! The spans are those of the `tracing` crate, so that another subscriber, for example Tracy's, can listen instead. Without a
-//! subscriber, a span costs a test of one integer.
+//! Records the start and end of each `trace_span!` in the code. Another subscriber of the `tracing` crate,
+//! for example Tracy's, can listen instead. Without one, a span costs a test of one integer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{ThreadId, current};
@@ -17,14 +15,13 @@ use wavefield_base::{Error, Result};
 pub struct CpuSpan {
     pub name: &'static str,
     pub frame: Option<u64>,
-    /// Whether it ran on a thread other than the one that called [`CpuSpans::new`].
+    /// Not on the thread that called [`CpuSpans::new`].
     pub other_thread: bool,
     pub begin: Instant,
-    /// `None` while the span is open.
     pub end: Option<Instant>,
 }
 
-/// Collects the tool's spans. Clones share one list.
+/// Clones share one list.
 #[derive(Clone)]
 pub struct CpuSpans {
     spans: Arc<Mutex<Vec<CpuSpan>>>,
@@ -33,12 +30,12 @@ pub struct CpuSpans {
 }
 
 impl CpuSpans {
-    /// Collects the first `most` spans. Allocates the memory for all of them now, so that no span has to.
+    /// Allocates the memory for all `most` spans now, so that no span has to.
     pub fn new(most: usize) -> Self {
         Self { spans: Arc::new(Mutex::new(Vec::with_capacity(most))), most, home: current().id() }
     }
 
-    /// Listens to the spans of all threads from now on. Fails if this process already has a subscriber.
+    /// Listens to all threads from now on. Fails if this process already has a subscriber.
     pub fn install(&self) -> Result<()> {
         let installed = tracing::subscriber::set_global_default(self.clone());
         installed.map_err(|_| Error::Unsupported("a process can be traced only once".into()))
@@ -49,12 +46,12 @@ impl CpuSpans {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<CpuSpan>> {
-        // A poisoned lock only means that another thread panicked; the list is intact.
+        // A panic of another thread leaves the list intact.
         self.spans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The id of a span that is not kept. The ids of kept spans count from 1 and never get this large.
+/// The ids of kept spans count from 1 and never get this large.
 const NOT_KEPT: u64 = u64::MAX;
 
 impl Subscriber for CpuSpans {
@@ -98,7 +95,7 @@ impl Subscriber for CpuSpans {
         }
     }
 
-    // Every span here is entered when it is made, and left once.
+    // Every span is entered when it is made, and left once.
     fn enter(&self, _span: &Id) {}
     fn record(&self, _span: &Id, _values: &Record<'_>) {}
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}

@@ -1,9 +1,8 @@
-//! Records the CPU's calls, CUDA's kernels and Vulkan's draws on one clock, and writes them to a file for
-//! [Perfetto](https://ui.perfetto.dev) or `chrome://tracing`.
+//! Records CPU calls, CUDA kernels and Vulkan draws on one clock, for Perfetto or `chrome://tracing`.
 //!
-//! Three clocks meet here. [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two
-//! of them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's timestamps
-//! (`wavefield bench latency` checks that). The file states the measured error of each tie.
+//! [`GpuClock`] ties Vulkan's timestamps to the CPU's clock. CUDA's events only give the time between two of
+//! them; [`CudaClock`] ties them to `%globaltimer`, which on NVIDIA devices is the clock of Vulkan's
+//! timestamps (`wavefield bench latency` checks that). The file states the measured error of each tie.
 
 mod chrome;
 mod clock;

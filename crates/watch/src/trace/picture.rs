@@ -1,11 +1,10 @@
-//! Draws the trace as an SVG, for readers without a trace viewer: a few frames.
+//! Draws a few frames of the trace as an SVG, for readers without a trace viewer.
 
 use maud::{Markup, html};
 
 use super::recorder::{FrameSpans, Track};
 use wavefield_base::svg::{self, n, round_step};
 
-/// The number of frames to show.
 const SHOWN: usize = 4;
 // In pixels: the drawing's width, the names at the left, the margin at the right, the run's name, one row.
 const WIDTH: f64 = 1180.0;
@@ -15,8 +14,7 @@ const HEAD: f64 = 32.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = ROW - 4.0;
 
-/// A row for CUDA if the run uses that, and a row for Vulkan. What is shown starts at the draw of a frame in the middle: the first
-/// frames fill the ring, so they are not typical.
+/// Starts with a frame in the middle, because the first frames fill the ring and are not typical.
 pub(super) fn drawing(track: &Track) -> String {
     let shown: Vec<_> = track.frames.iter().skip(track.frames.len() / 2).take(SHOWN).collect();
     let from = shown.first().map_or(0.0, |spans| spans.vulkan[1]);
@@ -38,7 +36,7 @@ pub(super) fn drawing(track: &Track) -> String {
         @for spans in &track.frames {
             (frame(track, spans, &usual, |row, class, (begin, end), words| {
                 let (begin, end) = (begin.max(from), end.min(to));
-                // A kernel of 3 µs must be visible among draws of milliseconds.
+                // A kernel of 3 µs must show among draws of milliseconds.
                 let width = ((end - begin) * scale).max(2.5);
                 let tip = format!("{words}: {:.1} µs", (end - begin) * 1e-3);
                 let place = [NAMES + (begin - from) * scale, if row == "CUDA" { HEAD } else { vulkan } + 2.0];
@@ -55,7 +53,7 @@ pub(super) fn drawing(track: &Track) -> String {
     svg::picture("What ran when on the GPU", [WIDTH, top + 48.0], &content).into_string()
 }
 
-/// The bars of a frame. `bar` draws one: its row, its class, its time and its words.
+/// Draws each bar by `bar`, which takes its row, class, time and words.
 fn frame(
     track: &Track,
     spans: &FrameSpans,
@@ -75,14 +73,14 @@ fn frame(
     }
 }
 
-/// The parts of a draw: its slices, and the rest after the last slice (the background, and resolving the samples).
+/// Returns a draw's slices, and the rest after the last one (the background, and resolving the samples).
 fn parts(spans: &FrameSpans) -> Vec<(f64, f64)> {
     let Some(slices) = spans.slices else { return Vec::new() };
     let ends = slices.into_iter().chain([spans.vulkan[2]]);
     [spans.vulkan[1]].into_iter().chain(slices).zip(ends).collect()
 }
 
-/// The undisturbed time of each part of a draw: the shortest over all frames.
+/// Returns the undisturbed time of each part of a draw: the shortest over all frames.
 fn usual(frames: &[FrameSpans]) -> Vec<f64> {
     let lengths =
         frames.iter().map(|spans| parts(spans).iter().map(|(from, to)| to - from).collect::<Vec<_>>());
@@ -90,8 +88,8 @@ fn usual(frames: &[FrameSpans]) -> Vec<f64> {
     lengths.filter(|lengths| !lengths.is_empty()).reduce(shortest).unwrap_or_default()
 }
 
-/// The parts in which Vulkan was at work. A part that is far longer than usual had to wait, for CUDA's signal or for the GPU to
-/// switch back from CUDA. It is cut to its usual length, so that the wait shows as a gap.
+/// Returns the parts in which Vulkan was at work. A part that is far longer than usual had to wait, for
+/// CUDA's signal or for a switch back from CUDA. It is cut, so that the wait shows as a gap.
 fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     let mut parts = parts(spans);
     for ((from, to), usual) in parts.iter_mut().zip(usual) {
@@ -102,7 +100,7 @@ fn at_work(spans: &FrameSpans, usual: &[f64]) -> Vec<(f64, f64)> {
     parts
 }
 
-/// A part that is longer than usual by more than this had to wait. In nanoseconds.
+/// In nanoseconds. A part that exceeds the usual time by more had to wait.
 const SWITCH: f64 = 60_000.0;
 
 fn legend(track: &Track) -> String {

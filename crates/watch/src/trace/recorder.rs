@@ -1,5 +1,3 @@
-//! Records the GPU's times of the first or the last frames of a run.
-
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -11,44 +9,42 @@ use wavefield_base::Result;
 use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
 use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
 
-/// Slices of a traced draw, each with its own end time: a switch to CUDA and back makes one slice longer.
+/// Slices of a traced draw, each with its end time. A switch to CUDA and back makes one slice longer.
 pub const SLICES: usize = 16;
 
-/// The times of a frame's parts, in nanoseconds of the GPU's clock.
+/// In nanoseconds of the GPU's clock.
 #[derive(Clone, Debug)]
 pub struct FrameSpans {
     pub frame: u64,
-    /// The frames that were filled together with it.
     pub batch: Batch,
     /// Frame start, draw start and draw end.
     pub vulkan: [f64; 3],
     pub slices: Option<[f64; SLICES]>,
     /// Start and end of the kernel on CUDA's stream.
     pub cuda: Option<(f64, f64)>,
-    /// When the CPU began the frame, and how long it worked on it, without waits for the hand-off.
+    /// When the CPU began the frame, and how long it worked on it, waits for the hand-off excluded.
     pub cpu: (Instant, Duration),
 }
 
-/// Collects [`FrameSpans`] of the first frames, or always of the last ones.
 pub struct Recorder {
     slices: Option<Timestamps<SLICES>>,
     vulkan: GpuClock,
     cuda: Option<CudaClock>,
     frames: VecDeque<FrameSpans>,
     most: usize,
-    /// Whether a new frame replaces the oldest. Otherwise recording ends after `most` frames.
+    /// A new frame replaces the oldest. Otherwise recording ends after `most` frames.
     live: bool,
     batches: Vec<Batch>,
 }
 
 impl Recorder {
-    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs, to tie their clocks.
+    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs to tie their clocks.
     pub fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let slices = Timestamps::new(queue.device(), flights)?;
         Ok(Self { slices, live: false, ..Self::live(queue, fill, flights, most)? })
     }
 
-    /// Collects the last `most` frames, with their draws whole. Waits for both APIs, to tie their clocks.
+    /// Collects the last `most` frames, with their draws whole. Waits for both APIs to tie their clocks.
     pub fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
         let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
         Ok(Self {
@@ -73,7 +69,7 @@ impl Recorder {
     /// Ties the clocks again, as far as possible without a wait.
     pub fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
         if self.vulkan.calibrated {
-            // After a failure the old tie stays.
+            // A failure keeps the old tie.
             self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
         }
         match (&mut self.cuda, fill) {
@@ -140,24 +136,22 @@ impl Observer for Recorder {
     }
 }
 
-/// The GPU's side of a traced run.
 #[derive(Clone, Debug)]
 pub struct Track {
     pub name: String,
     pub device: String,
     pub producer: &'static str,
-    /// Whether CUDA fills the field, on its own stream or in Vulkan's command buffer.
+    /// Whether CUDA fills the field, on a stream or in Vulkan's command buffer.
     pub uses_cuda: bool,
-    /// Whether the producer's work is in Vulkan's command buffer.
     pub in_queue: bool,
     pub frames: Vec<FrameSpans>,
     pub vulkan_clock: GpuClock,
-    /// The largest possible error of CUDA's tie to the GPU's clock; `None` without CUDA's stream.
+    /// The largest possible error of CUDA's tie; `None` without CUDA's stream.
     pub cuda_clock_error_ns: Option<f64>,
 }
 
 impl Track {
-    /// What the producer runs on the GPU, in words; `None` if it runs nothing there.
+    /// Names what the producer runs on the GPU; `None` if it runs nothing there.
     pub fn kernel(&self) -> Option<&'static str> {
         match (self.uses_cuda, self.in_queue) {
             (true, _) => Some("CUDA kernel"),
@@ -166,8 +160,8 @@ impl Track {
         }
     }
 
-    /// The least error of the two clocks that the trace proves, in nanoseconds; 0 if it proves none. A kernel cannot end after its
-    /// frame's draw, or begin before the slot that it waits for is free. If the times say so, the clocks are wrong by that much.
+    /// Returns the least error of the clocks that the trace proves, or 0. A kernel cannot end after its
+    /// frame's draw, or begin before its slot is free. If the times say so, the clocks are wrong.
     pub fn clock_violation_ns(&self) -> f64 {
         let mut worst: f64 = 0.0;
         for spans in &self.frames {
@@ -180,7 +174,7 @@ impl Track {
         worst
     }
 
-    /// The frame whose draw CUDA waited for before it filled that frame's slot.
+    /// Returns the frame whose draw CUDA waited for before it filled this frame's slot.
     pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
         let freed = spans.batch.waits_for?;
         self.frames.iter().find(|spans| spans.frame == freed)

@@ -1,24 +1,21 @@
-//! Leaving out a part of the hand-off, to show that it is needed.
-
 use ash::vk;
 use wavefield_base::{Error, Result, report::word};
 use wavefield_handoff::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
 
-/// A part of the synchronization that is left out on purpose: `wavefield verify --break`.
+/// A part of the synchronization to leave out: `wavefield verify --break`. A check that cannot fail proves
+/// nothing, so without one of the waits, the check must find wrong frames. This shows that the wait is
+/// needed. Without the barriers the check may find nothing.
 ///
-/// A check that cannot fail proves nothing. Without one of the waits, the same check on the same machine must find wrong frames.
-/// This shows that the wait is needed. Without the barriers the check may find nothing.
-///
-/// This works only with timelines, whose values keep growing in order even if one side is late. A binary semaphore must be waited
-/// for before it is signalled again, and each of the two waits guarantees this for the *other* semaphore: without one, the
-/// run would hang, not draw wrong frames.
+/// Only timelines allow this, because their values grow in order even if one side is late. A binary semaphore
+/// must be waited for before it is signalled again, so without one wait, the run would hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Broken {
     /// Vulkan's submission does not wait until CUDA has written the slot.
     Ready,
     /// CUDA does not wait until Vulkan has read the slot.
     Free,
-    /// Vulkan neither acquires the slot from CUDA nor releases it: the queue family ownership transfers are left out.
+    /// Vulkan neither acquires the slot from CUDA nor releases it: the queue family ownership transfers are
+    /// left out.
     Barrier,
 }
 
@@ -26,7 +23,7 @@ impl Broken {
     pub const NEEDS: &'static str = "is for --producer cuda with --handoff timeline";
 }
 
-/// A producer without the part that `broken` names. For [`Broken::Free`] it was made with
+/// For [`Broken::Free`], `whole` was made with
 /// [`ProducerDesc::leaves_out_free`](wavefield_handoff::producer::ProducerDesc::leaves_out_free).
 pub struct BrokenProducer {
     whole: Box<dyn Producer>,
@@ -46,7 +43,7 @@ impl BrokenProducer {
             )));
         }
         if broken == Broken::Free {
-            // With no more frames in flight than slots, the CPU's wait for a flight would replace the missing one.
+            // Otherwise the CPU's wait for a flight would replace the missing one.
             profile.max_in_flight = 2 * profile.slots.len();
         }
         Ok(Self { whole, broken, profile })
@@ -82,7 +79,7 @@ impl Producer for BrokenProducer {
         let leaves_out = self.broken == Broken::Ready;
         let mut submit =
             |sync: FrameSync| submit(FrameSync { wait: sync.wait.filter(|_| !leaves_out), ..sync });
-        // SAFETY: `submit` submits this frame once, or fails (the caller's promise). (Without the wait, frames are torn; nothing worse.)
+        // SAFETY: the caller's promise. Frames may be torn; nothing worse.
         unsafe { self.whole.submit(&mut submit) }
     }
 

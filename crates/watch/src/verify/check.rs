@@ -1,5 +1,3 @@
-//! The check that the frame loop owns in a checked run.
-
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
@@ -14,24 +12,24 @@ use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
-/// The number of moments to keep: enough for the deepest ring, and a batch of the same length that is filled ahead.
+/// Enough for the deepest ring, and a batch of the same length that is filled ahead.
 const REMEMBERED: usize = 64;
 
-/// A check in progress. It allocates nothing per frame.
+/// The frame loop owns it in a checked run. It allocates nothing per frame.
 pub struct Check {
     checker: Checker,
-    /// For each flight, the number that its submitted frame must carry, until the counts are read.
+    /// For each flight, the number that its submitted frame must carry, until its counts are read.
     pending: Vec<Option<u64>>,
-    /// The last filled frames, each with its number and moment. A frame's index is its number modulo [`REMEMBERED`].
+    /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
     moments: [(u64, Moment); REMEMBERED],
-    /// The number of filled frames, including those of a batch that were not drawn yet.
+    /// Includes frames of a batch that were not drawn yet.
     filled: u64,
     tally: Tally,
-    /// Whether the producer was exchanged. Then the slots at the end do not hold the run's last frames, and are not checked.
+    /// If so, the slots at the end do not hold the run's last frames, and are not checked.
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    /// Its array is that of the first producer.
+    /// With the array of the first producer.
     desc: CheckDesc,
     device: Device,
 }
@@ -50,17 +48,16 @@ pub struct Checked {
     pub machine: Machine,
     pub broken: Option<Broken>,
     pub tally: Tally,
-    /// The contents of the ring at the end; no slots if the producer was exchanged or the run failed.
+    /// At the end of the run; no slots if the producer was exchanged or the run failed.
     pub slots: SlotsFound,
-    /// The footprint after [`Footprint::SETTLED`] frames; `None` in a shorter run.
+    /// After [`Footprint::SETTLED`] frames; `None` in a shorter run.
     pub settled: Option<Footprint>,
     pub end: Footprint,
 }
 
 impl Check {
-    /// Begins a check of a stamping producer that has not produced yet. Blanks its slots, and waits for the queue.
+    /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
     pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
-        // These threads check the slots at the end.
         wavefield_base::threads::start()?;
         let device = queue.device().clone();
         let made = Self {
@@ -99,9 +96,9 @@ impl Check {
         self.tally
     }
 
-    /// Ends the check: reads the slots back. Both APIs must be at rest; `drawn` frames were submitted, and all have finished.
+    /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
-        // Measure this before memory is allocated to read the slots.
+        // Before memory is allocated to read the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
@@ -137,7 +134,7 @@ impl Check {
         }
     }
 
-    /// The moment of a filled frame; `None` if the frame is too old.
+    /// Returns `None` if the frame is too old.
     fn moment_of(&self, frame: u64) -> Option<Moment> {
         let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
         (number == frame).then_some(moment)
@@ -180,7 +177,7 @@ impl Observer for Check {
     }
 }
 
-/// The last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
+/// Returns the last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
 fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
     let rounds = filled.checked_sub(slot + 1)? / depth;
     Some(rounds * depth + slot)

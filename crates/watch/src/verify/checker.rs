@@ -1,8 +1,6 @@
-//! The check on the GPU: runs `check.wgsl` over every vertex, or every level's texels, among the commands of the draw.
-//!
-//! A checked frame's commands are: acquire the slot, *look*, draw, *look again*, copy the counts to the CPU, release
-//! the slot. The second look sees what was written while the draw read. Nothing waits on the CPU: it reads the counts
-//! once the frame is done and its flight is needed again.
+//! The check on the GPU: `check.wgsl` over every vertex, or every level's texels. A frame's commands acquire
+//! the slot, *look*, draw, *look again*, which shows what was written while the draw read, and copy the
+//! counts. The CPU reads these without a wait, once the frame is done and its flight is needed again.
 
 use ash::vk;
 use bytemuck::{Pod, Zeroable};
@@ -19,7 +17,7 @@ use wavefield_gpu::vulkan::{
 };
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 
-/// The counts of one look, laid out as in `check.wgsl`.
+/// As in `check.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 struct RawCounts {
@@ -62,16 +60,13 @@ const SHADER_COUNTS: (vk::PipelineStageFlags2, vk::AccessFlags2) = (
     ),
 );
 
-/// The pipeline, and the counts of each frame in flight.
-///
 /// The queue must be idle when this is dropped.
 pub struct Checker {
     pipeline: ComputePipeline,
-    /// The shader's counts, in GPU memory, because counting over the bus would be slow.
+    /// In GPU memory, because counting over the bus would be slow.
     counts: Vec<Buffer>,
     read_back: Vec<Buffer>,
-    /// The stamp that each flight's frame must have. It is in memory, not in the commands: the check must also work with commands
-    /// that are recorded once and submitted for many frames.
+    /// The stamp of each flight's frame, which commands cannot contain, since many frames submit them.
     expected: Vec<Buffer>,
     scene: Scene,
     array: Array,
@@ -79,8 +74,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Makes a checker for `flights` frames in flight. Each frame is an array in a storage buffer, or an image of the
-    /// array's grid with all its levels.
+    /// Checks arrays in storage buffers, or images of the array's grid with all their levels.
     pub fn new(device: &Device, scene: Scene, array: Array, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
@@ -121,7 +115,7 @@ impl Checker {
             shader,
             12,
             &[
-                // Each flight's vertices or texels. The descriptor is written when the flight is recorded.
+                // The descriptor is written when the flight is recorded.
                 Choices::Later(slot, flights),
                 Choices::These(&bound(&counts)),
                 Choices::These(&bound(&expected)),
@@ -130,7 +124,7 @@ impl Checker {
         Ok(Self { pipeline, counts, read_back, expected, scene, array, device: device.clone() })
     }
 
-    /// Checks other arrays from now on. No frame may be in flight, and no earlier recording may be submitted again.
+    /// Checks other arrays from now on. No frame may be in flight, nor any recording submitted again.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
     pub(super) fn set_array(&mut self, array: Array) {
         self.array = array;
@@ -143,18 +137,17 @@ impl Checker {
         }
     }
 
-    /// Fills every slot with [`frame_stamp::BLANK`]. No frame has this stamp, so the check finds a vertex that is never
-    /// written. Clears images instead. Waits for the queue. The slots belong to `owner` before and after.
+    /// Fills buffers with [`frame_stamp::BLANK`], and clears images, so that the check finds what is never
+    /// written. Waits for the queue. The slots belong to `owner` before and after.
     pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
         let family = queue.family();
         wavefield_gpu::vulkan::one_shot(queue, |commands| {
             for &slot in slots {
-                // SAFETY: recording; the slots live until `one_shot` has waited for the queue. No frame has used them yet, so
-                // nothing else does.
+                // SAFETY: recording; the slots live until `one_shot` has waited, and are not in use yet.
                 unsafe {
                     match slot {
                         Source::Vertices(Vertices { buffer, .. }) => {
-                            // The old contents are not needed, so there is no acquire.
+                            // No acquire, because the old contents are not needed.
                             let released = [owner.release(buffer, family, FILL)];
                             let vk = self.device.raw();
                             vk.cmd_fill_buffer(commands, buffer, 0, vk::WHOLE_SIZE, frame_stamp::BLANK);
@@ -167,7 +160,7 @@ impl Checker {
         })
     }
 
-    /// Clears a slot's image to zeros, which no stamped texel has.
+    /// Fills an image with zeros, which no stamped texel has.
     ///
     /// # Safety
     /// `commands` is recording, outside a render pass; nothing else uses the slot.
@@ -183,7 +176,7 @@ impl Checker {
         };
         let cleared = vk::ImageLayout::TRANSFER_DST_OPTIMAL;
         match owner {
-            // The image already has its layout, and the ownership transfer does not change it: see `ownership`.
+            // The ownership transfer changes no layout: see `vulkan_cuda::ownership`.
             Owner::External => {
                 barrier(owner.acquire_image(slot.image, family, FILL));
                 transition(slot.layout, cleared);
@@ -199,19 +192,20 @@ impl Checker {
         }
     }
 
-    /// Sets the frame that a flight's next submission must find. The GPU must have finished with the flight.
+    /// Expects this frame in the flight's next submission. The GPU must have finished with the flight.
     pub fn expect(&mut self, flight: usize, frame: u64) -> Result<()> {
         self.expected[flight].bytes_mut()?.copy_from_slice(&frame_stamp::of(frame).to_ne_bytes());
         Ok(())
     }
 
-    /// Records a look at `source`, which must be of the scene's kind. The first look resets the counts; the second copies them to
-    /// the CPU. The commands may be submitted again after another [`Checker::expect`].
+    /// Looks at `source`, which is of the scene's kind. The first look resets the counts; the second copies
+    /// them to the CPU. The commands may be submitted again after another [`Checker::expect`].
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass (for a slice, nothing is recorded); the flight's previous frame is done,
-    /// and its commands are not submitted again; `source` has the size of the checker's array, and the check may read it ([`wavefield_handoff::producer::reads`]); both
-    /// looks are recorded in order, for the same source.
+    /// `commands` is recording, outside a render pass (for a slice, nothing is recorded). The flight's
+    /// previous frame is done, and its commands are not submitted again. `source` has the size of the
+    /// checker's array, and the check may read it ([`wavefield_handoff::producer::reads`]). Both looks are
+    /// recorded in order, for the same source.
     pub unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
         let (vk, device) = (self.device.raw(), &self.device);
         let counts = self.counts[flight].raw();
@@ -222,15 +216,15 @@ impl Checker {
         let constants = [count as u32, u32::from(at == At::AfterDraw), self.array.stamp_words() as u32];
         let look = || {
             let (chosen, constants) = ([flight, flight, flight], bytemuck::bytes_of(&constants));
-            // An array may be too small to hold a stamp.
+            // An array may be too small for a stamp.
             if count == 0 {
                 return;
             }
-            // SAFETY: recording (the caller's promise); each of the three lists has a place for every flight; the constants have
-            // 12 bytes; the barriers below order the counts, and the caller's barriers order the slot.
+            // SAFETY: recording (the caller's promise), with a place in each list for every flight and 12
+            // bytes of constants. The barriers below order the counts, and the caller's the slot.
             unsafe { self.pipeline.dispatch(commands, chosen, constants, groups(count)) };
         };
-        // SAFETY: recording (the caller's promise); the buffers are alive, and the flight's last frame has finished with them.
+        // SAFETY: recording (the caller's promise); the buffers are alive, and not in use by the GPU.
         unsafe {
             match at {
                 At::BeforeDraw => {
@@ -245,8 +239,8 @@ impl Checker {
                 }
                 At::Slice(_) => {}
                 At::AfterDraw => {
-                    // The draw's shaders must be done before this look begins. Vulkan does not know of CUDA's writes, so no
-                    // barrier can name them; this one at least makes the caches read the memory again.
+                    // The draw's shaders must be done before this look. No barrier can name CUDA's writes,
+                    // but this one makes the caches read the memory again.
                     let drawn = (
                         vk::PipelineStageFlags2::ALL_GRAPHICS | vk::PipelineStageFlags2::COMPUTE_SHADER,
                         vk::AccessFlags2::MEMORY_WRITE,
@@ -272,7 +266,7 @@ impl Checker {
         }
     }
 
-    /// The counts of a finished frame's two looks. The GPU must have finished with the flight.
+    /// Returns the counts of both looks. The GPU must have finished with the flight.
     pub fn read(&self, flight: usize) -> Result<Looks> {
         let bytes = self.read_back[flight].bytes()?;
         let mut counts = [RawCounts::default(); 2];

@@ -4,26 +4,25 @@ use serde::{Deserialize, Serialize};
 
 use wavefield_gpu::vulkan::Device;
 
-/// What the process held at one moment. A value is absent if the system does not provide it.
+/// What the process held at one moment, as far as the system says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
     pub frame: u64,
-    /// Open file descriptors: `/proc/self/fd`.
+    /// `/proc/self/fd`.
     pub descriptors: Option<u64>,
-    /// Resident memory in bytes: `VmRSS` of `/proc/self/status`.
+    /// `VmRSS` of `/proc/self/status`.
     pub resident_bytes: Option<u64>,
-    /// Bytes that this process uses of the device's memory: `VK_EXT_memory_budget`.
+    /// This process's share of device memory: `VK_EXT_memory_budget`.
     pub device_bytes: Option<u64>,
-    /// The picture's width and height. Memory depends on them.
+    /// Width and height, on which memory depends.
     pub picture: [u32; 2],
 }
 
-/// Growth of up to this many bytes between two footprints is ignored, because the pools of drivers and allocators
-/// vary. In a long run, a leak of a few bytes per frame exceeds it.
+/// Bytes by which the pools of drivers and allocators may grow. A leak in a long run exceeds it.
 pub const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {
-    /// The number of frames after which a run has settled: by then every flight, slot and cache was used.
+    /// By this frame, every flight, slot and cache was used.
     pub const SETTLED: u64 = 200;
 
     pub fn take(frame: u64, device: &Device, picture: [u32; 2]) -> Self {
@@ -36,7 +35,7 @@ impl Footprint {
         }
     }
 
-    /// Describes what has grown since `start` although it must not. Compares memory only for pictures of equal size.
+    /// Describes what has grown although it must not. Memory counts only for pictures of equal size.
     pub fn growth_since(&self, start: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if let (Some(now), Some(then)) = (self.descriptors, start.descriptors)
@@ -61,7 +60,7 @@ impl Footprint {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Do not count the descriptor that reads the folder.
+    // Without the descriptor that reads the folder.
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as u64)
 }
 

@@ -1,6 +1,4 @@
-//! Checks that every frame arrives whole. `wavefield verify` looks at every vertex of every frame, or at every texel of every level.
-//!
-//! Every producer can stamp its frames ([`wavefield_handoff::producer::ProducerDesc::stamped`]). The frame loop owns a [`Check`].
+//! Checks that every frame arrives whole: `wavefield verify` looks at every vertex or texel of every frame.
 
 mod broken;
 mod check;

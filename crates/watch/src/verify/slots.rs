@@ -1,4 +1,4 @@
-//! Checks the ring at the end of a run: every vertex or texel, on the CPU.
+//! Checks every vertex or texel of the ring on the CPU, at the end of a run.
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,7 @@ pub enum Slot {
     Texels(Vec<Texel>),
 }
 
-/// The largest allowed difference from the float64 reference: for the built-in wave in units of `Shape::unit`, for the
-/// built-in texture in the units of its channels, which are half floats.
+/// Returns the largest allowed difference, in units of `Shape::unit` or of a texture's channels.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
         Scene::Field => 1e-5,
@@ -28,18 +27,17 @@ pub fn tolerance(scene: Scene) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moment {
     pub time: f64,
-    /// The wave's shape; a texture ignores it.
+    /// For the wave.
     pub shape: Shape,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsFound {
     pub slots: u64,
-    /// Vertices or texels without the stamp of the frame that filled their slot last. In a slot that no frame has reached, those
-    /// that are not blank.
+    /// Those without the stamp of their slot's last frame; in a slot without frames, those not blank.
     pub wrong_stamps: u64,
-    /// The largest difference from the float64 reference, in the units of [`tolerance`]; absent if the kernel is not the built-in
-    /// one or no slot was filled. The 12 bits of the stamp are ignored: a number counts as exact if all other bits are right.
+    /// The largest difference from the float64 reference, in the units of [`tolerance`]. Absent for other
+    /// kernels, and if no slot was filled. The stamp's bits do not count.
     pub worst_error: Option<f64>,
 }
 

@@ -1,17 +1,14 @@
-//! Judges a frame by the counts of its two looks, and sums up all frames. Pure arithmetic. "Vertex" here also means a texel, if
+//! Judges a frame by the counts of its two looks, and sums up all frames. "Vertex" also means a texel, if
 //! slots are images, or a stamp, if a client chose the array.
 
 use serde::{Deserialize, Serialize};
 
-/// Each vertex that was checked is stale, overwritten, missing or right.
+/// Each checked vertex is stale, overwritten, missing or right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub checked: u64,
-    /// Vertices of an earlier frame.
     pub stale: u64,
-    /// Vertices of a later frame.
     pub overwritten: u64,
-    /// Vertices without a stamp.
     pub missing: u64,
 }
 
@@ -37,8 +34,7 @@ impl std::ops::Add for Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     pub counts: Counts,
-    /// The smallest and the largest key of the wrong vertices; `None` if all are right. Vertices have the same key if their stamps
-    /// are equal; all without a stamp share one key.
+    /// Smallest and largest key of the wrong vertices. Equal stamps, and all missing ones, share a key.
     pub keys: Option<(u32, u32)>,
 }
 
@@ -51,14 +47,14 @@ impl Look {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Looks {
-    /// After the hand-off from the producer, before the draw.
+    /// Between the hand-off from the producer and the draw.
     pub before: Look,
-    /// After the draw, before the hand-off to the producer. It sees what was written while the draw read.
+    /// Between the draw and the hand-off to the producer, so it sees what was written while the draw read.
     pub after: Look,
 }
 
 impl Looks {
-    /// Whether the frame is torn: it mixes vertices of different frames, or the slot changed while it was being read.
+    /// Returns whether the frame mixes vertices of different frames, or its slot changed while it was read.
     pub fn torn(&self) -> bool {
         self.before.mixes() || self.after.mixes() || self.before.keys != self.after.keys
     }
@@ -76,7 +72,7 @@ pub struct Tally {
     pub wrong_frames: u64,
     pub torn_frames: u64,
     pub first_wrong_frame: Option<u64>,
-    /// Frames in which a look did not reach every vertex. This is a fault of the check itself.
+    /// A look did not reach every vertex, which is a fault of the check itself.
     pub unchecked_frames: u64,
 }
 
@@ -94,7 +90,7 @@ impl Tally {
         self.unchecked_frames += u64::from(!whole);
     }
 
-    /// Describes everything that was wrong; empty if every frame was right. `what_of` names the elements, such as `vertices`.
+    /// Describes everything that was wrong. `what_of` names the elements, such as `vertices`.
     pub fn findings(&self, what_of: &str) -> Vec<String> {
         let total = self.total();
         let mut found = Vec::new();
