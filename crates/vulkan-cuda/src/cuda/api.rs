@@ -1,9 +1,8 @@
 //! The functions of `libcuda` that this crate calls, as a table. `look_up.rs` turns it into functions.
 //!
-//! cudarc provides the types. Its functions are not used, for two reasons. Each is looked up at
-//! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
-//! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
-//! a code is a number.
+//! cudarc provides the types. Its functions are not used: each panics if it is missing, and returns a Rust
+//! enum with the codes of one CUDA version. A newer driver may return another code, which is then undefined
+//! behaviour. Here a missing function is an error, and a code is a number.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
