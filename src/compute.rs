@@ -1,4 +1,4 @@
-//! The same wave by a compute shader: for machines without CUDA, and for frames without a hand-off.
+//! The same wave, written by a Vulkan shader: for machines without CUDA, and for frames without a hand-off.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::objects::{Buffer, Layout, memory_barrier, shader};
 const LOOP: f64 = 20.0;
 /// Threads in a workgroup of the shader.
 const THREADS: u32 = 256;
-/// The workgroups that every device allows in one dimension.
+/// The number of workgroups that every device allows in one dimension.
 const MOST_GROUPS: u32 = 65_535;
 
 /// As in `shaders/wave.wgsl`.
@@ -25,13 +25,13 @@ struct Constants {
     turn: f32,
 }
 
-/// The shader and the buffer that it writes. One buffer is enough: a barrier makes each frame wait for the one before.
+/// The shader and the buffer that it writes. One is enough: a barrier makes each frame wait for the one
+/// before.
 pub struct Compute {
     pub vertices: Buffer,
     pipeline: vk::Pipeline,
     layout: Layout,
     grid: [u32; 2],
-    /// Whether the buffer has been written.
     pub is_written: bool,
     gpu: Arc<Gpu>,
 }

@@ -53,7 +53,7 @@ impl Picture {
     }
 }
 
-/// The pixels as a PNG file.
+/// Encodes RGBA pixels as a PNG file.
 pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, extent.width, extent.height);
@@ -69,13 +69,13 @@ pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
 /// A file that appears under its name only when it is complete.
 pub struct WholeFile {
     path: PathBuf,
-    /// What is written first, and then renamed.
+    /// Written first, and then renamed to `path`.
     part: PathBuf,
     file: File,
 }
 
 impl WholeFile {
-    /// Begins the file, so that a path that cannot be written is an error before anything is drawn.
+    /// Creates the file, so that a path that cannot be written is an error before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
         // A rename would replace a device or a link.
