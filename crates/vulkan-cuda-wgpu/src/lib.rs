@@ -13,7 +13,9 @@
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # use vulkan_cuda_wgpu::Gpu;
 //! # fn draw(_: &wgpu::Buffer, _: &mut wgpu::CommandEncoder) {}
-//! # async fn example(instance: wgpu::Instance, kernel: CudaFunction) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(
+//! #     instance: wgpu::Instance, kernel: CudaFunction,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let adapter = vulkan_cuda_wgpu::find(&instance).await?; // the GPU that both have
 //! let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
 //!

@@ -5,7 +5,7 @@
 //! descriptors. The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //!
 //! ```compile_fail
-//! // Only exported memory can be mapped: no function makes a mapping from a pointer, or from a descriptor and a size.
+//! // Only exported memory can be mapped: no function maps a pointer, or a descriptor and a size.
 //! fn forged(pointer: u64) -> vulkan_cuda::MappedMemory {
 //!     vulkan_cuda::MappedMemory { pointer }
 //! }
@@ -46,7 +46,8 @@ use crate::{Error, Result};
 /// use ash::vk;
 /// use vulkan_cuda::ExportedAllocation;
 ///
-/// let exported = ExportedAllocation::new(pair.vk(), &[4096, 100, 64], vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// let exported =
+///     ExportedAllocation::new(pair.vk(), &[4096, 100, 64], vk::BufferUsageFlags::STORAGE_BUFFER)?;
 /// for buffer in exported.share(&pair)? {
 ///     println!("{:?} is at {:#x} in CUDA", buffer.vulkan(), buffer.cuda());
 /// }

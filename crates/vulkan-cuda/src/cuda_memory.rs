@@ -9,8 +9,8 @@
 //! | owner | owns | until |
 //! |---|---|---|
 //! | [`CudaAllocation`] | the address, its mappings, and CUDA's references to the memory | it is dropped |
-//! | a descriptor ([`CudaAllocation::export`]) | one reference to the memory | it is closed, or Vulkan has imported it |
-//! | [`CudaBuffer`] | a Vulkan buffer, Vulkan's reference to the memory, and an `Arc` of the allocation | it is dropped |
+//! | a descriptor ([`CudaAllocation::export`]) | one reference to the memory | it is closed or imported |
+//! | [`CudaBuffer`] | a Vulkan buffer, a reference to the memory, and an `Arc` of the allocation | it is dropped |
 //!
 //! The memory is freed with its last reference, so neither side can take it from the other (`cuMemRelease`).
 //! But CUDA's *address* is valid only while the allocation lives, so Vulkan's buffer keeps it alive.

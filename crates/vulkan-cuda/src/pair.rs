@@ -16,7 +16,10 @@
 //! use vulkan_cuda::{Driver, Result, VkInfo, find_twin};
 //!
 //! /// Returns the Vulkan device and CUDA's ordinal of it.
-//! fn choose(instance: &ash::Instance, devices: &[vk::PhysicalDevice]) -> Result<Option<(vk::PhysicalDevice, i32)>> {
+//! fn choose(
+//!     instance: &ash::Instance,
+//!     devices: &[vk::PhysicalDevice],
+//! ) -> Result<Option<(vk::PhysicalDevice, i32)>> {
 //!     let cuda = Driver::load()?.devices()?;
 //!     for &physical in devices {
 //!         // SAFETY: one of this instance's devices.

@@ -11,8 +11,8 @@
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
-//! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
-//! #     commands: vk::CommandBuffer,
+//! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction,
+//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(write) = ring.write() else { return Ok(()) }; // not yet: CUDA must read first
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.

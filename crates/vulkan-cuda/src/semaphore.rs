@@ -137,7 +137,7 @@ impl Drop for ExportedSemaphore {
 /// # use vulkan_cuda::handle::{Fd, Operand, SemaphoreHandle};
 /// # fn example(cuda: &Cuda, fd: Fd, stream: &dyn Stream) -> vulkan_cuda::Result<()> {
 /// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd))?;
-/// // SAFETY: it is a timeline of this GPU, and lives until the stream has passed both. No greater value was signalled.
+/// // SAFETY: a timeline of this GPU, which outlives both on the stream. No greater value was signalled.
 /// unsafe {
 ///     semaphore.wait(stream, Operand::Value(1))?;
 ///     semaphore.signal(stream, Operand::Value(2))?;

@@ -10,8 +10,8 @@
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
-//! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
-//! #     commands: vk::CommandBuffer,
+//! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction,
+//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! // CUDA's stream waits for the slot, on the GPU:
 //! let Some(write) = ring.write()? else { return Ok(()) }; // not yet: earlier frames are not submitted

@@ -42,7 +42,7 @@ use crate::{Error, Result};
 ///
 /// fn adopt(owner: Arc<Owner>, physical: vk::PhysicalDevice) -> Result<Vk> {
 ///     let (instance, device) = (owner.instance.clone(), owner.device.clone());
-///     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
+///     // SAFETY: the three belong together and live as long as `owner`; the device has `timelineSemaphore`.
 ///     unsafe { Vk::from_raw(instance, physical, device, owner) }
 /// }
 /// ```
