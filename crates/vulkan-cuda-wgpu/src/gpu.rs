@@ -23,8 +23,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Returns the first of wgpu's adapters that is also a CUDA device: they have the same UUID.
 ///
 /// # Errors
-/// Fails if there is no CUDA driver, or if no adapter of `instance` can share. The error has the last
-/// adapter's reason.
+/// Fails if there is no CUDA driver, or if no adapter can share: the error has the last one's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
     let mut reason = Error::Unsupported("wgpu found no Vulkan device".into());
@@ -151,7 +150,7 @@ impl Gpu {
     /// Makes a ring whose slots CUDA writes, on `stream`, and wgpu reads. Waits until the slots are CUDA's.
     ///
     /// # Errors
-    /// As [`SharedRing::new`]. Also fails if the queue is not done within 10 seconds.
+    /// Fails as [`SharedRing::new`] does, and if the queue is not done within 10 seconds.
     pub fn shared_ring<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<SharedRing<S>> {
         let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use())?;
         // SAFETY: records barriers for the ring's family. CUDA writes after the wait below.
@@ -175,14 +174,13 @@ impl Gpu {
     /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give
     /// it back, with the turn's wait and signal. Returns at once. The GPU waits.
     ///
-    /// In `record`, wgpu may use textures in any state and any pass. Work without the slot can be submitted
-    /// elsewhere.
+    /// In `record`, wgpu may use textures in any state and pass. Work that does not need the slot can be in
+    /// other submissions.
     ///
     /// # Errors
     /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit)
     /// does, and if wgpu refuses the commands: its error handler has the reason. Also fails in a callback
-    /// that wgpu runs during `submit`, such as that of `Queue::on_submitted_work_done`. The frame is then
-    /// given up.
+    /// that wgpu runs during `submit`, such as `Queue::on_submitted_work_done`. The frame is then given up.
     ///
     /// # Panics
     /// Panics if wgpu panics, as its default error handler does. The next frame is not affected.
@@ -191,14 +189,13 @@ impl Gpu {
         turn: T,
         record: impl FnOnce(&T::Slot, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        // (wgpu's own comparison confuses the devices of two instances.)
+        // (wgpu's own comparison takes the devices of two instances to be equal.)
         let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
         if device != self.pair.vk().device().handle() || turn.queue().family != self.family {
             return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
         }
         // Three encoders, because wgpu's commands and raw commands cannot share one.
-        // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in this
-        // order.
+        // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in order.
         let acquire = self.raw(|commands| unsafe { turn.record_acquire(commands) });
         let mut work = self.device.create_command_encoder(&Default::default());
         record(turn.slot(), &mut work);

@@ -118,8 +118,7 @@ impl Gpu {
     /// Makes a buffer in Vulkan, imports it into CUDA, and gives it to wgpu.
     ///
     /// # Errors
-    /// Fails if the buffer is to be mapped, if it has no bytes or no usage that Vulkan has too, or if a
-    /// driver fails.
+    /// Fails if the buffer is to be mapped, is empty, or has no usage or one that cannot be shared.
     pub fn buffer(&self, desc: &wgpu::BufferDescriptor) -> Result<WgpuBuffer> {
         const USAGES: [(BufferUsages, vk::BufferUsageFlags); 7] = [
             (BufferUsages::COPY_SRC, vk::BufferUsageFlags::TRANSFER_SRC),
@@ -139,8 +138,7 @@ impl Gpu {
         let usage = wanted.fold(vk::BufferUsageFlags::empty(), |all, (_, usage)| all | *usage);
         let shared = Arc::new(SharedBuffer::new(self.pair(), desc.size, usage)?);
         let keep = shared.clone();
-        // SAFETY: this device's buffer, with this size and usage. It lives until wgpu has dropped the
-        // closure.
+        // SAFETY: this device's buffer, with this size and usage, which lives as long as the closure.
         let wgpu = unsafe {
             let raw = Buffer::from_raw_externally_owned(shared.vulkan(), Box::new(move || drop(keep)));
             self.device().create_buffer_from_hal::<Api>(raw, desc)
@@ -201,8 +199,8 @@ impl Gpu {
             view_formats: Vec::new(),
         };
         let keep = image.clone();
-        // SAFETY: this device's image, as described, which lives as long as the closure. A barrier gives it
-        // the layout.
+        // SAFETY: this device's image, as described, which lives as long as the closure. A barrier sets its
+        // layout.
         let wgpu = unsafe {
             let hal = self.device().as_hal::<Api>().expect("the device is one of Vulkan");
             let (raw, done) = (image.exported().raw(), Box::new(move || drop(keep)));

@@ -5,8 +5,7 @@ use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
 
 use crate::slot::WgpuSlot;
 
-/// wgpu's turn, for [`Gpu::submit`](crate::Gpu::submit): it reads in a [`VulkanTurn`] and writes in a
-/// [`WriteTurn`].
+/// A turn for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`] to read, or a [`WriteTurn`] to write.
 pub trait WgpuTurn: sealed::Turn {}
 
 impl<T: sealed::Turn> WgpuTurn for T {}

@@ -2,8 +2,7 @@
 //!
 //! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait. A wait is
 //! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after
-//! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). A call that would break a rule is an error, and
-//! enqueues nothing.
+//! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). Calls that break a rule fail, and enqueue nothing.
 //!
 //! Nothing here can check the *order on the GPU*: the next signal must happen after the wait for the previous
 //! one. Two semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it,
@@ -19,11 +18,9 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. It owns both sides. Drop it after the GPU has passed all waits
-/// and signals.
+/// One binary semaphore that both APIs use. Drop it after the GPU has passed all waits and signals.
 ///
 /// # Examples
-///
 /// CUDA signals, and a Vulkan submission waits:
 ///
 /// ```no_run
@@ -63,15 +60,15 @@ impl SharedBinary {
     ///
     /// # Safety
     /// - The semaphore must live until the stream has passed the signal.
-    /// - On the GPU it must come after the wait for the previous one (`VUID-vkQueueSubmit2-semaphore-03868`).
+    /// - On the GPU, it must come after the wait for the previous signal
+    ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         let signal = || unsafe { self.imported.signal(stream, Operand::Binary) };
         self.steps.step(State::Unsignalled, State::Signalled, signal)
     }
 
-    /// Like [`SharedBinary::cuda_signal`], without the guard: see
-    /// [`ImportedSemaphore::signal_after_kernels`].
+    /// Like [`SharedBinary::cuda_signal`], without the guard ([`ImportedSemaphore::signal_after_kernels`]).
     ///
     /// # Safety
     /// Same as [`SharedBinary::cuda_signal`].
@@ -81,8 +78,7 @@ impl SharedBinary {
         self.steps.step(State::Unsignalled, State::Signalled, signal)
     }
 
-    /// Makes `stream` wait on the GPU: later work on it runs only after the signal. This resets the
-    /// semaphore.
+    /// Makes `stream` wait on the GPU: later work on it runs after the signal. This resets the semaphore.
     ///
     /// # Errors
     /// Fails if there is no signal to wait for, and as [`ImportedSemaphore::wait`] does.
@@ -120,7 +116,6 @@ impl SharedBinary {
     }
 }
 
-/// What was submitted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]

@@ -24,8 +24,8 @@ pub struct CudaAllocation {
 }
 
 impl CudaAllocation {
-    /// Allocates at least `size` undefined bytes in one chunk. CUDA rounds up to its granularity, 2 MiB on an
-    /// H200.
+    /// Allocates `size` bytes, rounded up to CUDA's granularity (2 MiB on an H200). The contents are
+    /// undefined.
     ///
     /// # Errors
     /// Fails if `size` is 0, if the device or the system cannot export such memory, or if memory has run out.
@@ -33,8 +33,7 @@ impl CudaAllocation {
         Self::in_chunks(cuda, &[size])
     }
 
-    /// Allocates several chunks, each of at least the given size, one after the other in CUDA's address
-    /// space.
+    /// Allocates several chunks, one after the other in CUDA's address space, each rounded up.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         has_bytes(sizes)?;
         let props = exportable(cuda)?;
@@ -43,7 +42,7 @@ impl CudaAllocation {
         Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
     }
 
-    /// Maps memory from another process: a descriptor and a size in bytes for each chunk. You keep the
+    /// Maps memory from another process, by a descriptor and a size in bytes for each chunk. You keep the
     /// descriptors.
     ///
     /// # Errors
@@ -106,7 +105,7 @@ impl CudaAllocation {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a descriptor of a chunk, which you own. It keeps the memory alive. Fails if there is no such
+    /// Creates a descriptor, which you own. It keeps the chunk's memory alive. Fails if there is no such
     /// chunk.
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {

@@ -61,14 +61,13 @@ impl CudaBuffer {
     /// ([Sparse Resources]), and returns when they are bound.
     ///
     /// # Errors
-    /// Also fails if the device or the queue family does not support sparse binding, also of imported memory,
-    /// or if the range's part in a chunk is not whole sparse blocks, usually of 64 KiB.
+    /// Also fails if the device or the queue family does not support sparse binding, or not for imported
+    /// memory, or if the range's part in a chunk is not whole sparse blocks, usually of 64 KiB.
     ///
     /// # Safety
     /// - The device must have been created with `sparseBinding`. Vulkan cannot tell whether it was.
     /// - `queue` must be a queue of the pair's device, of the family `family`.
-    /// - No other thread may use the queue during the call. Its earlier work must finish while this thread
-    ///   waits.
+    /// - No other thread may use the queue during the call. Its earlier work must be able to finish.
     ///
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
@@ -93,8 +92,7 @@ impl CudaBuffer {
     /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory. If
     /// the import fails, the descriptor is closed.
     ///
-    /// **A refused import may make every later one fail**: try it in a child process
-    /// ([`crate::cuda_memory`]).
+    /// **A refused import may make later ones fail**: try it in a child process ([`crate::cuda_memory`]).
     ///
     /// # Errors
     /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report a lack of memory.
@@ -117,11 +115,11 @@ impl CudaBuffer {
         Ok(made)
     }
 
-    /// Like [`CudaBuffer::from_descriptor`], for consecutive chunks: a descriptor and a size in bytes for
-    /// each.
+    /// Like [`CudaBuffer::from_descriptor`], for several chunks: a descriptor and a size in bytes for each.
     ///
     /// # Safety
-    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several, also as [`CudaBuffer::spanning`].
+    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several, also as for
+    /// [`CudaBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
         mut chunks: Vec<(Fd, u64)>,
@@ -170,7 +168,6 @@ impl CudaBuffer {
         self.vk.device().handle()
     }
 
-    /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
         check_buffer(vk, size, usage)?;
@@ -243,7 +240,6 @@ impl CudaBuffer {
         Ok(())
     }
 
-    /// Binds the buffer to its only import.
     fn bind(&mut self, offset: u64) -> Result<()> {
         // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
         unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | [`CudaAllocation`] | the address, its mappings, and CUDA's references to the memory | it is dropped |
 //! | a descriptor ([`CudaAllocation::export`]) | one reference to the memory | it is closed or imported |
-//! | [`CudaBuffer`] | a Vulkan buffer, a reference to the memory, and an `Arc` of the allocation | it is dropped |
+//! | [`CudaBuffer`] | a Vulkan buffer, its memory's reference, and an `Arc` of the allocation | it is dropped |
 //!
 //! The memory is freed with its last reference, so neither side can take it from the other (`cuMemRelease`).
 //! But CUDA's *address* is valid only while the allocation lives, so Vulkan's buffer keeps it alive.
@@ -19,7 +19,6 @@
 //! which the slots of a ring must not, so you implement [`Slot`](crate::Slot) yourself.
 //!
 //! # Examples
-//!
 //! A Vulkan buffer that shows a part of CUDA's memory:
 //!
 //! ```no_run
@@ -40,13 +39,11 @@
 //! `examples/08_cuda_memory.rs` shows this and the two cases below.
 //!
 //! # Several chunks
-//!
 //! An allocation may have several chunks, one after the other in CUDA's address space, like PyTorch's
 //! expandable segments. Each is exported and imported on its own. A buffer that spans several is bound
 //! *sparsely* ([`CudaBuffer::spanning`]). If the device does not support that, copy the bytes into one chunk.
 //!
 //! # A descriptor from a stranger
-//!
 //! **One refused import may make every later import of the process fail.** It did on an H200 (driver
 //! 580.159.04). Mesa's lavapipe (22.3.6) closes a descriptor that it refuses, although the caller still owns
 //! it. It is then closed twice, and Rust's standard library may abort the process for that.

@@ -59,7 +59,6 @@ pub unsafe fn image(
     answers.reduce(Result::or).unwrap_or_else(|| Err("this system has no handles".into()))
 }
 
-/// Checks that such an image may be as large as `shape`.
 fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> {
     let (asked, extent) = (shape.extent(), most.max_extent);
     if asked.width > extent.width || asked.height > extent.height || asked.depth > extent.depth {

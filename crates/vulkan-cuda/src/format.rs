@@ -52,8 +52,7 @@ impl ArrayFormat {
     /// Returns the row of `format`.
     ///
     /// # Errors
-    /// Fails if no CUDA array has this layout. The error says what to share instead, or lists the known
-    /// formats.
+    /// Fails if no CUDA array has this layout. The error says what to share instead, or lists all formats.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
             let advice = instead(format).unwrap_or_else(|| {

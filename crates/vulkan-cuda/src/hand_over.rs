@@ -88,7 +88,6 @@ impl<S, C: Stream> Parts<S, C> {
         })
     }
 
-    /// Fails if a batch of this length does not fit into the ring.
     pub(crate) fn check_batch(&self, count: usize) -> Result<()> {
         let depth = self.owned.slots.len();
         if (1..=depth).contains(&count) {
@@ -239,12 +238,11 @@ impl<S, C: Stream> Drop for Parts<S, C> {
 /// CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The value of CUDA's timeline: it has written this many frames, or in a
-    /// [`RingToCuda`](crate::RingToCuda) read them.
+    /// CUDA's timeline: how many frames it has written, or read in a [`RingToCuda`](crate::RingToCuda).
     pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
-    /// The value of Vulkan's timeline: one more than its last frame read, or written in a `RingToCuda`.
+    /// Vulkan's timeline: one more than its last frame read, or written in a `RingToCuda`.
     pub vulkan: u64,
     /// The value of Vulkan's timeline that CUDA needs before it can go on.
     pub awaited: u64,

@@ -5,13 +5,12 @@
 //! - Not every format, type and usage can be exported, so the driver is asked first ([`crate::exportable`]).
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
 //!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
-//!   mapping is made from the exported image and not from numbers.
+//!   mapping is made from the exported image.
 //! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture
 //!   object. [`Array`](crate::cuda::Array) copies a level from and to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples
-//!
 //! ```no_run
 //! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
 //! use ash::vk;
@@ -78,7 +77,8 @@ pub struct ImageRequest {
     pub shape: Shape,
     /// Vulkan's usages. CUDA is told about `COLOR_ATTACHMENT`.
     pub usage: vk::ImageUsageFlags,
-    /// Whether kernels write it through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`), not only read it.
+    /// Whether kernels write it, through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`). Sampling and copies
+    /// do not need this.
     pub surface: bool,
 }
 
@@ -119,8 +119,8 @@ pub struct ExportedImage {
 const USAGES: u32 = 0xff & !0x40;
 
 impl ExportedImage {
-    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it must be released to CUDA:
-    /// see [`first_release`](crate::ownership::first_release).
+    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it needs a
+    /// [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
     /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error
@@ -218,8 +218,8 @@ impl Drop for ExportedImage {
     }
 }
 
-/// One image in memory that Vulkan allocated: a CUDA mipmapped array and Vulkan's image. It owns the array
-/// and the import, and keeps Vulkan's image alive.
+/// A Vulkan image, and CUDA's mipmapped array in the same memory. It owns the array, and keeps the image
+/// alive.
 pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
@@ -257,8 +257,7 @@ impl SharedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// Returns a level of the mip chain, to make a surface object of. 0 is the largest. Fails if there is
-    /// none.
+    /// Returns a level of the mip chain, of which 0 is the largest. Fails if there is no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {

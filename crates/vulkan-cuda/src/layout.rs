@@ -59,7 +59,6 @@ pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     Ok((ranges, end))
 }
 
-/// Returns the error for a buffer without bytes.
 pub(crate) fn empty(index: usize) -> Error {
     Error::Rule(format!("buffer {index} has no bytes: neither API has a buffer of size 0"))
 }

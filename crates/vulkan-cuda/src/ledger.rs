@@ -94,7 +94,6 @@ impl Ledger {
         self.waits.back().map_or(0, |&(_, value)| value)
     }
 
-    /// Returns the last frame of Vulkan's that the stream waits for.
     pub(crate) fn waits_for(&self) -> Option<u64> {
         self.waited().checked_sub(1)
     }
@@ -124,7 +123,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that the frame's submission was accepted.
     pub(crate) fn submitted(&mut self, frame: u64) {
         let slot = self.slot(frame);
         self.slots[slot] = Use { held: None, read: value(frame) };

@@ -1,14 +1,12 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The modules, in the order to read them
-//!
 //! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? All sharing begins with a [`Pair`].
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 3. [`timeline`]: semaphores for both APIs, on the GPU. [`binary`] is for programs that cannot use
-//!    timelines.
+//! 3. [`timeline`]: semaphores that both APIs use, on the GPU. [`binary`] is for programs without timelines.
 //! 4. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
-//! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this**, or
-//!    [`ring_to_cuda`], which goes the other way.
+//! 5. [`shared_ring`]: all of it, frame by frame. **Most programs need only this**, or its reverse,
+//!    [`ring_to_cuda`].
 //! 6. [`ring`]: for a ring of your own: which value to wait for and which to signal. Pure arithmetic.
 //! 7. [`handle`]: what travels between the two APIs, as data.
 //!
@@ -16,7 +14,6 @@
 //! memory that CUDA allocated ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
 //!
 //! # Who keeps what alive
-//!
 //! [`Vk::from_raw`] adopts a device made with ash, wgpu or vulkano; [`Cuda::from_cudarc`] and
 //! [`Cuda::from_raw`] adopt a context. This crate never destroys what it adopts.
 //!
@@ -31,12 +28,10 @@
 //! operands of [`handle`] are not `Send`, because they may hold a bare pointer to an NvSci object.
 //!
 //! # Errors
-//!
 //! [`enum@Error`] names the call, the device, the driver's answer and what to do. Sections on errors list
 //! only what this crate itself refuses: any call may also fail with the driver's own error.
 //!
 //! # Layers
-//!
 //! A module imports only from modules before it in this list:
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,

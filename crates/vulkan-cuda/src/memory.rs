@@ -3,7 +3,7 @@
 //! Each side has rules that examples often leave out:
 //!
 //! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
-//!   `VkExportMemoryAllocateInfo`. (Both are in `export/mod.rs`.)
+//!   `VkExportMemoryAllocateInfo`.
 //! - The allocation is *dedicated*: it holds only this buffer. Both APIs must be told
 //!   (`VkMemoryDedicatedAllocateInfo`, `CUDA_EXTERNAL_MEMORY_DEDICATED`), or they may see different bytes.
 //! - CUDA imports the *allocation*, so it needs `VkMemoryAllocateInfo::allocationSize`, which may be more
@@ -11,7 +11,7 @@
 //! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
 //! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have
-//! only a handle, for example of another process, you must promise them ([`MappedMemory::import`]).
+//! only a handle, for example from another process, you must promise them ([`MappedMemory::import`]).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ use crate::vulkan::Vk;
 /// is dropped, unless they were made with a KMT handle.
 ///
 /// # Examples
-///
 /// Vulkan's half and CUDA's half one by one, as two processes need them:
 ///
 /// ```no_run
@@ -128,7 +127,6 @@ impl Drop for ExportedBuffer {
     }
 }
 
-/// Vulkan's memory as CUDA sees it.
 pub(crate) struct ImportedMemory {
     pub(crate) raw: sys::CUexternalMemory,
     pub(crate) cuda: Cuda,
@@ -178,7 +176,7 @@ impl MappedMemory {
     ///
     /// # Safety
     /// - `handle` must stand for an allocation on `cuda`'s GPU.
-    /// - It must be dedicated to one buffer (`VkMemoryDedicatedAllocateInfo`), with exactly `allocation_size`
+    /// - The allocation must be dedicated (`VkMemoryDedicatedAllocateInfo`), of exactly `allocation_size`
     ///   bytes.
     /// - `size` must not be greater than `allocation_size`.
     ///
@@ -227,7 +225,7 @@ impl Drop for MappedMemory {
 }
 
 /// One buffer that both APIs address: kernels take the address, descriptor sets and copies Vulkan's buffer.
-/// It owns Vulkan's buffer and memory, and CUDA's import and mapping. [Example](crate)
+/// It owns Vulkan's buffer and memory, and CUDA's import and mapping. See the [example](crate).
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,
@@ -241,7 +239,7 @@ impl SharedBuffer {
     /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as
     /// [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
     ///
-    /// [`ExportedAllocation`](crate::ExportedAllocation) has several buffers in one allocation.
+    /// For several buffers in one allocation: [`ExportedAllocation`](crate::ExportedAllocation).
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());

@@ -10,15 +10,13 @@
 //! the barriers set the flag of `VK_KHR_maintenance8`.
 //!
 //! # Images
-//!
 //! An image also has a layout, which CUDA does not know. So there are three rules:
 //!
 //! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A
 //!   transition from `UNDEFINED` in Vulkan's first acquire could discard what CUDA has just written.
 //! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), which allows every access.
 //! - *The transfer itself does not change the layout.* Both halves would need the change, and CUDA records
-//!   none. For another layout, add your own barriers after the acquire, and back to `GENERAL` before the
-//!   release.
+//!   none. For another layout, add barriers after the acquire, and back before the release.
 //!
 //! [External Resource Sharing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-external-sharing
 //! [Queue Family Ownership Transfer]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-queue-transfers

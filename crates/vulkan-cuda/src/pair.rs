@@ -8,7 +8,6 @@
 //! proves that they are one GPU. All sharing begins with the pair, so CUDA never gets another GPU's handles.
 //!
 //! # Examples
-//!
 //! Choose the first Vulkan device that CUDA can share with:
 //!
 //! ```no_run
@@ -82,7 +81,7 @@ fn one_gpu(vulkan: &VkInfo, cuda: &CudaInfo) -> Result<()> {
     })
 }
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [Example](crate)
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. See the [example](crate).
 #[derive(Clone)]
 pub struct Pair {
     // Dropped first: CUDA releases before Vulkan.
@@ -95,8 +94,7 @@ impl Pair {
     ///
     /// # Errors
     /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A
-    /// missing ability is an error only when you need it: without timelines, a device can still share
-    /// buffers.
+    /// missing ability is an error only when used: without timelines, a device can still share buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })

@@ -2,8 +2,7 @@
 //!
 //! With one slot the two sides take turns, and every frame pays for two switches of the GPU between CUDA and
 //! graphics, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
-//! ahead. If a frame's work is short, up to K frames then share two switches, but a frame may be K frames old
-//! when it is drawn.
+//! ahead. If the work is short, up to K frames then share two switches, but may be K frames old when drawn.
 //!
 //! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become
 //! free one at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch*
@@ -93,8 +92,8 @@ impl Ring {
     /// interruption. A batch with more frames than slots would wait for itself, so `frames` is clamped to
     /// 1..=K. The next batch may have another length.
     ///
-    /// Only the first frame waits, for the slots of all: the greatest value, that of the last frame, is
-    /// enough.
+    /// Only the first frame waits: the value for the last frame's slot is the greatest, so it covers all
+    /// slots.
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first.saturating_add(frames.clamp(1, self.depth()) as u64);

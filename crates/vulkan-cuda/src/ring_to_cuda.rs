@@ -2,7 +2,6 @@
 //! other direction is [`crate::shared_ring`], whose page says more about threads and your own memory.
 //!
 //! # Examples
-//!
 //! One frame. The slots may be buffers or images, colour attachments and storage images included.
 //!
 //! ```no_run
@@ -79,7 +78,6 @@
 //! ```
 //!
 //! # When something goes wrong
-//!
 //! You may drop a turn at any time. After the drop of a [`WriteTurn`], the frame never began. After the drop
 //! of a [`ReadTurn`], the frame counts as read, and the slot goes back once everything enqueued on the stream
 //! so far is done, as after [`ReadTurn::finish`]. So Vulkan never waits for a value that CUDA was not yet
@@ -119,7 +117,7 @@ pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Makes a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
-    /// [release](crate::ownership::first_release) new images to CUDA. [`WriteTurn::record`] gives them their
+    /// [release](crate::ownership::first_release) new images to CUDA. [`WriteTurn::record`] gives them a
     /// layout.
     ///
     /// # Errors
@@ -134,8 +132,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         &self.parts.owned.slots
     }
 
-    /// Begins the next frame. Returns `None` while CUDA has not read the slot: call [`RingToCuda::next_read`]
-    /// first.
+    /// Begins the next frame, or returns `None` if CUDA has not read its slot: call
+    /// [`RingToCuda::next_read`].
     pub fn write(&mut self) -> Option<WriteTurn<'_, S, C>> {
         self.frames.wait_to_write(1).map(|wait| WriteTurn { wait, ring: self })
     }
@@ -170,8 +168,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// written it (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
     ///
     /// # Errors
-    /// Fails if CUDA does, or if the stream is being captured. The frame stays, and the next call tries
-    /// again.
+    /// Fails if CUDA does, or if the stream is being captured. The next call tries the frame again.
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
         let waited = self.parts.ledger().waited();
         let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
@@ -198,8 +195,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed, without a wait: see
-    /// [`SharedRing::check`](crate::SharedRing::check).
+    /// Returns CUDA's error if it has failed: see [`SharedRing::check`](crate::SharedRing::check).
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
@@ -225,12 +221,11 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     }
 
     /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size.
-    /// Frames that CUDA has not read are given up. Images stay in
-    /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT); a new ring gives them that layout again, and
-    /// discards their contents.
+    /// Frames that CUDA has not read are given up. A new ring gives images their layout again, and discards
+    /// their contents.
     ///
     /// # Errors
-    /// As [`RingToCuda::wait_idle`]. The ring is then dropped.
+    /// Fails as [`RingToCuda::wait_idle`] does. The ring is then dropped.
     pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
         self.wait_idle(limit)?;
         Ok(std::mem::take(&mut self.parts.owned.slots))
@@ -321,12 +316,11 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         unsafe { self.ring.parts.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Calls `submit`, which submits the work that writes the slot. Its arguments are the submission's wait
-    /// and signal. For the older `vkQueueSubmit`, take their semaphores and values, and wait at
-    /// `ALL_COMMANDS`.
+    /// Calls `submit` to submit the work that writes the slot, with the submission's wait and signal. The
+    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
     ///
-    /// If it fails, the frame never began. For several turns at once:
-    /// [`submit`](crate::shared_ring::submit()).
+    /// If it fails, the frame never began. See also [`submit`](crate::shared_ring::submit()) for several
+    /// turns.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission with this wait and this signal. If it
@@ -400,8 +394,8 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) ensures this.
     ///
     /// # Errors
-    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then stays:
-    /// [`RingToCuda::next_read`] returns it again.
+    /// Fails if CUDA does, or if the stream is being captured. [`RingToCuda::next_read`] then returns the
+    /// frame again.
     pub fn finish(self) -> Result<()> {
         self.end(true)
     }

@@ -12,8 +12,7 @@ use crate::handle::{ExportType, Operand, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan semaphore for another process or a third API, which imports it, for example as
-/// [`ImportedSemaphore`]. It owns Vulkan's half.
+/// A Vulkan semaphore for another process or a third API, which may import it as [`ImportedSemaphore`].
 ///
 /// Nothing here can check what the other side does with it. A timeline's values may go down, or never come:
 /// check [`ExportedSemaphore::value`] before you submit a wait.
@@ -99,8 +98,7 @@ impl ExportedSemaphore {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device. The value is greater; the caller promises the
-        // rest.
+        // SAFETY: a live timeline semaphore of this device. The caller promises the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
@@ -125,11 +123,9 @@ impl Drop for ExportedSemaphore {
     }
 }
 
-/// A semaphore, fence or mutex that CUDA has imported. Drop it after the GPU has passed all its waits and
-/// signals.
+/// A semaphore, fence or mutex that CUDA imported. Drop it after the GPU has passed its waits and signals.
 ///
 /// # Examples
-///
 /// A timeline from another process:
 ///
 /// ```no_run
@@ -147,7 +143,6 @@ impl Drop for ExportedSemaphore {
 /// ```
 ///
 /// # A signal may overtake a memset
-///
 /// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another
 /// stream of the context executes many small memsets, it does not wait for a small memset of its own stream,
 /// and Vulkan reads old bytes. Nothing else was seen overtaken: no kernel, copy, larger memset or *wait*.
@@ -208,8 +203,7 @@ impl ImportedSemaphore {
         self.raw
     }
 
-    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work on it runs only after the
-    /// signal.
+    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work runs after the signal.
     ///
     /// # Errors
     /// Fails if the operand is that of another kind of semaphore, or if the stream is of another context, is
@@ -228,9 +222,8 @@ impl ImportedSemaphore {
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done
-    /// (`cuSignalExternalSemaphoresAsync`), after a [guard](#a-signal-may-overtake-a-memset)
-    /// (`cuStreamWriteValue32`).
+    /// Makes `stream` signal once everything on it so far is done (`cuSignalExternalSemaphoresAsync`), after
+    /// a [guard](#a-signal-may-overtake-a-memset).
     ///
     /// # Safety
     /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all

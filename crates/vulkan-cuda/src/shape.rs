@@ -160,7 +160,7 @@ impl Shape {
         self.levels
     }
 
-    /// Returns a level's extent in texels. Each level halves all dimensions, rounded down ([Image Mip Level
+    /// Returns a level's extent in texels, halved per level, rounded down, at least 1 ([Image Mip Level
     /// Sizing]).
     ///
     /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
@@ -170,8 +170,7 @@ impl Shape {
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Returns the number of texels of one level: its width, its height, and its depth or layers. In a buffer
-    /// the texels follow each other in this order.
+    /// Returns a level's width, height, and depth or layers, in texels. A buffer holds them in this order.
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
@@ -198,8 +197,8 @@ impl Shape {
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Describes the image for `cuExternalMemoryGetMappedMipmappedArray`. Kernels can write it if `surface`
-    /// is true.
+    /// Describes the image to `cuExternalMemoryGetMappedMipmappedArray`. With `surface`, kernels can write
+    /// it.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,

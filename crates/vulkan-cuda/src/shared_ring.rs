@@ -1,7 +1,6 @@
 //! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
 //!
 //! # Examples
-//!
 //! One frame. [The crate's page](crate) makes the ring.
 //!
 //! ```no_run
@@ -42,25 +41,20 @@
 //! ```
 //!
 //! # When something goes wrong
-//!
 //! You may drop turns and the ring at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what
 //! happens. If CUDA faults, Vulkan would wait forever: call [`SharedRing::check`] while you wait for it.
 //!
 //! # What the CPU waits for
-//!
 //! Nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
 //! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the
-//! queues. Limit how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you do for your
-//! frames.
+//! queues. Limit its lead with a fence or a timeline that *Vulkan* signals, as you do for your frames.
 //!
 //! # Two threads
-//!
 //! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`]
 //! to the thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
 //! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan demands that only one thread at a time uses a queue.
 //!
 //! # Your own memory
-//!
 //! A slot may be memory of your own: implement [`Slot`] for it. CUDA imports Vulkan's exportable allocation
 //! ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or Vulkan imports CUDA's
 //! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared.
@@ -104,8 +98,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     ///
     /// # Errors
     /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another
-    /// device, if the stream is of another context or the per-thread default stream, or if timelines cannot
-    /// be shared.
+    /// device, if the stream is of another context or the per-thread default, or if timelines cannot be
+    /// shared.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
         Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, false)?) })
@@ -306,16 +300,16 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds by default. If
-    /// the GPU is not done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error)
-    /// gets the reason.
+    /// that is not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the
+    /// reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
 
     /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size. The
-    /// new ring counts frames from 0, and may have the same stream. A ring of images needs
-    /// [`SharedRing::record_first_release`] again. Frames that were not taken from [`SharedRing::next_read`]
-    /// are given up.
+    /// new ring counts frames from 0, and may have the same stream. Images need
+    /// [`SharedRing::record_first_release`] again. Frames not taken from [`SharedRing::next_read`] are given
+    /// up.
     ///
     /// # Errors
     /// Fails if you hold a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
@@ -391,7 +385,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image or no whole number of `T`, or if the stream is being captured.
+    /// Fails if the slot is an image or not a whole number of `T`, or if the stream is being captured.
     ///
     /// # Examples
     /// CUDA may have left any bytes in the slot, and a `bool` cannot be just any byte:

@@ -16,13 +16,12 @@ use crate::{Error, Result};
 /// owns the buffer or image and returns its [`Resource`].
 ///
 /// # Safety
-/// - [`Slot::resource`] must always return the same resource, with a `context` as [`Resource`] says, which
-///   lives as long as the slot.
+/// - [`Slot::resource`] must always return the same resource, as [`Resource`] describes it. It must live as
+///   long as the slot.
 /// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is not a slot. Neither is a
 ///   [`CudaBuffer`], because two of them may overlap.
 ///
 /// # Examples
-///
 /// A buffer, and the descriptor set through which a renderer reads it:
 ///
 /// ```
@@ -147,8 +146,7 @@ pub struct QueueUse {
 }
 
 impl QueueUse {
-    /// Fails if the device has no such family, or if the stage or the access is empty. `record`'s caller
-    /// promises the rest.
+    /// Fails if the device has no such family, or if stage or access is empty. Nothing else is checked.
     pub(crate) fn check(self, vk: &Vk) -> Result<()> {
         // SAFETY: the adopted device's own.
         let families =

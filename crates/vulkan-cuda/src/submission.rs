@@ -5,7 +5,8 @@ use ash::vk;
 use crate::{Error, Result};
 
 /// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a
-/// pair of these (nested at will), or a `Vec` of them. The turns may be of any rings, of either direction.
+/// pair of these (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either
+/// direction.
 ///
 /// ```compile_fail,E0277
 /// // Nobody else can say that a frame was submitted.

@@ -30,7 +30,6 @@ use crate::{Error, Result};
 /// Drop it after the GPU has passed all waits and signals.
 ///
 /// # Examples
-///
 /// CUDA signals 1, Vulkan waits for it and signals 2, and CUDA waits for that:
 ///
 /// ```no_run
@@ -75,21 +74,19 @@ impl SharedTimeline {
     /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
-    /// Fails, and enqueues nothing, if `value` is not greater than all values promised before by either side,
-    /// or if [`ImportedSemaphore::wait`] would refuse the stream. If the driver reports an error, the value
-    /// is used up.
+    /// Fails, and enqueues nothing, if `value` is not greater than all values promised by either side, or if
+    /// [`ImportedSemaphore::wait`] would refuse the stream. After a driver's error, the value is used up.
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
-    /// - The GPU must signal in the order of these calls, as on one stream, or on several that wait for one
-    ///   another.
+    /// - The GPU must signal in the order of these calls, as it does on one stream, and on streams and queues
+    ///   that wait for one another.
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.signal(stream, value, true) }
     }
 
-    /// Like [`SharedTimeline::cuda_signal`], without the guard: see
-    /// [`ImportedSemaphore::signal_after_kernels`].
+    /// Like [`SharedTimeline::cuda_signal`], without the guard ([`ImportedSemaphore::signal_after_kernels`]).
     ///
     /// # Safety
     /// Same as [`SharedTimeline::cuda_signal`].
@@ -113,8 +110,7 @@ impl SharedTimeline {
         self.imported.raw()
     }
 
-    /// Returns a wait before all commands of a submission: no narrower stage is enough
-    /// ([`crate::ownership`]).
+    /// Returns a wait before all commands of a submission, as [`crate::ownership`] requires.
     pub fn vulkan_wait(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.exported.submit_info(value)
     }
@@ -148,11 +144,9 @@ impl SharedTimeline {
         unsafe { self.exported.signal_from_host(value) }
     }
 
-    /// Blocks the CPU until the counter has reached `value` (`vkWaitSemaphores`). Returns `false` after
-    /// `limit`.
+    /// Blocks the CPU until the counter reaches `value` (`vkWaitSemaphores`). Returns `false` after `limit`.
     ///
-    /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls every 10 ms (H200, driver
-    /// 580).
+    /// May return late for *CUDA's* signals: NVIDIA's driver polls every 10 ms (H200, driver 580).
     pub fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         self.exported.wait_from_host(value, limit)
     }

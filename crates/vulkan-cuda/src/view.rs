@@ -18,12 +18,12 @@ use crate::{Error, Result};
 /// (`launch.arg(&mut view)`, or `&view` if the kernel only reads) or to a copy (`stream.memcpy_htod`).
 ///
 /// Use it on the ring's stream. On another one, cudarc's copies and memsets begin after it, and block the CPU
-/// until done; a launch is not ordered at all. A copy's source may be shorter than the view; cudarc panics if
-/// it is longer.
+/// until done; a launch is not ordered at all. cudarc panics if a copy's source is longer than the view.
 ///
 /// A copy *from* the view on a stream of another context fails with `CUDA_ERROR_INVALID_VALUE`, because
 /// cudarc gives it no way to wait for its end: copy on the ring's stream first, and then between the
-/// contexts. A copy on a stream that is being captured fails too. See also [`address`](SlotView::address).
+/// contexts. A copy on a stream that is being captured fails too. For other bindings:
+/// [`address`](SlotView::address).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,

@@ -71,7 +71,6 @@ impl Drop for Shared {
     }
 }
 
-/// The functions that export: the first of memory, the second of semaphores.
 const FUNCTIONS: [&CStr; 2] = if cfg!(windows) {
     [c"vkGetMemoryWin32HandleKHR", c"vkGetSemaphoreWin32HandleKHR"]
 } else {
@@ -199,20 +198,17 @@ impl Vk {
         }
     }
 
-    /// Returns whether such exported buffers need dedicated allocations. Fails if the device does not export
-    /// them.
+    /// Returns whether such buffers need dedicated allocations. Fails if the device does not export them.
     pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
         // SAFETY: the adopted device's own.
         unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
             .map_err(Error::Unsupported)
     }
 
-    /// Returns the functions that export memory. Fails if the device was created without the extension.
     pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
         self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
     }
 
-    /// Returns the functions that export semaphores. Fails if the device was created without the extension.
     pub(crate) fn semaphore_handles(&self) -> Result<&SemaphoreFns> {
         self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without(SEMAPHORE_EXTENSION))
     }

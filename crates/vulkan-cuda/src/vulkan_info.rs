@@ -23,7 +23,6 @@ pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION]
 /// What a physical device reports about sharing.
 ///
 /// # Examples
-///
 /// Create a device that can share:
 ///
 /// ```no_run
@@ -59,8 +58,7 @@ pub struct VkInfo {
     pub uuid: DeviceUuid,
     /// The driver's UUID (`driverUUID`). Vulkan can import only what the same driver exported.
     pub driver_uuid: [u8; 16],
-    /// The LUID that Windows gave the adapter, and its node's bit (`deviceLUID`, `deviceNodeMask`). `None`
-    /// elsewhere.
+    /// The adapter's LUID and node bit on Windows (`deviceLUID`, `deviceNodeMask`). `None` elsewhere.
     pub luid: Option<([u8; 8], u32)>,
     /// The number of physical devices in its device group. Only a device with 1, as usual, shares with CUDA.
     pub group_size: usize,

@@ -16,11 +16,10 @@ use crate::{Error, Result};
 /// timelines alive, even if the ring is dropped, and may go to another thread.
 ///
 /// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA
-/// gets the slot back at once. The frame keeps its number; the next one has the next number. All turns of a
-/// ring go to one queue, in the order of their frames.
+/// gets the slot back at once. The frame keeps its number. All turns of a ring go to one queue, in the order
+/// of their frames.
 ///
 /// # Several submissions
-///
 /// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as
 /// you hold the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
 /// [`record_acquire`](crate::SharedRing::record_acquire). The last one ends with
@@ -106,23 +105,21 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         self.parts.owned.cuda.vulkan_wait(self.ready)
     }
 
-    /// Calls `submit`, which submits the work that reads the slot. Its arguments are the submission's wait
-    /// and signal. For the older `vkQueueSubmit`, take their semaphores and values, and wait at
-    /// `ALL_COMMANDS`.
+    /// Calls `submit` to submit the work that reads the slot, with the submission's wait and signal. The
+    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
     ///
     /// [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at once.
     ///
     /// # Errors
-    /// Fails if `submit` does, or without a call of `submit` if a later frame was submitted. The frame is
-    /// given up.
+    /// Fails if `submit` does, or without calling it if a later frame was submitted. The frame is given up.
     ///
     /// # Safety
     /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it
     ///   returns an error or panics, it must have made none, unless the device is lost.
     /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of
     ///   them, for all turns of the ring, must go to one queue of
-    ///   [`QueueUse::family`](crate::shared_ring::QueueUse::family), one after the other.
-    /// - If the turn is dropped or `submit` fails, no submission may read the slot any more: wait for earlier
+    ///   [`QueueUse::family`](crate::shared_ring::QueueUse::family), never from two threads at once.
+    /// - If the turn is dropped or `submit` fails, no submission may still read the slot: wait for earlier
     ///   ones.
     ///
     /// [The module](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:

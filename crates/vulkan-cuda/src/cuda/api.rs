@@ -19,7 +19,6 @@ impl Code {
     pub const SUCCESS: Self = Self(0);
     /// `CUDA_ERROR_NOT_INITIALIZED`. Also returned by the functions here before [`look_up`].
     pub const NOT_INITIALIZED: Self = Self(3);
-    /// `CUDA_ERROR_NOT_FOUND`.
     pub const NOT_FOUND: Self = Self(500);
     /// `CUDA_ERROR_NOT_READY`: the work is not done yet. Not a failure.
     pub const NOT_READY: Self = Self(600);

@@ -11,8 +11,7 @@ use crate::Result;
 /// The function behind every copy here.
 const CALL: &str = "cuMemcpy2DAsync";
 
-/// One level of a mipmapped array, from [`SharedImage::level`](crate::SharedImage::level). It keeps the
-/// array's owner alive.
+/// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps the owner alive.
 #[derive(Clone)]
 pub struct Array {
     raw: sys::CUarray,
@@ -58,7 +57,7 @@ impl Array {
         &self.cuda
     }
 
-    /// Enqueues a copy of the first `row_bytes` bytes of the first `rows` rows. Row `n` goes to
+    /// Enqueues a copy of `rows` rows to device memory: the first `row_bytes` bytes of row `n` go to
     /// `to + n * pitch`.
     ///
     /// # Errors
@@ -162,8 +161,7 @@ impl Array {
         self.cuda.check(CALL, unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) })
     }
 
-    /// Creates a surface object, through which a kernel writes and reads texels. Its x coordinate counts
-    /// bytes.
+    /// Creates a surface object, for kernels that write and read texels. Its x coordinate counts bytes.
     ///
     /// # Errors
     /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`.

@@ -41,12 +41,12 @@ struct Context {
     keep: Keep,
 }
 
-/// What keeps a context alive.
 enum Keep {
     /// This crate retained the device's primary context.
     Retained(sys::CUdevice),
-    /// The program's own context.
-    Theirs { _keep: Arc<dyn Any + Send + Sync> },
+    Theirs {
+        _keep: Arc<dyn Any + Send + Sync>,
+    },
 }
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
@@ -168,7 +168,7 @@ impl Cuda {
     }
 
     /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens
-    /// at each launch: Vulkan would wait forever for the first, and the second would repeat its value. The
+    /// at each launch: Vulkan would wait forever for the first, and a second would repeat its value. The
     /// context is current afterwards.
     pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
         self.require_stream(stream, call)?;
@@ -235,8 +235,7 @@ impl Cuda {
         check(call, &self.info().name, code)
     }
 
-    /// Calls `release` for a `Drop` with the context current, and reports an error
-    /// ([`crate::on_cleanup_error`]).
+    /// Calls `release` with the context current, and reports errors to [`crate::on_cleanup_error`].
     #[doc(hidden)]
     pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();

@@ -98,8 +98,7 @@ pub struct CudaInfo {
     pub name: String,
     /// The UUID that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
-    /// The LUID that Windows gave the adapter, and its node's bit. `None` elsewhere, and for other devices
-    /// than display adapters.
+    /// The LUID and node bit on Windows. `None` elsewhere, and for a device that is not a display adapter.
     pub luid: Option<([u8; 8], u32)>,
     /// Major and minor version of the compute capability.
     pub compute_capability: (i32, i32),
@@ -194,7 +193,6 @@ impl CudaInfo {
         })
     }
 
-    /// Returns CUDA's handle of the device with this index.
     pub(super) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
         let mut device = 0;
         // SAFETY: writes one handle.

@@ -9,7 +9,6 @@ use crate::Error;
 /// CUDA's driver, once it is loaded. It stays open until the process ends.
 pub(crate) static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Returns CUDA's driver, if it is loaded.
 pub fn library() -> Option<&'static Library> {
     LIBRARY.get()
 }
@@ -56,7 +55,6 @@ macro_rules! cuda_functions {
             Ok(())
         }
 
-        /// Returns the functions, if they were looked up.
         pub fn functions() -> Option<&'static Functions> {
             FUNCTIONS.get()
         }
@@ -108,7 +106,6 @@ pub unsafe fn find<F: Copy>(library: &Library, symbols: &[&str]) -> Option<F> {
     symbols.iter().find_map(|symbol| unsafe { library.get(symbol.as_bytes()) }.ok().map(|found| *found))
 }
 
-/// Returns the error for a driver that lacks a function.
 pub fn lacks(name: &str) -> Error {
     Error::Driver {
         reason: format!("it lacks {name}"),

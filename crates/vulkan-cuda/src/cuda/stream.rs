@@ -10,7 +10,6 @@ use cudarc::driver::{CudaStream, sys};
 /// While the value lives, `raw` must return the same live stream, and `context` that stream's context.
 ///
 /// # Examples
-///
 /// A program with its own bindings:
 ///
 /// ```

@@ -93,8 +93,7 @@ impl MemoryExport {
             None => allocate,
         };
         #[cfg(windows)]
-        // This structure is allowed only for NT handles
-        // (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
+        // Only for NT handles (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
         let allocate = match self.kind {
             ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.memory),
             _ => allocate,
@@ -179,8 +178,7 @@ impl SemaphoreExport {
         create: vk::SemaphoreCreateInfo<'a>,
     ) -> vk::SemaphoreCreateInfo<'a> {
         #[cfg(windows)]
-        // This structure is allowed only for NT handles
-        // (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        // Only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
         let create = match self.kind {
             ExportType::OpaqueWin32 => create.push_next(&mut self.win32.semaphore),
             _ => create,

@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-/// A handle type that Vulkan exports and CUDA imports. The numbers are Vulkan's bits for both.
+/// A handle type that Vulkan exports and CUDA imports. The numbers are the bits of Vulkan's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.

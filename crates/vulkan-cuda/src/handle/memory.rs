@@ -9,8 +9,7 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// Memory of another API, in a form that CUDA can import with
-/// [`MappedMemory::import`](crate::MappedMemory::import).
+/// Memory of another API, for [`MappedMemory::import`](crate::MappedMemory::import).
 #[derive(Debug)]
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
@@ -72,8 +71,7 @@ impl MemoryHandle {
         form.exists_here(name)
     }
 
-    /// Ends the handle after a successful import: gives up a file descriptor, which is CUDA's now, or closes
-    /// an NT handle.
+    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) = self {
             fd.give_up();

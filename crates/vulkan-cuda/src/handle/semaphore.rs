@@ -9,8 +9,7 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// A semaphore, fence or mutex of another API, in a form that CUDA can import with
-/// [`ImportedSemaphore::import`](crate::ImportedSemaphore::import).
+/// A semaphore, fence or mutex of another API, for [`ImportedSemaphore`](crate::ImportedSemaphore).
 #[derive(Debug)]
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
@@ -59,7 +58,6 @@ impl SemaphoreHandle {
         self.row().0
     }
 
-    /// What a wait or a signal takes: [`Operand::words`].
     pub(crate) fn takes(&self) -> &'static str {
         self.row().4
     }
@@ -76,8 +74,7 @@ impl SemaphoreHandle {
         form.exists_here(name)
     }
 
-    /// Ends the handle after a successful import: gives up a file descriptor, which is CUDA's now, or closes
-    /// an NT handle.
+    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) | Self::TimelineFd(fd) = self {
             fd.give_up();
@@ -97,8 +94,7 @@ pub enum Operand {
     Binary,
     /// For a timeline or a fence. A wait ends at this value or a greater one.
     Value(u64),
-    /// For a keyed mutex: a wait takes the key of the last release, a signal that of this one
-    /// (`IDXGIKeyedMutex`).
+    /// For an `IDXGIKeyedMutex`: a wait takes the key of the last release, a signal that of its own.
     Key {
         /// The key.
         key: u64,
