@@ -240,7 +240,6 @@ impl Gpu {
         unsafe { turn.submit(submit) }?.or_else(|panic| resume_unwind(panic))
     }
 
-    /// Records a command buffer of raw commands.
     fn raw(&self, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         // SAFETY: callers record only barriers, which change nothing that wgpu tracks.

@@ -70,7 +70,6 @@ impl CudaAllocation {
         Self::map(cuda, imported, &props)
     }
 
-    /// Maps the chunks one after the other, for reading and writing.
     fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
         let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
         // From here on `Drop` undoes what was made, in the order of the fields.
@@ -173,7 +172,6 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     })
 }
 
-/// Returns the number of bytes that sizes and addresses of such memory must be multiples of.
 fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut granularity = 0;

@@ -215,8 +215,6 @@ impl CudaBuffer {
         pieces(chunks, Range { size: self.required.size, ..range })
     }
 
-    /// Imports an allocation of `size` bytes.
-    ///
     /// # Safety
     /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
@@ -246,8 +244,6 @@ impl CudaBuffer {
             .map_err(self.vk.failed("vkBindBufferMemory"))
     }
 
-    /// Binds the buffer to its imports, one for each piece.
-    ///
     /// # Safety
     /// Same as [`sparse::bind`].
     unsafe fn bind_sparsely(self, queue: vk::Queue, pieces: &[Piece]) -> Result<Self> {

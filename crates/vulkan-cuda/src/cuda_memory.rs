@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | [`CudaAllocation`] | the address, its mappings, and CUDA's references to the memory | it is dropped |
 //! | a descriptor ([`CudaAllocation::export`]) | one reference to the memory | it is closed or imported |
-//! | [`CudaBuffer`] | a Vulkan buffer, its memory's reference, and an `Arc` of the allocation | it is dropped |
+//! | [`CudaBuffer`] | a Vulkan buffer with its memory, and an `Arc` of the allocation | it is dropped |
 //!
 //! The memory is freed with its last reference, so neither side can take it from the other (`cuMemRelease`).
 //! But CUDA's *address* is valid only while the allocation lives, so Vulkan's buffer keeps it alive.

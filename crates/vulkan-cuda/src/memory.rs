@@ -188,8 +188,6 @@ impl MappedMemory {
         unsafe { Self::map(Arc::new(imported), 0, size) }
     }
 
-    /// Maps `size` bytes from `offset` on.
-    ///
     /// # Safety
     /// They must lie in the allocation, and be those of one Vulkan buffer.
     pub(crate) unsafe fn map(imported: Arc<ImportedMemory>, offset: u64, size: u64) -> Result<Self> {

@@ -159,7 +159,6 @@ impl Vk {
         self.0.usages.fetch_or(usages.as_raw(), Ordering::Relaxed);
     }
 
-    /// Checks that buffers may have this usage: see [`Vk::allow_usages`].
     pub(crate) fn require_usage(&self, usage: vk::BufferUsageFlags) -> Result<()> {
         let allowed = vk::BufferUsageFlags::from_raw(self.0.usages.load(Ordering::Relaxed));
         match allowed.contains(usage) {

@@ -8,7 +8,6 @@ use cudarc::driver::sys;
 use super::{Cuda, Stream, api};
 use crate::Result;
 
-/// The function behind every copy here.
 const CALL: &str = "cuMemcpy2DAsync";
 
 /// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps the owner alive.

@@ -228,7 +228,6 @@ fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Turns a result into an error that names the call and the device.
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     match code {
         Code::SUCCESS => Ok(()),

@@ -22,7 +22,6 @@ pub(crate) use system::{export_memory, export_semaphore};
 pub(crate) struct MemoryExport {
     pub(crate) kind: ExportType,
     flags: vk::MemoryAllocateFlags,
-    /// Whether each buffer needs an allocation of its own.
     pub(crate) dedicated_only: bool,
     info: vk::ExportMemoryAllocateInfo<'static>,
     #[cfg(windows)]
@@ -30,7 +29,6 @@ pub(crate) struct MemoryExport {
 }
 
 impl MemoryExport {
-    /// Chooses what buffers of this usage need.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
         // First, because the driver may be asked only about usages that the device has.
@@ -104,7 +102,6 @@ impl MemoryExport {
     }
 }
 
-/// Returns the memory type for an exported object with these requirements.
 pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     let types = required.memory_type_bits;
     // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
@@ -155,7 +152,6 @@ pub(crate) struct SemaphoreExport {
 }
 
 impl SemaphoreExport {
-    /// Chooses the handle type that the device exports such semaphores as.
     pub(crate) fn new(vk: &Vk, semaphore: vk::SemaphoreType) -> Result<Self> {
         let info = vk.info();
         let (kind, what) = match semaphore {
