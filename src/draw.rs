@@ -265,7 +265,7 @@ impl Draw {
     /// Prepares the images, discards their contents, and begins the render pass.
     ///
     /// # Safety
-    /// As for [`Draw::record`].
+    /// Same as [`Draw::record`].
     unsafe fn begin(
         &self,
         commands: vk::CommandBuffer,

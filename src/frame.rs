@@ -104,8 +104,8 @@ impl Frames {
         }
 
         // ANCHOR: record
-        // RECORD the draw between two vkCmdPipelineBarrier: Vulkan takes the slot from
-        // VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
+        // RECORD the draw. `read.record` puts it between two barriers (vkCmdPipelineBarrier): Vulkan takes
+        // the slot from VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
         gpu.begin(commands)?;
         let target = &image.target;
         // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.

@@ -166,7 +166,7 @@ impl Gpu {
     /// Makes a ring whose slots wgpu writes and CUDA reads, on `stream`.
     ///
     /// # Errors
-    /// As [`RingToCuda::new`].
+    /// Same as [`RingToCuda::new`].
     pub fn ring_to_cuda<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<RingToCuda<S>> {
         RingToCuda::new(&self.pair, stream, slots, self.queue_use())
     }

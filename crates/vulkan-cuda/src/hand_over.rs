@@ -111,7 +111,7 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     /// # Safety
-    /// As for [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
+    /// Same as [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
     pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer)
     where
         S: Slot,

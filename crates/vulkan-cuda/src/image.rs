@@ -6,8 +6,8 @@
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
 //!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
 //!   mapping is made from the exported image.
-//! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture
-//!   object. [`Array`](crate::cuda::Array) copies a level from and to linear memory.
+//! - Kernels get no pointer. They write a level through a surface object and read it through a texture
+//!   object. [`Array`] copies a level from and to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples

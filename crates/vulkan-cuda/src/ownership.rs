@@ -96,12 +96,12 @@ impl Owner {
     }
     // ANCHOR_END: barriers
 
-    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// Like [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
     pub fn acquire_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
         for_image(image, self.acquire(vk::Buffer::null(), family, use_))
     }
 
-    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// Like [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
     pub fn release_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
         for_image(image, self.release(vk::Buffer::null(), family, use_))
     }

@@ -298,7 +298,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Records only the first barrier of [`WriteTurn::record`], for work in several command buffers.
     ///
     /// # Safety
-    /// As for [`WriteTurn::record`]; the release must follow, in the same submission.
+    /// Same as [`WriteTurn::record`]; the release must follow, in the same submission.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // The first frames have slots that were never given to CUDA.
         let first = self.frame() < self.ring.slots().len() as u64;
@@ -310,7 +310,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Records only the last barrier of [`WriteTurn::record`].
     ///
     /// # Safety
-    /// As for [`WriteTurn::record`]; the acquire must come before, in the same submission.
+    /// Same as [`WriteTurn::record`]; the acquire must come before, in the same submission.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.ring.parts.record(self.slot(), commands, Transfer::Release) };

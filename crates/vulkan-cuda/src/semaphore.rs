@@ -226,7 +226,7 @@ impl ImportedSemaphore {
     /// a [guard](#a-signal-may-overtake-a-memset).
     ///
     /// # Safety
-    /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all
+    /// Same as [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all
     /// values that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
     pub unsafe fn signal(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
         self.require(operand, "signal")?;
@@ -248,7 +248,7 @@ impl ImportedSemaphore {
     }
 
     /// # Safety
-    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for
+    /// Same as [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for
     /// the stream, and the semaphore takes the operand.
     pub(crate) unsafe fn enqueue_signal(
         &self,

@@ -138,7 +138,7 @@ impl SharedTimeline {
     /// Sets the counter from the CPU after CUDA has failed: see [`ExportedSemaphore::signal_from_host`].
     ///
     /// # Safety
-    /// As for [`ExportedSemaphore::signal_from_host`], for the signals of both sides.
+    /// Same as [`ExportedSemaphore::signal_from_host`], for the signals of both sides.
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.exported.signal_from_host(value) }

@@ -84,7 +84,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Records only the first barrier of [`VulkanTurn::record`], for work in several command buffers.
     ///
     /// # Safety
-    /// As for [`VulkanTurn::record`]; the release must follow, later in the same queue.
+    /// Same as [`VulkanTurn::record`]; the release must follow, later in the same queue.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
@@ -93,7 +93,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Records only the last barrier of [`VulkanTurn::record`].
     ///
     /// # Safety
-    /// As for [`VulkanTurn::record`]; the acquire must come before, in the same queue.
+    /// Same as [`VulkanTurn::record`]; the acquire must come before, in the same queue.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };

@@ -114,7 +114,7 @@ impl Array {
     /// Fails if the stream or `to` is of another context; CUDA is not called then.
     ///
     /// # Safety
-    /// As for [`Array::copy_to`], with two levels.
+    /// Same as [`Array::copy_to`], with two levels.
     pub unsafe fn copy_to_array(
         &self,
         stream: &dyn Stream,
@@ -138,7 +138,7 @@ impl Array {
     /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// As for [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
+    /// Same as [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
     pub unsafe fn copy_to_host(&self, stream: &dyn Stream, to: &mut [u8], row_bytes: usize) -> Result<()> {
         let copy = sys::CUDA_MEMCPY2D {
             srcArray: self.raw,

@@ -126,7 +126,7 @@ impl Driver {
         }
     }
 
-    /// As [`Driver::load`], for a program that calls none of cudarc's functions.
+    /// Like [`Driver::load`], for a program that calls none of cudarc's functions.
     #[doc(hidden)]
     pub fn load_without_cudarc() -> Result<Self> {
         if LIBRARY.get().is_none() {
