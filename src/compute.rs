@@ -12,7 +12,6 @@ use crate::objects::{Buffer, Layout, memory_barrier, shader};
 
 /// Seconds after which the wave repeats, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;
-/// Threads in a workgroup of the shader.
 const THREADS: u32 = 256;
 /// The number of workgroups that every device allows in one dimension.
 const MOST_GROUPS: u32 = 65_535;
@@ -25,8 +24,7 @@ struct Constants {
     turn: f32,
 }
 
-/// The shader and the buffer that it writes. One is enough: a barrier makes each frame wait for the one
-/// before.
+/// The shader and the buffer that it writes. One is enough: each frame waits for the last at a barrier.
 pub struct Compute {
     pub vertices: Buffer,
     pipeline: vk::Pipeline,
@@ -58,8 +56,6 @@ impl Compute {
         Ok(Self { vertices, pipeline: made[0], layout, grid, is_written: false, gpu: gpu.clone() })
     }
 
-    /// Records the dispatch that writes the vertices.
-    ///
     /// # Safety
     /// `commands` is being recorded, outside a render pass.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, time: f64) {

@@ -131,7 +131,6 @@ struct Constants {
 /// Cells along a tile's edge, as in `shaders/surface.wgsl`.
 const TILE: u32 = 32;
 
-/// The pipelines, and the attachments besides the target.
 pub struct Draw {
     surface: vk::Pipeline,
     background: vk::Pipeline,
@@ -216,8 +215,6 @@ impl Draw {
         Ok(())
     }
 
-    /// Records the draw of `vertices` on `target`.
-    ///
     /// # Safety
     /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to
     /// the shaders. [`Draw::fit`] was called for this size.

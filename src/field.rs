@@ -16,7 +16,6 @@ use crate::gpu::{Gpu, PATIENCE};
 const KERNEL: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx"));
 const THREADS: u32 = 256;
 
-/// What CUDA needs to fill the slots.
 pub struct Field {
     // Dropped first: the ring waits until the stream has passed the kernels.
     pub ring: SharedRing<SharedBuffer>,

@@ -32,7 +32,6 @@ pub enum Canvas {
     Picture(Picture),
 }
 
-/// How the slots go from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOff {
     /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
@@ -242,7 +241,6 @@ impl Frames {
         Ok(Some(picture.pixels.bytes()?.to_vec()))
     }
 
-    /// Waits until Vulkan has drawn everything so far.
     pub fn wait_all(&self) -> Result<()> {
         self.flights.wait_for(self.flights.submitted, &self.field)
     }
@@ -336,7 +334,6 @@ impl Flights {
         wait().or_else(|_| wait()).unwrap_or(false)
     }
 
-    /// Returns the signal of the next submission.
     fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         at(self.done, self.submitted + 1)
     }

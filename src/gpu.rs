@@ -18,7 +18,6 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Tells whether a device's queue family can present to the window.
 pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
 
-/// What the program wants of a device.
 pub struct Wish<'a> {
     /// Its number, or a part of its name.
     pub device: Option<&'a str>,
@@ -27,7 +26,6 @@ pub struct Wish<'a> {
     pub cuda: bool,
 }
 
-/// A physical device, and what it can do.
 struct Candidate {
     physical: vk::PhysicalDevice,
     properties: vk::PhysicalDeviceProperties,
@@ -90,7 +88,6 @@ impl Candidate {
     }
 }
 
-/// Chooses among the devices that `wish` allows.
 fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
     let cuda = match wish.cuda {
         true => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
@@ -245,8 +242,6 @@ impl Gpu {
         self.check("vkEndCommandBuffer", unsafe { self.device.end_command_buffer(commands) })
     }
 
-    /// Submits one command buffer.
-    ///
     /// # Safety
     /// The rules of `vkQueueSubmit2`. Everything that is named must live until the GPU is done with it.
     pub unsafe fn submit(

@@ -22,8 +22,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// `display` is that of the window to draw in. `validation` loads the layer, with its synchronization
-    /// checks.
+    /// `display` is that of the window, if any. `validation` loads the layer, with synchronization checks.
     pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
         // SAFETY: this runs the initialisers of the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.with_context(|| {

@@ -55,7 +55,6 @@ impl Drop for Buffer {
     }
 }
 
-/// An image with its memory and a view of all of it.
 pub struct Image {
     pub raw: vk::Image,
     pub view: vk::ImageView,
@@ -115,7 +114,6 @@ impl Drop for Image {
     }
 }
 
-/// Makes a view of an image with one level and one layer.
 pub fn view(
     gpu: &Gpu,
     image: vk::Image,
@@ -222,8 +220,6 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Records which buffer and constants the shaders read.
-    ///
     /// # Safety
     /// `commands` is being recorded. `buffer` lives until they are done. `constants` has the layout's size.
     pub unsafe fn bind(

@@ -15,7 +15,6 @@ use crate::objects::{Buffer, Image, memory_barrier};
 /// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
-/// An image to draw on, and a buffer for its pixels.
 pub struct Picture {
     pub image: Image,
     /// What [`Picture::record`] copied: four bytes each, row after row.
@@ -31,8 +30,6 @@ impl Picture {
         Ok(Self { image, pixels: Buffer::new(gpu, "the pixels", size, usage, location)? })
     }
 
-    /// Records a copy of the pixels.
-    ///
     /// # Safety
     /// `commands` is being recorded, and a frame was drawn on the image.
     pub unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer) {
@@ -89,7 +86,6 @@ impl WholeFile {
         Ok(Self { path: path.to_owned(), part, file })
     }
 
-    /// Writes everything, and gives the file its name.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes).and_then(|()| fs::rename(&self.part, &self.path));
         written.with_context(|| format!("cannot write {}", self.path.display()))

@@ -50,7 +50,6 @@ impl Drop for Surface {
     }
 }
 
-/// An image to draw on.
 pub struct Acquired {
     pub target: Target,
     index: u32,
@@ -118,8 +117,7 @@ impl Swapchain {
     /// Acquires the next image. Returns `None` to skip this frame.
     ///
     /// # Safety
-    /// `acquired` is unsignalled, with no pending wait or signal. It lives until a submission has waited for
-    /// it.
+    /// `acquired` is unsignalled, without a pending wait or signal, and lives until a submission awaits it.
     pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire

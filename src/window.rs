@@ -26,7 +26,6 @@ pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down 
 
 /// How often to look for an image and for Ctrl-C while nothing is drawn.
 const LOOK: Duration = Duration::from_millis(30);
-/// How often the title changes.
 const TITLE: Duration = Duration::from_millis(500);
 /// How long the window must have had its size before the draw is measured again.
 const STILL: Duration = Duration::from_millis(500);
@@ -205,7 +204,6 @@ impl State {
         Ok(())
     }
 
-    /// Updates the title and the bar.
     fn retitle(&mut self) {
         let Some(Summary { mean, p50, p95, p99, .. }) = self.times.newest(self.since_title) else { return };
         let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
