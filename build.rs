@@ -22,7 +22,7 @@ fn main() {
     }
 }
 
-/// The name and the SPIR-V of each entry point.
+/// Returns the name and SPIR-V of each entry point.
 fn compile(path: &Path) -> Vec<(String, Vec<u8>)> {
     let name = path.display().to_string();
     let source = fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"));

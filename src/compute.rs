@@ -1,4 +1,4 @@
-//! The same wave by a compute shader: for machines without CUDA, and for frames without a hand-off.
+//! The same wave, written by a Vulkan shader: for machines without CUDA, and for frames without a hand-off.
 
 use std::sync::Arc;
 
@@ -12,9 +12,8 @@ use crate::objects::{Buffer, Layout, memory_barrier, shader};
 
 /// Seconds after which the wave repeats, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;
-/// Threads in a workgroup of the shader.
 const THREADS: u32 = 256;
-/// The workgroups that every device allows in one dimension.
+/// The number of workgroups that every device allows in one dimension.
 const MOST_GROUPS: u32 = 65_535;
 
 /// As in `shaders/wave.wgsl`.
@@ -25,13 +24,12 @@ struct Constants {
     turn: f32,
 }
 
-/// The shader and the buffer that it writes. One buffer is enough: a barrier makes each frame wait for the one before.
+/// The shader and the buffer that it writes. One is enough: each frame waits for the last at a barrier.
 pub struct Compute {
     pub vertices: Buffer,
     pipeline: vk::Pipeline,
     layout: Layout,
     grid: [u32; 2],
-    /// Whether the buffer has been written.
     pub is_written: bool,
     gpu: Arc<Gpu>,
 }
@@ -58,8 +56,6 @@ impl Compute {
         Ok(Self { vertices, pipeline: made[0], layout, grid, is_written: false, gpu: gpu.clone() })
     }
 
-    /// Records the dispatch that writes the vertices.
-    ///
     /// # Safety
     /// `commands` is being recorded, outside a render pass.
     pub unsafe fn record(&mut self, commands: vk::CommandBuffer, time: f64) {

@@ -12,7 +12,6 @@ use gpu_allocator::MemoryLocation;
 use crate::gpu::Gpu;
 use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
 
-/// What a frame is drawn on.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub image: vk::Image,
@@ -22,24 +21,23 @@ pub struct Target {
     pub layout: vk::ImageLayout,
 }
 
-/// What a frame shows.
 #[derive(Clone, Copy)]
 pub struct View {
     pub camera: Camera,
     /// The field's time in seconds.
     pub time: f64,
-    /// How far apart the frames of a batch are, in seconds.
+    /// Time between the frames of a batch, in seconds.
     pub step: f64,
     /// Drawn along the lower edge.
     pub bar: Option<Bar>,
 }
 
-/// The times of a frame's parts: the kernel, the draw, and the rest: the GPU's switches, and the wait for the screen.
+/// The times of a frame's parts: kernel, draw, and the rest (GPU switches, and the wait for the screen).
 #[derive(Clone, Copy)]
 pub struct Bar(pub [f64; 3]);
 
 impl Bar {
-    /// Clears a rectangle for each part. That needs no pipeline.
+    /// Clears a rectangle for each part, which needs no pipeline.
     ///
     /// # Safety
     /// `commands` is in a render pass with one colour attachment of this size.
@@ -88,7 +86,7 @@ impl Default for Camera {
 }
 
 impl Camera {
-    /// Turns with a drag of the pointer, in pixels. It never turns over: at the poles there is no up.
+    /// Turns the camera by a drag in pixels. Stops short of the poles, where there is no up.
     pub fn orbit(&mut self, right: f32, down: f32) {
         const PER_PIXEL: f32 = 0.006;
         self.azimuth = (self.azimuth - right * PER_PIXEL).rem_euclid(std::f32::consts::TAU);
@@ -106,7 +104,7 @@ impl Camera {
         TARGET + self.distance * Vec3::new(sin_a * cos_e, sin_e, cos_a * cos_e)
     }
 
-    /// To Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
+    /// Maps to Vulkan's clip space. Depth is reversed for even precision: 1 at the near plane, 0 at infinity.
     fn view_projection(&self, extent: vk::Extent2D) -> Mat4 {
         let aspect = extent.width as f32 / extent.height as f32;
         // In a narrow picture, the width must fit.
@@ -133,7 +131,6 @@ struct Constants {
 /// Cells along a tile's edge, as in `shaders/surface.wgsl`.
 const TILE: u32 = 32;
 
-/// The pipelines, and the images that are needed besides the target.
 pub struct Draw {
     surface: vk::Pipeline,
     background: vk::Pipeline,
@@ -144,7 +141,7 @@ pub struct Draw {
     depth_format: vk::Format,
     pub format: vk::Format,
     pub samples: vk::SampleCountFlags,
-    /// The size of the targets, and what is drawn on besides. See [`Draw::fit`].
+    /// The size of the targets and attachments: see [`Draw::fit`].
     pub extent: vk::Extent2D,
     attachments: Option<Attachments>,
     gpu: Arc<Gpu>,
@@ -157,7 +154,7 @@ struct Attachments {
 }
 
 impl Draw {
-    /// Draws fields of this grid on targets of this format, with this many samples or the most that the device has.
+    /// Prepares to draw this grid on targets of this format. `samples` is lowered to what the device has.
     pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
@@ -218,11 +215,9 @@ impl Draw {
         Ok(())
     }
 
-    /// Records the draw of `vertices` on `target`.
-    ///
     /// # Safety
-    /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to the shaders.
-    /// [`Draw::fit`] was called for targets of this size.
+    /// `commands` is being recorded, outside a render pass. `vertices` has the grid's vertices, visible to
+    /// the shaders. [`Draw::fit`] was called for this size.
     pub unsafe fn record(
         &self,
         commands: vk::CommandBuffer,
@@ -255,7 +250,7 @@ impl Draw {
                 bar.record(&self.gpu, commands, target.extent);
             }
             device.cmd_end_rendering(commands);
-            // The present waits for a semaphore. A copy waits for this.
+            // A present waits for a semaphore, a copy for this barrier.
             let copy = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
             let layouts = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, target.layout);
             let drawn = [image_barrier(target.image, vk::ImageAspectFlags::COLOR, layouts, COLOR, copy)];
@@ -264,10 +259,10 @@ impl Draw {
         }
     }
 
-    /// Makes the images ready, discards what is in them, and begins the render pass.
+    /// Prepares the images, discards their contents, and begins the render pass.
     ///
     /// # Safety
-    /// As for [`Draw::record`].
+    /// Same as [`Draw::record`].
     unsafe fn begin(
         &self,
         commands: vk::CommandBuffer,
@@ -278,8 +273,8 @@ impl Draw {
         let colored = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
         let deep = (vk::ImageLayout::UNDEFINED, vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL);
         let aspect = vk::ImageAspectFlags::COLOR;
-        // Frames share the images, so each waits for the one before. The wait for an acquired image is at this stage too, and
-        // a picture may just have been copied.
+        // Frames share the images, so each waits for the one before. The wait for an acquired image is at
+        // this stage too. A picture may just have been copied.
         let target_before = (COLOR.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR.1);
         let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![

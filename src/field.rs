@@ -16,7 +16,6 @@ use crate::gpu::{Gpu, PATIENCE};
 const KERNEL: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/kernels/wave.ptx"));
 const THREADS: u32 = 256;
 
-/// What CUDA needs to fill the slots.
 pub struct Field {
     // Dropped first: the ring waits until the stream has passed the kernels.
     pub ring: SharedRing<SharedBuffer>,
@@ -37,10 +36,10 @@ pub type Vertex = [f32; 4];
 pub const PARAMETERS: [f32; 2] = [1.0, 1.0];
 
 impl Field {
-    /// `slots`: how many frames CUDA may be ahead of Vulkan. `device` is the CUDA device that is the same GPU.
+    /// `slots` is how many frames CUDA may be ahead of Vulkan. `device` must be the same GPU as `gpu`.
     pub fn new(gpu: &Arc<Gpu>, device: &CudaInfo, grid: [u32; 2], slots: usize) -> Result<Self> {
         let failed = |call| failed(call, &device.name);
-        // cudarc has its functions from the driver that the library has loaded.
+        // cudarc uses the driver that the library has loaded.
         let context =
             CudaContext::new(device.ordinal as usize).map_err(failed("cuDevicePrimaryCtxRetain"))?;
         let module = context.load_module(Ptx::from_src(KERNEL)).map_err(failed("cuModuleLoadData"))?;
@@ -50,13 +49,13 @@ impl Field {
         // ANCHOR: pair
         let (instance, raw) = (gpu.instance.raw.clone(), gpu.device.clone());
         let owner: Arc<dyn Any + Send + Sync> = gpu.clone(); // keeps the device alive
-        // SAFETY: the three belong together, and live as long as `owner`. The device has the feature timelineSemaphore.
+        // SAFETY: the three belong together, and live as long as `owner`. The device has timelineSemaphore.
         let vk = unsafe { Vk::from_raw(instance, gpu.physical, raw, owner) }?;
         // Fails if the two are not one GPU.
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
         // ANCHOR_END: pair
 
-        // Who reads the slots, and how: the shaders of `draw`.
+        // The shaders of `draw` read the slots.
         let reader = QueueUse {
             family: gpu.family,
             stage: vk::PipelineStageFlags::VERTEX_SHADER | vk::PipelineStageFlags::FRAGMENT_SHADER,
@@ -73,7 +72,7 @@ impl Field {
         Ok(Self { ring, kernel, stream, pair, reader, grid, config })
     }
 
-    /// The same with another number of slots. Waits for the GPU.
+    /// Changes the number of slots. Waits for the GPU.
     pub fn with_slots(self, count: usize) -> Result<Self> {
         let mut slots = self.ring.into_slots(PATIENCE)?;
         slots.truncate(count);
@@ -84,7 +83,7 @@ impl Field {
         Ok(Self { ring, ..self })
     }
 
-    /// Blocks the CPU until CUDA has done everything so far: what `--cpu-sync` measures. It polls, because nothing is faster.
+    /// Blocks the CPU until CUDA is done: what `--cpu-sync` measures. It polls, because nothing is faster.
     pub fn wait_for_cuda(&self) -> Result<()> {
         let failed = |call| failed(call, &self.pair.cuda().info().name);
         let event = self.stream.record_event(None).map_err(failed("cuEventRecord"))?;
@@ -98,7 +97,7 @@ impl Field {
         Ok(())
     }
 
-    /// How long the kernel takes by itself, without a hand-off. The GPU must be idle. `None` if Vulkan has the next slot.
+    /// Measures the kernel alone. The GPU must be idle. Returns `None` if Vulkan has the next slot.
     pub fn kernel_time(&mut self) -> Result<Option<Duration>> {
         const LAUNCHES: u32 = 50;
         let ([cols, rows], name) = (self.grid, self.pair.cuda().info().name.clone());
@@ -121,12 +120,13 @@ impl Field {
 // ANCHOR: slot
 fn slot(pair: &Pair, [cols, rows]: [u32; 2]) -> Result<SharedBuffer> {
     let size = u64::from(cols) * u64::from(rows) * size_of::<Vertex>() as u64;
-    // One memory, two addresses: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory, cuExternalMemoryGetMappedBuffer.
+    // One memory, two addresses: vkAllocateMemory, vkGetMemoryFdKHR; cuImportExternalMemory,
+    // cuExternalMemoryGetMappedBuffer.
     Ok(SharedBuffer::new(pair, size, vk::BufferUsageFlags::STORAGE_BUFFER)?)
 }
 // ANCHOR_END: slot
 
-/// For `map_err`: an error of cudarc, with the call and the device.
+/// For `map_err`: adds the call and the device to an error of cudarc.
 pub fn failed(call: &'static str, device: &str) -> impl Fn(DriverError) -> anyhow::Error {
     move |error| Error::from_cudarc(call, device, error).into()
 }

@@ -1,13 +1,13 @@
-//! One frame, from CUDA's kernel to the screen. [`Frames::draw`] is what this program is for: read it from top to bottom.
+//! One frame, from CUDA's kernel to the screen. Read [`Frames::draw`] from top to bottom.
 //!
 //! ```text
-//! CUDA's stream    wait free >= n+1-K ── the kernel writes the slot ── signal ready = n+1
-//!                                                                           │
-//! Vulkan's queue                                        wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
+//! CUDA's stream   wait free >= n+1-K ── kernel writes slot ── signal ready = n+1
+//!                                                                  │
+//! Vulkan's queue                               wait ready >= n+1 ──┘── draw ── signal free = n+1, done = n+1
 //! ```
 //!
-//! Three timeline semaphores, for frame n (from 0) with K slots: `ready` and `free` are the ring's, and both APIs have them.
-//! The CPU enqueues both lines, frame after frame, and waits only for `done` of a frame some frames ago.
+//! Three timelines, for frame n (from 0) with K slots: both APIs have the ring's `ready` and `free`. The CPU
+//! enqueues both lines, and waits only for `done` of a frame some frames ago.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,24 +27,21 @@ use crate::swapchain::{Acquired, Swapchain};
 /// How long to wait for the GPU before looking whether CUDA has failed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where the frames go.
 pub enum Canvas {
     Window(Swapchain),
     Picture(Picture),
 }
 
-/// How the slots go from CUDA to Vulkan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOff {
     /// On the GPU, CUDA and Vulkan wait for each other. The CPU waits for neither.
     Gpu,
-    /// The CPU waits too: for CUDA before it submits, and for Vulkan after. To compare with.
+    /// The CPU waits too, for CUDA before it submits and for Vulkan after, for comparison.
     Cpu,
-    /// There is none: Vulkan draws vertices of its own, always the same. To compare with.
+    /// There is none, for comparison: Vulkan draws vertices of its own, always the same.
     Skipped,
 }
 
-/// Everything that a frame needs.
 pub struct Frames {
     // Dropped first: after a panic it waits for the GPU.
     flights: Flights,
@@ -60,11 +57,11 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Draws one frame. Returns `false` if there is nothing to draw on: the window is minimised, or changes its size.
+    /// Draws one frame. Returns `false` without an image: the window is minimised, or changes its size.
     pub fn draw(&mut self, view: &View) -> Result<bool> {
         // ANCHOR: first
-        // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame that used this one
-        // last. Without this wait for the GPU's work, the CPU would enqueue frames without end.
+        // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame
+        // that last used this one. Otherwise the CPU would enqueue frames without end.
         let Flight { commands, acquired } = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
@@ -81,19 +78,19 @@ impl Frames {
             read = ring.next_read();
             if read.is_none() {
                 let ([cols, rows], mut time) = (*grid, view.time);
-                // BEGIN TO WRITE one slot, or a batch of several, which are then drawn frame by frame. CUDA's stream waits, on the
-                // GPU, until Vulkan has read what was in them (`free`). The CPU goes on at once.
+                // BEGIN TO WRITE one slot, or a batch to be drawn frame by frame. CUDA's stream waits, on the
+                // GPU, until Vulkan has read what was in it (`free`). The CPU goes on at once.
                 let is_written = ring.write_batch(*batch, |write| {
                     // LAUNCH the kernel. The slot is CUDA's as long as `write` lives.
                     let (mut vertices, number) = (write.view::<Vertex>()?, write.frame());
                     let mut launch = write.stream().launch_builder(kernel);
                     launch.arg(&mut vertices).arg(&cols).arg(&rows);
                     launch.arg(&number).arg(&time).arg(&PARAMETERS);
-                    // SAFETY: the parameters of `wave` in kernels/wave.cu. It writes as many vertices as the slot has.
+                    // SAFETY: the parameters of `wave` in kernels/wave.cu, which fills the slot.
                     unsafe { launch.launch(*config) }.map_err(failed("cuLaunchKernel", &gpu.name))?;
                     time += view.step;
-                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel (`finish` is for copies and memsets).
-                    // This returns Vulkan's right to read the slot, once.
+                    // HAND OVER the slot: CUDA's stream signals `ready` after the kernel (`finish` also
+                    // covers copies and memsets). This returns Vulkan's right to read the slot, once.
                     anyhow::Ok(write.finish_after_kernels()?)
                 })?;
                 ensure!(is_written, "Vulkan still has the slots of this frame");
@@ -106,8 +103,8 @@ impl Frames {
         }
 
         // ANCHOR: record
-        // RECORD the draw. `read.record` puts it between two vkCmdPipelineBarrier: Vulkan takes the slot from
-        // VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
+        // RECORD the draw. `read.record` puts it between two barriers (vkCmdPipelineBarrier): Vulkan takes
+        // the slot from VK_QUEUE_FAMILY_EXTERNAL, which stands for CUDA, and gives it back.
         gpu.begin(commands)?;
         let target = &image.target;
         // SAFETY: recording, outside a render pass. Slot, buffer and image live until the frame is drawn.
@@ -126,7 +123,7 @@ impl Frames {
         // ANCHOR_END: record
 
         // ANCHOR: submit
-        // SUBMIT. Vulkan's queue waits, on the GPU, until CUDA has signalled `ready`. After the draw it signals `free`.
+        // SUBMIT. Vulkan's queue waits, on the GPU, for CUDA's `ready`, and signals `free` after the draw.
         let drawn = flights.signal();
         // ANCHOR: semaphores
         let submit = |ready: &[_], free: &[_]| {
@@ -157,7 +154,7 @@ impl Frames {
 }
 
 impl Frames {
-    /// `ring`: how many slots CUDA has.
+    /// `ring` is the number of slots.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
             Canvas::Window(swapchain) => swapchain.format.format,
@@ -182,7 +179,7 @@ impl Frames {
         })
     }
 
-    /// Makes a slot more or fewer. Waits for the GPU.
+    /// Adds or removes slots. Waits for the GPU.
     pub fn change_ring(&mut self, more: isize) -> Result<()> {
         let ring = self.ring().saturating_add_signed(more).clamp(1, 32);
         self.wait_all()?;
@@ -192,12 +189,12 @@ impl Frames {
         Ok(())
     }
 
-    /// How many slots CUDA has. One frame more may be in flight, so CUDA's wait for a free slot is on the GPU.
+    /// Returns the number of slots. One more frame may be in flight, so CUDA's wait for a slot is on the GPU.
     pub fn ring(&self) -> usize {
         self.flights.all.len() - 1
     }
 
-    /// Waits until the GPU is done with the oldest frame in flight. Its command buffer and semaphore are then free.
+    /// Waits until the GPU is done with the oldest frame in flight. Its objects are then free.
     // ANCHOR: pace
     fn pace(&self) -> Result<Flight> {
         let Flights { all, submitted, .. } = &self.flights;
@@ -207,7 +204,7 @@ impl Frames {
     }
     // ANCHOR_END: pace
 
-    /// The next image, if there is one. `acquired` is signalled when it may be drawn on.
+    /// Acquires the next image, if there is one. `acquired` is signalled when it may be drawn on.
     fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let Self { field, draw, canvas, flights, .. } = self;
         let swapchain = match canvas {
@@ -227,7 +224,7 @@ impl Frames {
         unsafe { swapchain.acquire(acquired) }
     }
 
-    /// Waits for the frames, and returns the pixels of the last one. `None` for a window.
+    /// Waits for the frames, and returns the last one's pixels, or `None` for a window.
     pub fn pixels(&mut self) -> Result<Option<Vec<u8>>> {
         let commands = self.pace()?.commands;
         let Self { gpu, field, canvas: Canvas::Picture(picture), flights, .. } = self else {
@@ -244,12 +241,11 @@ impl Frames {
         Ok(Some(picture.pixels.bytes()?.to_vec()))
     }
 
-    /// Waits until Vulkan has drawn everything so far.
     pub fn wait_all(&self) -> Result<()> {
         self.flights.wait_for(self.flights.submitted, &self.field)
     }
 
-    /// Ends: waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
+    /// Waits for the GPU, which may still use everything here. Returns `outcome`, or the error of the wait.
     pub fn close<T>(mut self, outcome: Result<T>) -> Result<T> {
         let outcome = outcome.and_then(|value| self.wait_all().map(|()| value));
         // After an error, the GPU may never be done.
@@ -259,7 +255,7 @@ impl Frames {
         let is_idle = self.flights.are_done(limit) && !matches!(rest, Err(Error::Timeout(_)));
         let outcome = outcome.and_then(|value| Ok(rest.map(|()| value)?));
         if !is_idle {
-            // The GPU may use its memory for ever, so nothing may be freed.
+            // The GPU may use its memory forever, so nothing may be freed.
             std::mem::forget(self);
         }
         outcome
@@ -273,11 +269,10 @@ struct Flight {
     acquired: vk::Semaphore,
 }
 
-/// The frames in flight.
 struct Flights {
     all: Vec<Flight>,
     pool: vk::CommandPool,
-    /// Vulkan's count of the frames that it has drawn.
+    /// The timeline that counts the frames drawn.
     done: vk::Semaphore,
     submitted: u64,
     gpu: Arc<Gpu>,
@@ -317,7 +312,7 @@ impl Flights {
         let (mut done, mut since) = (0, Instant::now());
         while !self.gpu.wait(self.done, frames, LOOK)? {
             let ring = field.as_ref().map(|field| &field.ring);
-            // After a fault CUDA signals nothing more, and Vulkan would wait for ever. `check` notices, and ends its waits.
+            // After a fault CUDA signals nothing more. `check` notices, and ends Vulkan's waits.
             ring.map_or(Ok(()), |ring| ring.check())?;
             let now_done = self.gpu.value(self.done)?;
             if now_done > done {
@@ -332,14 +327,13 @@ impl Flights {
         Ok(())
     }
 
-    /// Whether Vulkan has drawn everything within `limit`.
+    /// Returns whether Vulkan has drawn everything within `limit`.
     fn are_done(&self, limit: Duration) -> bool {
         let wait = || self.gpu.wait(self.done, self.submitted, limit);
-        // An error may pass.
+        // The second try is for an error that passes.
         wait().or_else(|_| wait()).unwrap_or(false)
     }
 
-    /// The signal of the next frame.
     fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
         at(self.done, self.submitted + 1)
     }
@@ -347,7 +341,7 @@ impl Flights {
 
 impl Drop for Flights {
     fn drop(&mut self) {
-        // `close` has waited, but a panic comes past it.
+        // `close` has waited, unless a panic skipped it.
         if std::thread::panicking() && !self.are_done(PATIENCE) {
             std::process::abort();
         }

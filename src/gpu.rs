@@ -15,20 +15,17 @@ use crate::instance::{DRIVERS, Instance, VERSION, failed};
 /// The longest wait for the GPU. A frame that takes longer is an error.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether a device's queue family can present to the window.
+/// Tells whether a device's queue family can present to the window.
 pub type Presents<'a> = &'a dyn Fn(vk::PhysicalDevice, u32) -> bool;
 
-/// What the program wants of a device.
 pub struct Wish<'a> {
     /// Its number, or a part of its name.
     pub device: Option<&'a str>,
     /// `None` without a window.
     pub presents: Option<Presents<'a>>,
-    /// Whether to look for CUDA.
     pub cuda: bool,
 }
 
-/// A physical device, and what it can do.
 struct Candidate {
     physical: vk::PhysicalDevice,
     properties: vk::PhysicalDeviceProperties,
@@ -91,7 +88,6 @@ impl Candidate {
     }
 }
 
-/// Chooses among the devices that `wish` allows.
 fn choose(instance: &ash::Instance, wish: &Wish<'_>) -> Result<Candidate> {
     let cuda = match wish.cuda {
         true => Driver::load().and_then(|driver| driver.devices()).map_err(|error| error.to_string()),
@@ -154,7 +150,6 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Chooses a device and makes it.
     pub fn new(instance: Arc<Instance>, wish: &Wish<'_>) -> Result<Arc<Self>> {
         let Candidate { physical, properties, info, family, cuda } = choose(&instance.raw, wish)?;
         let family = family.map_err(anyhow::Error::msg)?;
@@ -176,7 +171,7 @@ impl Gpu {
             .push_next(&mut of_1_2)
             .push_next(&mut of_1_3);
         // ANCHOR_END: device
-        // SAFETY: `create` points to locals; every device of Vulkan 1.3 has the features, and this one the extensions.
+        // SAFETY: `create` points to locals; Vulkan 1.3 has the features, and the device the extensions.
         let device = unsafe { instance.raw.create_device(physical, &create, None) }
             .map_err(|result| Error::Vulkan { call: "vkCreateDevice", device: info.name.clone(), result })?;
         let allocator = Allocator::new(&AllocatorCreateDesc {
@@ -213,12 +208,12 @@ impl Gpu {
         self.allocator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an error the name of the call and of this device.
+    /// Adds call and device name to an error.
     pub fn check<T>(&self, call: &'static str, result: Result<T, vk::Result>) -> Result<T> {
         result.map_err(|result| Error::Vulkan { call, device: self.name.clone(), result }.into())
     }
 
-    /// Waits until a timeline has reached `value`, but at most `limit`. Returns whether it has.
+    /// Waits until a timeline has reached `value`. Returns `false` after `limit`.
     pub fn wait(&self, timeline: vk::Semaphore, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([timeline], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -229,30 +224,26 @@ impl Gpu {
         }
     }
 
-    /// How far a timeline is.
     pub fn value(&self, timeline: vk::Semaphore) -> Result<u64> {
         // SAFETY: a live timeline of this device.
         let value = unsafe { self.device.get_semaphore_counter_value(timeline) };
         self.check("vkGetSemaphoreCounterValue", value)
     }
 
-    /// Begins to record commands. The GPU must be done with them.
+    /// The GPU must be done with the commands.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: commands of this device, from a pool that allows this.
         self.check("vkBeginCommandBuffer", unsafe { self.device.begin_command_buffer(commands, &info) })
     }
 
-    /// Ends what [`Gpu::begin`] began.
     pub fn end(&self, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: recording.
         self.check("vkEndCommandBuffer", unsafe { self.device.end_command_buffer(commands) })
     }
 
-    /// Submits one command buffer.
-    ///
     /// # Safety
-    /// The rules of `vkQueueSubmit2`. Everything that is named lives until the GPU is done with it.
+    /// The rules of `vkQueueSubmit2`. Everything that is named must live until the GPU is done with it.
     pub unsafe fn submit(
         &self,
         commands: vk::CommandBuffer,
@@ -271,7 +262,7 @@ impl Gpu {
 }
 
 // ANCHOR: at
-/// A wait before all commands of a submission, or a signal after them. Binary semaphores ignore the value.
+/// Returns a wait before all commands of a submission, or a signal after. Binary semaphores ignore `value`.
 pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
     vk::SemaphoreSubmitInfo::default()
         .semaphore(semaphore)
@@ -282,7 +273,7 @@ pub fn at(semaphore: vk::Semaphore, value: u64) -> vk::SemaphoreSubmitInfo<'stat
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // SAFETY: every object made from the device holds an `Arc` of it, so none is left. The allocator is not used again.
+        // SAFETY: every object holds an `Arc` of this, so none is left. The allocator is not used again.
         unsafe {
             ManuallyDrop::drop(&mut self.allocator);
             self.device.destroy_device(None);

@@ -14,7 +14,6 @@ pub const VERSION: u32 = vk::API_VERSION_1_3;
 pub const DRIVERS: &str = "install the GPU's driver, or mesa-vulkan-drivers for a software device";
 const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
-/// Vulkan's instance.
 pub struct Instance {
     messenger: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     pub raw: ash::Instance,
@@ -23,7 +22,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// `display`: that of the window to draw in. `validation`: with the validation layer, and its checks of synchronization.
+    /// `display` is that of the window, if any. `validation` loads the layer, with synchronization checks.
     pub fn new(display: Option<RawDisplayHandle>, validation: bool) -> Result<Arc<Self>> {
         // SAFETY: this runs the initialisers of the system's own Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.with_context(|| {
@@ -61,7 +60,7 @@ impl Instance {
             )
             .message_type(vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION)
             .pfn_user_callback(Some(on_message));
-        // In the chain it gets the messages of vkCreateInstance and vkDestroyInstance too.
+        // In the chain it also gets the messages of vkCreateInstance and vkDestroyInstance.
         let mut early = messages;
         if validation {
             info = info.push_next(&mut features).push_next(&mut early);
@@ -98,14 +97,13 @@ impl Drop for Instance {
     }
 }
 
-/// The error of a call that is not of a device.
+/// For `map_err`: the error of a call without a device.
 pub fn failed(call: &'static str) -> impl Fn(vk::Result) -> anyhow::Error {
     move |result| Error::Vulkan { call, device: "the Vulkan loader".into(), result }.into()
 }
 
 static MESSAGES: AtomicU64 = AtomicU64::new(0);
 
-/// How many messages the validation layer has written.
 pub fn validation_messages() -> u64 {
     MESSAGES.load(Ordering::Relaxed)
 }
@@ -120,6 +118,6 @@ unsafe extern "system" fn on_message(
     let text = unsafe { data.as_ref().and_then(|data| data.message_as_c_str()) };
     MESSAGES.fetch_add(1, Ordering::Relaxed);
     crate::say(format_args!("validation: {}", text.unwrap_or_default().to_string_lossy()));
-    // The call that caused the message goes on.
+    // Lets the call that caused the message go on.
     vk::FALSE
 }

@@ -1,6 +1,6 @@
 //! A field of vertices that CUDA writes and Vulkan draws, through the ring of the library `vulkan-cuda`.
 //!
-//! Read `frame.rs` first: it has one function, which draws one frame. README.md names the other files in order.
+//! Read `frame.rs` first: it has one function, which draws one frame. README.md lists the other files.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![deny(clippy::undocumented_unsafe_blocks)]
@@ -125,17 +125,15 @@ fn present(text: &str) -> Result<vk::PresentModeKHR, String> {
 /// Whether Ctrl-C was pressed.
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Whether to end after this frame.
 pub fn must_stop() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// Prints a note. A closed standard error is no reason to fail.
+/// Prints a note, even if standard error is closed.
 pub fn say(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints a result.
 fn print(text: impl Display) -> Result<()> {
     writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
 }
@@ -179,10 +177,10 @@ fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// The file without a display.
+/// Written if there is no display.
 const PICTURE: &str = "wavefield.png";
 
-/// Draws frames without a window, and writes the last one to a file if there is one to write to.
+/// Draws frames without a window, and writes the last one to `output` if given.
 fn headless(options: &Options, output: Option<&Path>) -> Result<()> {
     const STEP: f64 = 1.0 / 60.0;
     let file = output.or(options.json.as_deref()).map(WholeFile::create).transpose()?;
@@ -228,7 +226,7 @@ impl Options {
         Wish { device: self.device.as_deref(), presents, cuda: !self.compute }
     }
 
-    /// Makes what the frames need, and says who writes the field.
+    /// Creates what the frames need, and says who writes the field.
     fn frames(&self, gpu: &Arc<Gpu>, canvas: Canvas) -> Result<Frames> {
         match &gpu.cuda {
             Ok(device) => say(format_args!("{}, which is CUDA's device {}", gpu.name, device.ordinal)),

@@ -16,11 +16,11 @@ pub struct Times {
     all: Vec<f64>,
 }
 
-/// So many frames are remembered.
+/// At most this many frame times are kept.
 const MOST: usize = 1 << 20;
 
 impl Times {
-    /// A frame was drawn. Returns the seconds since the one before.
+    /// Records a drawn frame. Returns the seconds since the one before.
     pub fn frame(&mut self) -> Option<f64> {
         let now = Instant::now();
         let seconds = (now - self.last.replace(now)?).as_secs_f64();
@@ -32,12 +32,12 @@ impl Times {
         Some(seconds)
     }
 
-    /// The time until the next frame does not count.
+    /// Leaves out the time until the next frame.
     pub fn pause(&mut self) {
         self.last = None;
     }
 
-    /// The last `count` frames. `None` if there are fewer than two.
+    /// Summarizes the last `count` frames. Returns `None` if there are fewer than two.
     pub fn newest(&self, count: usize) -> Option<Summary> {
         Summary::of(&self.all[self.all.len().saturating_sub(count)..])
     }
@@ -48,7 +48,7 @@ impl Times {
 pub struct Summary {
     pub frames: usize,
     pub mean: f64,
-    /// Half of the frames, 95 % and 99 % took at most this long.
+    /// Percentiles: 50, 95 and 99 % of the frames took at most this long.
     pub p50: f64,
     pub p95: f64,
     pub p99: f64,
@@ -74,8 +74,8 @@ impl fmt::Display for Summary {
     }
 }
 
-/// What the two halves of a frame take by themselves, in milliseconds. In a frame, the GPU switches between CUDA and Vulkan
-/// in the middle of either, so their times cannot be told from the switches there.
+/// What kernel and draw take alone, in milliseconds. In a frame the GPU switches between CUDA and Vulkan in
+/// the middle of either, so their times there include switches.
 #[derive(Clone, Copy)]
 pub struct Alone {
     /// 0 without CUDA.
@@ -84,7 +84,7 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// Draws for a short time on an image of its own. Waits for the GPU. `None` in the middle of a batch: ask again.
+    /// Draws for a short time on an image of its own. Waits for the GPU. Returns `None` within a batch.
     pub fn measure(frames: &mut Frames, view: &View) -> Result<Option<Self>> {
         frames.wait_all()?;
         let kernel = match &mut frames.field {
@@ -125,7 +125,7 @@ impl Alone {
 pub struct Bench {
     ways: [(&'static str, Summary); 3],
     kernel: f64,
-    /// What was drawn, and where: members of a JSON object.
+    /// The device and the settings, as members of a JSON object.
     setting: String,
 }
 
@@ -172,7 +172,7 @@ impl Bench {
         Ok(Self { ways: [("gpu", gpu), ("cpu_sync", cpu), ("drawn_again", again)], kernel, setting })
     }
 
-    /// What a hand-off adds to a frame: the frame less the kernel less the draw.
+    /// Returns what a hand-off adds to a frame: the frame less the kernel less the draw.
     fn costs(&self) -> [f64; 2] {
         let [gpu, cpu, again] = self.ways.map(|(_, way)| way.mean);
         [gpu, cpu].map(|frame| frame - self.kernel - again)

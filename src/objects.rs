@@ -1,5 +1,4 @@
-//! The Vulkan objects of `draw`, `compute` and `picture`: buffers, images, and what pipelines are made of. Nothing here is
-//! shared with CUDA.
+//! Buffers, images and parts of pipelines for `draw`, `compute` and `picture`. CUDA shares none of them.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -11,7 +10,6 @@ use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 
 use crate::gpu::Gpu;
 
-/// A buffer with its memory.
 pub struct Buffer {
     pub raw: vk::Buffer,
     pub size: u64,
@@ -42,7 +40,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// The bytes as the CPU sees them.
+    /// Fails if the CPU cannot map the memory.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
         let bytes = self.allocation.as_mut().and_then(|memory| memory.mapped_slice_mut());
         bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).context("the CPU cannot read this memory")
@@ -57,7 +55,6 @@ impl Drop for Buffer {
     }
 }
 
-/// An image with its memory and a view of all of it.
 pub struct Image {
     pub raw: vk::Image,
     pub view: vk::ImageView,
@@ -117,7 +114,6 @@ impl Drop for Image {
     }
 }
 
-/// Makes a view of an image with one level and one layer.
 pub fn view(
     gpu: &Gpu,
     image: vk::Image,
@@ -133,7 +129,7 @@ pub fn view(
     gpu.check("vkCreateImageView", unsafe { gpu.device.create_image_view(&info, None) })
 }
 
-/// All of an image with one level and one layer.
+/// Returns all of an image with one level and one layer.
 pub fn whole(aspect: vk::ImageAspectFlags) -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1)
 }
@@ -161,7 +157,7 @@ fn release(gpu: &Gpu, allocation: &mut Option<Allocation>) {
 /// Stages, and how they access memory.
 pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
-/// What happens `before` is done before what happens `after`, and the image changes its layout in between.
+/// Returns a barrier that orders `before` before `after` and changes the layout in between.
 pub fn image_barrier(
     image: vk::Image,
     aspect: vk::ImageAspectFlags,
@@ -182,7 +178,7 @@ pub fn image_barrier(
         .dst_queue_family_index(vk::QUEUE_FAMILY_IGNORED)
 }
 
-/// What happens `before` is done before what happens `after`, in all memory.
+/// Returns a barrier that orders `before` before `after`, in all memory.
 pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static> {
     vk::MemoryBarrier2::default()
         .src_stage_mask(before.0)
@@ -191,7 +187,7 @@ pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static
         .dst_access_mask(after.1)
 }
 
-/// What a pipeline's shaders read: one storage buffer, and some constants.
+/// What a pipeline's shaders read: one storage buffer, and constants.
 pub struct Layout {
     pub raw: vk::PipelineLayout,
     set: vk::DescriptorSetLayout,
@@ -200,7 +196,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// `constants`: how many bytes.
+    /// `constants` is their size in bytes.
     pub fn new(gpu: &Arc<Gpu>, stages: vk::ShaderStageFlags, constants: usize) -> Result<Self> {
         let binding = [vk::DescriptorSetLayoutBinding::default()
             .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
@@ -224,11 +220,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Records which buffer and constants the shaders read.
-    ///
     /// # Safety
-    /// `commands` is being recorded. The buffer lives until the commands are done. There are as many constants as the layout
-    /// has bytes.
+    /// `commands` is being recorded. `buffer` lives until they are done. `constants` has the layout's size.
     pub unsafe fn bind(
         &self,
         commands: vk::CommandBuffer,
@@ -258,7 +251,7 @@ impl Drop for Layout {
     }
 }
 
-/// A shader's module, which its caller destroys.
+/// Creates a shader module, which the caller destroys.
 pub fn shader(gpu: &Gpu, spirv: &[u8]) -> Result<vk::ShaderModule> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
@@ -266,7 +259,7 @@ pub fn shader(gpu: &Gpu, spirv: &[u8]) -> Result<vk::ShaderModule> {
     gpu.check("vkCreateShaderModule", unsafe { gpu.device.create_shader_module(&info, None) })
 }
 
-/// Makes a pipeline of two shaders. `formats`: of colour and depth, and the number of samples.
+/// Creates a pipeline. `formats` are those of colour and depth, and the number of samples.
 pub fn graphics_pipeline(
     gpu: &Gpu,
     vertex: &[u8],
@@ -329,7 +322,7 @@ pub fn graphics_pipeline(
     Ok(gpu.check("vkCreateGraphicsPipelines", made.map_err(|(_, result)| result))?[0])
 }
 
-/// The wanted number of samples, or the next smaller one that the device has for colour and depth.
+/// Returns the wanted number of samples, or the next smaller one for both colour and depth.
 pub fn possible_samples(gpu: &Gpu, wanted: u32) -> vk::SampleCountFlags {
     let limits = &gpu.limits;
     let possible = limits.framebuffer_color_sample_counts & limits.framebuffer_depth_sample_counts;

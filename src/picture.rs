@@ -15,7 +15,6 @@ use crate::objects::{Buffer, Image, memory_barrier};
 /// The format of a PNG file's pixels. The GPU turns the shaders' linear light into sRGB.
 pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
 
-/// An image to draw on, and a buffer for its pixels.
 pub struct Picture {
     pub image: Image,
     /// What [`Picture::record`] copied: four bytes each, row after row.
@@ -31,8 +30,6 @@ impl Picture {
         Ok(Self { image, pixels: Buffer::new(gpu, "the pixels", size, usage, location)? })
     }
 
-    /// Records a copy of the pixels.
-    ///
     /// # Safety
     /// `commands` is being recorded, and a frame was drawn on the image.
     pub unsafe fn record(&self, gpu: &Gpu, commands: vk::CommandBuffer) {
@@ -53,7 +50,7 @@ impl Picture {
     }
 }
 
-/// The pixels as a PNG file.
+/// Encodes RGBA pixels as a PNG file.
 pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, extent.width, extent.height);
@@ -69,13 +66,13 @@ pub fn png(extent: vk::Extent2D, pixels: &[u8]) -> Result<Vec<u8>> {
 /// A file that appears under its name only when it is complete.
 pub struct WholeFile {
     path: PathBuf,
-    /// What is written first, and then renamed.
+    /// Written first, and then renamed to `path`.
     part: PathBuf,
     file: File,
 }
 
 impl WholeFile {
-    /// Begins the file, so that a path that cannot be written is an error before anything is drawn.
+    /// Creates the file, so that a path that cannot be written is an error before anything is drawn.
     pub fn create(path: &Path) -> Result<Self> {
         let failed = || format!("cannot write {}", path.display());
         // A rename would replace a device or a link.
@@ -89,7 +86,6 @@ impl WholeFile {
         Ok(Self { path: path.to_owned(), part, file })
     }
 
-    /// Writes everything, and gives the file its name.
     pub fn write(mut self, bytes: &[u8]) -> Result<()> {
         let written = self.file.write_all(bytes).and_then(|()| fs::rename(&self.part, &self.path));
         written.with_context(|| format!("cannot write {}", self.path.display()))

@@ -14,10 +14,9 @@ use crate::objects::{Image, view};
 
 /// How long to wait for an image. A hidden window may never get one, and the events must go on.
 const LIMIT_NS: u64 = 100_000_000;
-/// How often the surface may be lost without a present in between. A window that is gone loses every new surface.
+/// How often the surface may be lost between two presents. A window that is gone loses every new one.
 const MOST_LOSSES: u32 = 4;
 
-/// A window as Vulkan sees it.
 pub struct Surface {
     raw: vk::SurfaceKHR,
     ext: khr::surface::Instance,
@@ -37,7 +36,7 @@ impl Surface {
         Ok(Self { raw, ext, instance: instance.clone(), window: window.clone() })
     }
 
-    /// Whether a queue of this family can present to it.
+    /// Returns whether a queue of this family can present to the surface.
     pub fn is_reached_by(&self, physical: vk::PhysicalDevice, family: u32) -> bool {
         // SAFETY: a device of this instance, and one of its families.
         unsafe { self.ext.get_physical_device_surface_support(physical, family, self.raw) }.unwrap_or(false)
@@ -51,18 +50,17 @@ impl Drop for Surface {
     }
 }
 
-/// An image to draw on.
 pub struct Acquired {
     pub target: Target,
     index: u32,
-    /// The submission waits for this, and then may draw.
+    /// The submission waits for this before it draws.
     pub acquired: Option<vk::SemaphoreSubmitInfo<'static>>,
-    /// The submission signals this, and then the image may be shown.
+    /// The submission signals this when the image may be shown.
     pub rendered: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
 impl Acquired {
-    /// An image that needs no semaphores, because only this queue uses it.
+    /// Wraps a picture, which needs no semaphores because only this queue uses it.
     pub fn picture(image: &Image) -> Self {
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
         let target = Target { image: image.raw, view: image.view, extent: image.extent, layout };
@@ -70,7 +68,6 @@ impl Acquired {
     }
 }
 
-/// The images of a window.
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
     images: Vec<Shown>,
@@ -88,7 +85,7 @@ pub struct Swapchain {
 struct Shown {
     image: vk::Image,
     view: vk::ImageView,
-    // One for each image: after a present waits for it, it is free only when the same image is acquired again.
+    // One for each image: after a present it is free only when the same image is acquired again.
     rendered: vk::Semaphore,
 }
 
@@ -117,10 +114,10 @@ impl Swapchain {
         })
     }
 
-    /// Acquires the next image. `None`: skip this frame.
+    /// Acquires the next image. Returns `None` to skip this frame.
     ///
     /// # Safety
-    /// `acquired` is not signalled, and nothing waits for it or signals it. It lives until a submission has waited for it.
+    /// `acquired` is unsignalled, without a pending wait or signal, and lives until a submission awaits it.
     pub unsafe fn acquire(&mut self, acquired: vk::Semaphore) -> Result<Option<Acquired>> {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire
@@ -213,7 +210,7 @@ impl Swapchain {
         }
         let alpha = [vk::CompositeAlphaFlagsKHR::OPAQUE, vk::CompositeAlphaFlagsKHR::INHERIT];
         let alpha = alpha.into_iter().find(|&alpha| caps.supported_composite_alpha.contains(alpha));
-        // One more than the minimum, so that the CPU does not wait for the compositor. A maximum of 0 means that there is none.
+        // One more than the minimum, so that the CPU does not wait for the compositor. 0 means no maximum.
         let most = if caps.max_image_count == 0 { u32::MAX } else { caps.max_image_count };
         let info = vk::SwapchainCreateInfoKHR::default()
             .surface(surface)
@@ -272,7 +269,7 @@ impl Drop for Swapchain {
     }
 }
 
-/// An sRGB format if there is one, because the shaders write linear light.
+/// Returns an sRGB format if there is one, because the shaders write linear light.
 fn format_of(gpu: &Gpu, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
     // SAFETY: surface and device are of the same instance.
     let formats = unsafe { surface.ext.get_physical_device_surface_formats(gpu.physical, surface.raw) };
@@ -282,7 +279,7 @@ fn format_of(gpu: &Gpu, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
     best.copied().context("the window has no format")
 }
 
-/// The surface's own size, or the window's if the surface leaves the choice to the program (Wayland).
+/// Returns the surface's size, or the window's if the surface leaves the choice to the program (Wayland).
 fn extent_of(caps: &vk::SurfaceCapabilitiesKHR, window: [u32; 2]) -> vk::Extent2D {
     if caps.current_extent.width != u32::MAX {
         return caps.current_extent;

@@ -1,4 +1,4 @@
-//! The window: opens it, draws in it, and does what the user asks for.
+//! Opens the window, draws in it, and handles its events.
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -24,14 +24,13 @@ use crate::swapchain::{Surface, Swapchain};
 pub const KEYS: &str = "In the window: drag to turn, wheel to zoom. Up and down change the ring, left and right the batch. \
                         C lets the CPU wait, B hides the bar, space pauses, escape ends.";
 
-/// How often to look, if nothing is drawn, whether there is an image again, and whether Ctrl-C was pressed.
+/// How often to look for an image and for Ctrl-C while nothing is drawn.
 const LOOK: Duration = Duration::from_millis(30);
-/// How often the title changes.
 const TITLE: Duration = Duration::from_millis(500);
 /// How long the window must have had its size before the draw is measured again.
 const STILL: Duration = Duration::from_millis(500);
 
-/// Connects to the display. An error if there is none.
+/// Connects to the display. Fails if there is none.
 pub fn connect() -> Result<EventLoop<()>> {
     // winit panics if one of the X11 libraries that it opens at run time is missing.
     let hook = std::panic::take_hook();
@@ -65,7 +64,7 @@ struct App<'a> {
 }
 
 impl App<'_> {
-    /// Ends after an error, and if there is nothing more to do (`false`).
+    /// Exits the event loop after an error, and on `false`.
     fn go_on(&mut self, event_loop: &ActiveEventLoop, outcome: Result<bool>) {
         if !matches!(outcome, Ok(true)) {
             event_loop.exit();
@@ -111,7 +110,7 @@ impl ApplicationHandler for App<'_> {
         }
         let Some(state) = &mut self.state else { return };
         let now = Instant::now();
-        // A redraw wakes the loop, but Ctrl-C does not: so it wakes from time to time.
+        // Ctrl-C does not wake the loop, so it wakes from time to time.
         let retry = state.retry.filter(|&retry| retry > now);
         event_loop.set_control_flow(ControlFlow::WaitUntil(retry.unwrap_or(now + LOOK)));
         if retry.is_none() && !state.is_hidden {
@@ -120,14 +119,13 @@ impl ApplicationHandler for App<'_> {
     }
 }
 
-/// An open window.
 struct State {
     frames: Frames,
     window: Arc<Window>,
     view: View,
     times: Times,
     drawn: u64,
-    /// `None` until the window had its size for a while.
+    /// `None` until the window has kept its size for a while.
     alone: Option<Alone>,
     resized: Instant,
     titled: Instant,
@@ -137,7 +135,7 @@ struct State {
     is_paused: bool,
     is_hidden: bool,
     shows_bar: bool,
-    /// When to try again to get an image.
+    /// When to try again to acquire an image.
     retry: Option<Instant>,
 }
 
@@ -193,7 +191,7 @@ impl State {
         self.drawn += 1;
         self.since_title += 1;
         if let Some(seconds) = self.times.frame() {
-            // A smooth step, because the frames of a batch are that far apart.
+            // Smoothed, because the frames of a batch are this far apart.
             self.view.step += 0.1 * (seconds.min(0.25) - self.view.step);
             if !self.is_paused {
                 self.view.time += seconds.min(0.25);
@@ -206,7 +204,6 @@ impl State {
         Ok(())
     }
 
-    /// Brings the title and the bar up to date.
     fn retitle(&mut self) {
         let Some(Summary { mean, p50, p95, p99, .. }) = self.times.newest(self.since_title) else { return };
         let Frames { field, hand_off, batch, gpu, .. } = &self.frames;
@@ -229,7 +226,7 @@ impl State {
         self.window.set_title(&title);
     }
 
-    /// Does what a key stands for. Returns `false` to end.
+    /// Handles a key. Returns `false` to end the program.
     fn press(&mut self, key: &Key) -> Result<bool> {
         let ring = self.frames.ring();
         let Frames { batch, hand_off, .. } = &mut self.frames;
@@ -246,12 +243,12 @@ impl State {
             Key::Character("b" | "B") => self.shows_bar ^= true,
             _ => return Ok(true),
         }
-        // What was measured before the change does not count.
+        // Forgets what was measured before the change.
         (self.since_title, self.titled) = (0, Instant::now());
         Ok(true)
     }
 
-    /// What the window system tells.
+    /// Handles all other events.
     fn heed(&mut self, event: &WindowEvent) {
         match *event {
             WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. } => {

@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Returns the first of wgpu's adapters that is also a CUDA device: they have the same UUID.
 ///
 /// # Errors
-/// Fails if there is no CUDA driver, or if no adapter of `instance` can share. The error has the last adapter's reason.
+/// Fails if there is no CUDA driver, or if no adapter can share: the error has the last one's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
     let mut reason = Error::Unsupported("wgpu found no Vulkan device".into());
@@ -36,7 +36,7 @@ pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     Err(reason)
 }
 
-/// Finds the CUDA device that is the adapter's.
+/// Finds the CUDA device that is the same GPU.
 fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaInfo)> {
     // SAFETY: nothing is destroyed.
     let raw = unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(adapter))?;
@@ -64,19 +64,18 @@ pub struct Gpu {
     pair: Pair,
     /// Maps wgpu's formats to Vulkan's.
     adapter: wgpu::Adapter,
-    /// Locked while a submission has its wait and its signal.
+    /// Locked from the addition of a turn's semaphores to the queue until their submission.
     submitting: Mutex<()>,
-    /// The thread that has locked it.
+    /// The thread that holds `submitting`.
     submitter: Mutex<Option<ThreadId>>,
 }
 
 impl Gpu {
-    /// Opens `adapter` for wgpu and CUDA: as `Adapter::request_device`, with the extensions that export memory and
-    /// semaphores. CUDA has the device's primary context, as in CUDA's runtime.
+    /// Opens `adapter` for wgpu and CUDA: like `Adapter::request_device`, with the extensions that export
+    /// memory and semaphores. CUDA uses the device's primary context, as its runtime does.
     ///
     /// # Errors
-    /// Fails if the adapter is not a CUDA device ([`find`] returns one that is), if it lacks a feature or a limit of
-    /// `desc`, or if a driver fails.
+    /// Fails if the adapter is not a CUDA device (see [`find`]), or lacks a feature or a limit of `desc`.
     pub fn open(adapter: &wgpu::Adapter, desc: &wgpu::DeviceDescriptor) -> Result<Self> {
         let (info, twin) = twin(adapter, &Driver::load()?.devices()?)?;
         let lacking = desc.required_features - adapter.features();
@@ -92,8 +91,7 @@ impl Gpu {
             let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
             args.extensions.extend(missing);
         };
-        // SAFETY: the adapter has the extensions, features and limits. `Vk` keeps `device` alive, with its instance. wgpu
-        // enables timelines.
+        // SAFETY: the adapter has all that is requested. `Vk` keeps the device alive. wgpu enables timelines.
         let (device, queue, family, vk) = unsafe {
             let raw = adapter.as_hal::<Api>().ok_or_else(|| not_vulkan(adapter))?;
             let (features, limits) = (desc.required_features, &desc.required_limits);
@@ -135,7 +133,6 @@ impl Gpu {
         &self.pair
     }
 
-    /// Returns Vulkan's name of a format.
     pub(crate) fn vulkan_format(&self, format: wgpu::TextureFormat) -> Result<vk::Format> {
         // SAFETY: nothing is destroyed.
         let raw = unsafe { self.adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(&self.adapter))?;
@@ -153,7 +150,7 @@ impl Gpu {
     /// Makes a ring whose slots CUDA writes, on `stream`, and wgpu reads. Waits until the slots are CUDA's.
     ///
     /// # Errors
-    /// As [`SharedRing::new`]. Also fails if the queue is not done within 10 seconds.
+    /// Fails as [`SharedRing::new`] does, and if the queue is not done within 10 seconds.
     pub fn shared_ring<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<SharedRing<S>> {
         let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use())?;
         // SAFETY: records barriers for the ring's family. CUDA writes after the wait below.
@@ -169,22 +166,21 @@ impl Gpu {
     /// Makes a ring whose slots wgpu writes and CUDA reads, on `stream`.
     ///
     /// # Errors
-    /// As [`RingToCuda::new`].
+    /// Same as [`RingToCuda::new`].
     pub fn ring_to_cuda<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<RingToCuda<S>> {
         RingToCuda::new(&self.pair, stream, slots, self.queue_use())
     }
 
-    /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give it back,
-    /// with the turn's wait and signal. Returns at once. The GPU waits.
+    /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give
+    /// it back, with the turn's wait and signal. Returns at once. The GPU waits.
     ///
-    /// Textures are in wgpu's hands in `record`: any state, any pass. Work of yours that does not need the slot can go to
-    /// another submission.
+    /// In `record`, wgpu may use textures in any state and pass. Work that does not need the slot can be in
+    /// other submissions.
     ///
     /// # Errors
-    /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit) does, and if
-    /// wgpu refuses the commands: its error handler has the reason. Also fails in a callback that wgpu runs during
-    /// `submit`, such as one of `Queue::on_submitted_work_done`: submit after the callback has returned. The frame is then
-    /// given up.
+    /// Fails if the turn is of another [`Gpu`], as [`VulkanTurn::submit`](vulkan_cuda::VulkanTurn::submit)
+    /// does, and if wgpu refuses the commands: its error handler has the reason. Also fails in a callback
+    /// that wgpu runs during `submit`, such as `Queue::on_submitted_work_done`. The frame is then given up.
     ///
     /// # Panics
     /// Panics if wgpu panics, as its default error handler does. The next frame is not affected.
@@ -193,13 +189,13 @@ impl Gpu {
         turn: T,
         record: impl FnOnce(&T::Slot, &mut CommandEncoder),
     ) -> Result<wgpu::SubmissionIndex> {
-        // (wgpu's own comparison takes the devices of two instances for the same.)
+        // (wgpu's own comparison takes the devices of two instances to be equal.)
         let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
         if device != self.pair.vk().device().handle() || turn.queue().family != self.family {
             return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
         }
         // Three encoders, because wgpu's commands and raw commands cannot share one.
-        // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in this order.
+        // SAFETY: (and below) records barriers for the ring's family; the three are submitted once, in order.
         let acquire = self.raw(|commands| unsafe { turn.record_acquire(commands) });
         let mut work = self.device.create_command_encoder(&Default::default());
         record(turn.slot(), &mut work);
@@ -240,12 +236,10 @@ impl Gpu {
             }
             Ok(index)
         };
-        // SAFETY: makes one submission with both semaphores, to wgpu's only queue. If it returns an error or panics, wgpu
-        // has made none.
+        // SAFETY: makes one submission with both semaphores, to wgpu's only queue, or fails without one.
         unsafe { turn.submit(submit) }?.or_else(|panic| resume_unwind(panic))
     }
 
-    /// Records a command buffer of raw commands.
     fn raw(&self, record: impl FnOnce(vk::CommandBuffer)) -> CommandBuffer {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         // SAFETY: callers record only barriers, which change nothing that wgpu tracks.

@@ -1,19 +1,20 @@
-//! wgpu and CUDA on one GPU: buffers and textures that both use, frame by frame, in both directions. Nothing is copied,
-//! and the CPU waits for neither side.
+//! wgpu and CUDA on one GPU: shared buffers and textures, frame by frame, in both directions. Nothing is
+//! copied, and the CPU waits for neither side.
 //!
-//! [`Gpu::open`] opens wgpu's device with what sharing needs. [`Gpu::buffer`] and [`Gpu::texture`] make slots.
-//! The rings are those of [`vulkan_cuda`]: in a [`SharedRing`] CUDA writes and wgpu reads, in a [`RingToCuda`] wgpu writes
-//! and CUDA reads. In both, wgpu's turn ends with [`Gpu::submit`].
+//! [`Gpu::open`] opens wgpu's device with what sharing needs. [`Gpu::buffer`] and [`Gpu::texture`] make
+//! slots. The rings are those of [`vulkan_cuda`]: in a [`SharedRing`] CUDA writes and wgpu reads, in a
+//! [`RingToCuda`] wgpu writes and CUDA reads. In both, wgpu's turn ends with [`Gpu::submit`].
 //!
 //! # Examples
-//!
 //! CUDA writes, wgpu draws:
 //!
 //! ```no_run
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # use vulkan_cuda_wgpu::Gpu;
 //! # fn draw(_: &wgpu::Buffer, _: &mut wgpu::CommandEncoder) {}
-//! # async fn example(instance: wgpu::Instance, kernel: CudaFunction) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(
+//! #     instance: wgpu::Instance, kernel: CudaFunction,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let adapter = vulkan_cuda_wgpu::find(&instance).await?; // the GPU that both have
 //! let gpu = Gpu::open(&adapter, &wgpu::DeviceDescriptor::default())?;
 //!
@@ -60,14 +61,14 @@
 //! ```
 //!
 //! # What to know
-//!
-//! - *One thread submits at a time.* wgpu gives the wait and the signal of a turn to the queue's next submission, whoever
-//!   makes it. [`Gpu::submit`] calls exclude each other. If another thread calls `Queue::submit` or `Buffer::map_async`
-//!   meanwhile, lock around both.
-//! - *Use a slot's wgpu object in its turn only*, in the closure of [`Gpu::submit`]. A bind group may be made at any time.
-//! - *Memory lives as long as it is used.* wgpu's objects keep their part of a slot alive, so bind groups and the ring may be
-//!   dropped in any order. Drop the ring before wgpu's queue: if CUDA has faulted, the ring ends the queue's waits, and
-//!   wgpu waits for its queue without a limit.
+//! - *One thread submits at a time.* wgpu gives a turn's wait and signal to the queue's next submission.
+//!   [`Gpu::submit`] takes a lock. If another thread calls `Queue::submit` or `Buffer::map_async`, lock
+//!   around both.
+//! - *Use a slot's wgpu object in its turn only*, in the closure of [`Gpu::submit`]. Bind groups may be made
+//!   at any time.
+//! - *Memory lives as long as it is used.* wgpu's objects keep their part of a slot alive, so bind groups and
+//!   the ring may be dropped in any order. Drop the ring before wgpu's queue: if CUDA has faulted, the ring
+//!   ends the queue's waits; otherwise wgpu would wait forever.
 //! - A slot holds undefined bytes until one side has written it.
 
 #![deny(missing_docs)]

@@ -11,12 +11,12 @@ use wgpu::{BufferUsages, TextureUsages, TextureUses};
 
 use crate::gpu::Gpu;
 
-/// A slot that wgpu has too: [`WgpuBuffer`] or [`WgpuTexture`].
+/// A slot that wgpu can use: [`WgpuBuffer`] or [`WgpuTexture`].
 pub trait WgpuSlot: Slot + sealed::Sealed {}
 
 pub(crate) mod sealed {
     pub trait Sealed {
-        /// Records what brings the slot into the state in which CUDA has it.
+        /// Records the transition to the state in which CUDA has the slot.
         fn give_back(&self, encoder: &mut wgpu::CommandEncoder);
     }
 }
@@ -77,7 +77,7 @@ pub struct WgpuTexture {
     image: Arc<SharedImage>,
 }
 
-/// wgpu's state for the layout that CUDA keeps images in (`GENERAL`). Neither uses it for anything else.
+/// wgpu's state for the layout of images that CUDA has (`GENERAL`).
 const CUDA_HAS_IT: TextureUses = TextureUses::STORAGE_WRITE_ONLY;
 
 impl WgpuTexture {
@@ -118,7 +118,7 @@ impl Gpu {
     /// Makes a buffer in Vulkan, imports it into CUDA, and gives it to wgpu.
     ///
     /// # Errors
-    /// Fails if the buffer is to be mapped, if it has no bytes or no usage that Vulkan has too, or if a driver fails.
+    /// Fails if the buffer is to be mapped, is empty, or has no usage or one that cannot be shared.
     pub fn buffer(&self, desc: &wgpu::BufferDescriptor) -> Result<WgpuBuffer> {
         const USAGES: [(BufferUsages, vk::BufferUsageFlags); 7] = [
             (BufferUsages::COPY_SRC, vk::BufferUsageFlags::TRANSFER_SRC),
@@ -138,7 +138,7 @@ impl Gpu {
         let usage = wanted.fold(vk::BufferUsageFlags::empty(), |all, (_, usage)| all | *usage);
         let shared = Arc::new(SharedBuffer::new(self.pair(), desc.size, usage)?);
         let keep = shared.clone();
-        // SAFETY: this device's buffer, with this size and usage. It lives until wgpu has dropped the closure.
+        // SAFETY: this device's buffer, with this size and usage, which lives as long as the closure.
         let wgpu = unsafe {
             let raw = Buffer::from_raw_externally_owned(shared.vulkan(), Box::new(move || drop(keep)));
             self.device().create_buffer_from_hal::<Api>(raw, desc)
@@ -146,8 +146,8 @@ impl Gpu {
         Ok(WgpuBuffer { wgpu, shared })
     }
 
-    /// Makes a texture in Vulkan, imports it into CUDA, and gives it to wgpu. It is two-dimensional, with any number of
-    /// levels. Its format is one of [`vulkan_cuda::FORMATS`].
+    /// Makes a texture in Vulkan, imports it into CUDA, and gives it to wgpu. It is two-dimensional, with any
+    /// number of levels. Its format is one of [`vulkan_cuda::FORMATS`].
     ///
     /// # Errors
     /// Fails if the texture has layers, samples or other formats for views, or if a driver has no such image.
@@ -199,8 +199,8 @@ impl Gpu {
             view_formats: Vec::new(),
         };
         let keep = image.clone();
-        // SAFETY: this device's image, as described. It lives until wgpu has dropped the closure. wgpu's first use comes
-        // after a barrier to the named layout.
+        // SAFETY: this device's image, as described, which lives as long as the closure. A barrier sets its
+        // layout.
         let wgpu = unsafe {
             let hal = self.device().as_hal::<Api>().expect("the device is one of Vulkan");
             let (raw, done) = (image.exported().raw(), Box::new(move || drop(keep)));

@@ -5,8 +5,7 @@ use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
 
 use crate::slot::WgpuSlot;
 
-/// wgpu's turn of a frame, for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`], in which wgpu reads the slot, or a
-/// [`WriteTurn`], in which it writes.
+/// A turn for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`] to read, or a [`WriteTurn`] to write.
 pub trait WgpuTurn: sealed::Turn {}
 
 impl<T: sealed::Turn> WgpuTurn for T {}
@@ -14,7 +13,7 @@ impl<T: sealed::Turn> WgpuTurn for T {}
 pub(crate) mod sealed {
     use super::*;
 
-    /// What both kinds have. Each function has the safety rules of the turn's own.
+    /// The functions of both kinds, with the same safety rules.
     #[allow(clippy::missing_safety_doc)]
     pub trait Turn {
         type Slot: WgpuSlot;

@@ -1,11 +1,11 @@
-//! Several buffers in *one* allocation: Vulkan exports it once, CUDA imports it once and maps each buffer at its offset.
+//! Several buffers in *one* allocation: exported once, imported once, and each mapped at its offset.
 //!
-//! Usually a buffer has an allocation of its own ([`crate::memory`]), which every driver exports. This is for many small
-//! buffers: drivers limit the number of allocations (`maxMemoryAllocationCount`), and the system that of open descriptors.
-//! The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
+//! Usually a buffer has its own allocation ([`crate::memory`]), which every driver exports. This is for many
+//! small buffers: drivers limit the allocations (`maxMemoryAllocationCount`), and the system limits open
+//! descriptors. The allocation is not dedicated, so CUDA imports it without `CUDA_EXTERNAL_MEMORY_DEDICATED`.
 //!
 //! ```compile_fail
-//! // Only exported memory can be mapped: no function makes a mapping from a pointer, or from a descriptor and a size.
+//! // Only exported memory can be mapped: no function maps a pointer, or a descriptor and a size.
 //! fn forged(pointer: u64) -> vulkan_cuda::MappedMemory {
 //!     vulkan_cuda::MappedMemory { pointer }
 //! }
@@ -46,7 +46,8 @@ use crate::{Error, Result};
 /// use ash::vk;
 /// use vulkan_cuda::ExportedAllocation;
 ///
-/// let exported = ExportedAllocation::new(pair.vk(), &[4096, 100, 64], vk::BufferUsageFlags::STORAGE_BUFFER)?;
+/// let exported =
+///     ExportedAllocation::new(pair.vk(), &[4096, 100, 64], vk::BufferUsageFlags::STORAGE_BUFFER)?;
 /// for buffer in exported.share(&pair)? {
 ///     println!("{:?} is at {:#x} in CUDA", buffer.vulkan(), buffer.cuda());
 /// }
@@ -63,12 +64,12 @@ pub struct ExportedAllocation {
 }
 
 impl ExportedAllocation {
-    /// Creates a buffer for each of `sizes` (in bytes) and packs them into one allocation of device memory, in this
-    /// order, at multiples of 256 bytes or of a larger alignment that Vulkan requires.
+    /// Creates a buffer for each of `sizes` (in bytes) and packs them into one allocation of device memory,
+    /// in this order, at multiples of 256 bytes or of a larger alignment that Vulkan requires.
     ///
     /// # Errors
-    /// Fails as [`ExportedBuffer::new`](crate::ExportedBuffer::new) does, and if `sizes` is empty or the device exports
-    /// such buffers only in dedicated allocations.
+    /// Fails as [`ExportedBuffer::new`](crate::ExportedBuffer::new) does, and if `sizes` is empty or the
+    /// device exports such buffers only in dedicated allocations.
     pub fn new(vk: &Vk, sizes: &[u64], usage: vk::BufferUsageFlags) -> Result<Self> {
         if sizes.is_empty() {
             return Err(Error::Rule("an allocation for no buffers would be empty: name at least one".into()));
@@ -99,8 +100,8 @@ impl ExportedAllocation {
             made.buffers.push(buffer);
             // SAFETY: made above.
             let requirements = unsafe { requirements(vk, buffer, size) }?;
-            // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and flags allow the
-            // same types ("Resource Memory Association").
+            // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and
+            // flags allow the same types ("Resource Memory Association").
             memory_types &= requirements.memory_type_bits;
             needs.push(requirements);
         }
@@ -144,7 +145,7 @@ impl ExportedAllocation {
         &self.ranges
     }
 
-    /// As [`ExportedBuffer::export`](crate::ExportedBuffer::export).
+    /// Creates a handle to the memory: see [`ExportedBuffer::export`](crate::ExportedBuffer::export).
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -157,7 +158,7 @@ impl ExportedAllocation {
 
 impl Drop for ExportedAllocation {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the buffers promises to keep them alive until then.
+        // SAFETY: the GPU is done with them: code that submits such work promises to wait for that.
         self.vk.cleanup(|device| unsafe {
             for &buffer in &self.buffers {
                 device.destroy_buffer(buffer, None);

@@ -1,13 +1,12 @@
 //! Step 3, the other kind of semaphore: a binary one, for programs that cannot use timelines.
 //!
-//! A *binary semaphore* ([`SharedBinary`]) has no counter, and three rules. Each signal has exactly one wait. A wait is
-//! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after that wait
-//! (`VUID-vkQueueSubmit2-semaphore-03868`). This module checks them: a call that would break one is an error, and
-//! enqueues nothing.
+//! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait. A wait is
+//! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after
+//! that wait (`VUID-vkQueueSubmit2-semaphore-03868`). Calls that break a rule fail, and enqueue nothing.
 //!
-//! Nothing here can check the *order on the GPU*: the next signal must happen after the wait for the previous one. Two
-//! semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it, Vulkan signals the
-//! other and CUDA waits for it.
+//! Nothing here can check the *order on the GPU*: the next signal must happen after the wait for the previous
+//! one. Two semaphores that answer each other give that order: CUDA signals one and Vulkan waits for it,
+//! Vulkan signals the other and CUDA waits for it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,13 +18,10 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One binary semaphore that both APIs use. It owns Vulkan's semaphore and CUDA's import. Drop it after the GPU has
-/// passed all waits and signals.
+/// One binary semaphore that both APIs use. Drop it after the GPU has passed all waits and signals.
 ///
 /// # Examples
-///
-/// CUDA signals, and a Vulkan submission waits. (The other direction is [`SharedBinary::vulkan_signal`] and
-/// [`SharedBinary::cuda_wait`].)
+/// CUDA signals, and a Vulkan submission waits:
 ///
 /// ```no_run
 /// # fn example(pair: vulkan_cuda::Pair, stream: &dyn vulkan_cuda::Stream) -> vulkan_cuda::Result<()> {
@@ -64,7 +60,7 @@ impl SharedBinary {
     ///
     /// # Safety
     /// - The semaphore must live until the stream has passed the signal.
-    /// - On the GPU, the signal must come after the wait for the previous signal
+    /// - On the GPU, it must come after the wait for the previous signal
     ///   (`VUID-vkQueueSubmit2-semaphore-03868`).
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
@@ -72,17 +68,17 @@ impl SharedBinary {
         self.steps.step(State::Unsignalled, State::Signalled, signal)
     }
 
-    /// As [`SharedBinary::cuda_signal`], without the guard: see [`ImportedSemaphore::signal_after_kernels`].
+    /// Like [`SharedBinary::cuda_signal`], without the guard ([`ImportedSemaphore::signal_after_kernels`]).
     ///
     /// # Safety
-    /// As for [`SharedBinary::cuda_signal`].
+    /// Same as [`SharedBinary::cuda_signal`].
     pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         let signal = || unsafe { self.imported.signal_after_kernels(stream, Operand::Binary) };
         self.steps.step(State::Unsignalled, State::Signalled, signal)
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the signal. This resets the semaphore.
+    /// Makes `stream` wait on the GPU: later work on it runs after the signal. This resets the semaphore.
     ///
     /// # Errors
     /// Fails if there is no signal to wait for, and as [`ImportedSemaphore::wait`] does.
@@ -95,8 +91,8 @@ impl SharedBinary {
         self.steps.step(State::Signalled, State::Unsignalled, wait)
     }
 
-    /// Returns a signal for a Vulkan submission, after all its commands. Call [`SharedBinary::submitted`] once
-    /// `vkQueueSubmit2` has succeeded. If it has failed, make a new semaphore: this one cannot be used any more.
+    /// Returns a signal for a Vulkan submission, after all its commands. Call [`SharedBinary::submitted`]
+    /// once `vkQueueSubmit2` has succeeded. If it has failed, make a new semaphore: this one is unusable.
     ///
     /// # Errors
     /// Fails if the previous signal has no wait yet.
@@ -105,7 +101,7 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Returns a wait for a Vulkan submission, before all its commands. Otherwise as [`SharedBinary::vulkan_signal`].
+    /// Returns a wait before all commands of a submission. Otherwise like [`SharedBinary::vulkan_signal`].
     ///
     /// # Errors
     /// Fails if there is no signal to wait for.
@@ -114,14 +110,12 @@ impl SharedBinary {
         Ok(self.exported.submit_info(0))
     }
 
-    /// Notes that `vkQueueSubmit2` accepted the submission with the last [`SharedBinary::vulkan_signal`] or
-    /// [`SharedBinary::vulkan_wait`].
+    /// Notes that `vkQueueSubmit2` accepted the last `vulkan_signal` or `vulkan_wait`.
     pub fn submitted(&self) {
         self.steps.submitted();
     }
 }
 
-/// What was submitted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -132,12 +126,11 @@ enum State {
     WaitToSubmit,
 }
 
-/// The rules of a binary semaphore.
 #[derive(Default)]
 struct Steps(Mutex<State>);
 
 impl Steps {
-    /// Enqueues something that needs one state and leads to another.
+    /// Calls `enqueue` if the state is `from`, and sets it to `to` on success.
     fn step(&self, from: State, to: State, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *state != from {

@@ -14,8 +14,8 @@ use crate::cuda::{Cuda, api};
 use crate::handle::Fd;
 use crate::{Error, Result};
 
-/// Device memory that CUDA allocated, in this process or another, mapped at one address and exportable. It owns the
-/// mappings, CUDA's references to the memory, and the address.
+/// Device memory that CUDA allocated, in this process or another, mapped at one address and exportable. It
+/// owns the mappings, CUDA's references to the memory, and the address.
 pub struct CudaAllocation {
     // Dropped in this order: mappings, CUDA's references to the memory, the address.
     mappings: Vec<Mapping>,
@@ -24,7 +24,7 @@ pub struct CudaAllocation {
 }
 
 impl CudaAllocation {
-    /// Allocates at least `size` bytes in one chunk. CUDA rounds up to its granularity, 2 MiB on an H200. The contents are
+    /// Allocates `size` bytes, rounded up to CUDA's granularity (2 MiB on an H200). The contents are
     /// undefined.
     ///
     /// # Errors
@@ -33,8 +33,7 @@ impl CudaAllocation {
         Self::in_chunks(cuda, &[size])
     }
 
-    /// Allocates several chunks, each of at least the given number of bytes. They follow each other in CUDA's address
-    /// space.
+    /// Allocates several chunks, one after the other in CUDA's address space, each rounded up.
     pub fn in_chunks(cuda: &Cuda, sizes: &[u64]) -> Result<Arc<Self>> {
         has_bytes(sizes)?;
         let props = exportable(cuda)?;
@@ -43,12 +42,12 @@ impl CudaAllocation {
         Self::map(cuda, chunks.collect::<Result<_>>()?, &props)
     }
 
-    /// Maps memory that another process allocated and exported: a descriptor and a size in bytes for each chunk. You
-    /// keep the descriptors.
+    /// Maps memory from another process, by a descriptor and a size in bytes for each chunk. You keep the
+    /// descriptors.
     ///
     /// # Errors
-    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's, is on another GPU, or is
-    /// compressed (which Vulkan would not know), or if a size is not exactly the chunk's.
+    /// Fails if `chunks` is empty, if a descriptor stands for memory that is not CUDA's, is on another GPU,
+    /// or is compressed (which Vulkan would not know), or if a size is not exactly the chunk's.
     pub fn import(cuda: &Cuda, chunks: &[(Fd, u64)]) -> Result<Arc<Self>> {
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
         has_bytes(&sizes)?;
@@ -63,7 +62,7 @@ impl CudaAllocation {
             let chunk = Chunk::import(cuda, fd, *size, &props);
             chunk.and_then(|chunk| chunk.with_size(granularity)).map_err(|error| match error {
                 Error::Rule(text) => Error::Rule(format!("chunk {index} of {}: {text}", chunks.len())),
-                // The driver's error stays what it is: out of memory, for example.
+                // Keeps the driver's own error, such as out of memory.
                 error => error,
             })
         };
@@ -71,7 +70,6 @@ impl CudaAllocation {
         Self::map(cuda, imported, &props)
     }
 
-    /// Maps the chunks one after the other, for reading and writing.
     fn map(cuda: &Cuda, chunks: Vec<Chunk>, props: &sys::CUmemAllocationProp) -> Result<Arc<Self>> {
         let reserved = Reserved::new(cuda, chunks.iter().map(|chunk| chunk.size).sum())?;
         // From here on `Drop` undoes what was made, in the order of the fields.
@@ -106,8 +104,8 @@ impl CudaAllocation {
         self.chunks.iter().map(|chunk| chunk.size).collect()
     }
 
-    /// Creates a new descriptor of a chunk. You own it. It keeps the chunk's memory alive by itself. Fails if there is no
-    /// such chunk.
+    /// Creates a descriptor, which you own. It keeps the chunk's memory alive. Fails if there is no such
+    /// chunk.
     pub fn export(&self, chunk: usize) -> Result<Fd> {
         let Some(Chunk { handle, cuda, .. }) = self.chunks.get(chunk) else {
             return Err(Error::Rule(format!(
@@ -133,7 +131,6 @@ impl CudaAllocation {
 const POSIX: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-/// Checks the chunks' sizes before the driver is called.
 fn has_bytes(sizes: &[u64]) -> Result<()> {
     match sizes.is_empty() || sizes.contains(&0) {
         true => Err(Error::Rule("an allocation has at least one chunk, and no chunk has 0 bytes".into())),
@@ -141,7 +138,7 @@ fn has_bytes(sizes: &[u64]) -> Result<()> {
     }
 }
 
-/// Describes memory on the context's device that can be exported as a descriptor, if the device can.
+/// Describes memory that can be exported as a descriptor. Fails if the device cannot do that.
 fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     let (name, device) = (&cuda.info().name, cuda.device()?);
     for (what, attribute) in [
@@ -175,7 +172,6 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
     })
 }
 
-/// Returns the number of bytes that sizes and addresses of such memory must be multiples of.
 fn granularity(cuda: &Cuda, props: &sys::CUmemAllocationProp) -> Result<u64> {
     let minimum = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
     let mut granularity = 0;
@@ -198,7 +194,6 @@ fn round_up(sizes: &[u64], granularity: u64) -> Result<Vec<u64>> {
     rounded.filter(fits).ok_or_else(too_large)
 }
 
-/// A reserved range of addresses.
 struct Reserved {
     pointer: sys::CUdeviceptr,
     size: u64,
@@ -208,7 +203,7 @@ struct Reserved {
 impl Reserved {
     fn new(cuda: &Cuda, size: u64) -> Result<Self> {
         let mut pointer = 0;
-        // SAFETY: writes one address; the size is a multiple of the granularity, and CUDA chooses alignment and place.
+        // SAFETY: writes one address; the size is whole granules, and CUDA chooses alignment and place.
         let code = unsafe { api::cuMemAddressReserve(&mut pointer, size as usize, 0, 0, 0) };
         cuda.check("cuMemAddressReserve", code)?;
         Ok(Self { pointer, size, cuda: cuda.clone() })
@@ -274,13 +269,13 @@ impl Chunk {
         Ok(chunk)
     }
 
-    /// Checks that the memory has exactly `size` bytes. CUDA has no call that returns the size, but it refuses to map
-    /// more bytes than the memory has.
+    /// Checks that the memory has exactly `size` bytes. CUDA has no call that returns the size, but it
+    /// refuses to map more bytes than the memory has.
     fn with_size(self, granularity: u64) -> Result<Self> {
         let (size, more) = (self.size, self.size.saturating_add(granularity));
         let room = Reserved::new(&self.cuda, more)?;
-        // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual names no code for
-        // a wrong size. An H200 (driver 580.159.04) reports 801, whether the size is too large or too small.
+        // Neither a lack of memory nor a fault says anything about the size. Any other error does: the manual
+        // names no code for a wrong size (an H200 with driver 580.159.04 reports 801).
         let other_reason = |error: &Error| error.is_out_of_memory() || self.cuda.has_faulted();
         match Mapping::new(room.pointer, &self, size) {
             Ok(_) => {}
@@ -302,7 +297,6 @@ impl Drop for Chunk {
     }
 }
 
-/// A chunk mapped at an address.
 struct Mapping {
     pointer: sys::CUdeviceptr,
     size: u64,

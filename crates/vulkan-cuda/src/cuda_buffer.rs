@@ -16,8 +16,8 @@ use crate::sparse;
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory, and keeps
-/// the [`CudaAllocation`] alive. [`crate::cuda_memory`] has an example.
+/// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory,
+/// and keeps the [`CudaAllocation`] alive. [`crate::cuda_memory`] has an example.
 pub struct CudaBuffer {
     buffer: vk::Buffer,
     /// One import for each chunk that holds bytes of the buffer.
@@ -26,7 +26,7 @@ pub struct CudaBuffer {
     required: vk::MemoryRequirements,
     usage: vk::BufferUsageFlags,
     vk: Vk,
-    /// CUDA's address of the same bytes, and the allocation that keeps it valid. Dropped after Vulkan's objects.
+    /// CUDA's address of the same bytes, and the allocation that keeps it valid. Dropped last.
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
 
@@ -34,9 +34,9 @@ impl CudaBuffer {
     /// Imports the chunk that holds `range` of the allocation, and binds a buffer to these bytes.
     ///
     /// # Errors
-    /// Fails if `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires (16 bytes on
-    /// an H200), if the allocation is on another GPU, if the device was created without `VK_KHR_external_memory_fd` or
-    /// imports no buffers of this usage.
+    /// Fails if `range` is not in the allocation, spans several chunks, or is not aligned as Vulkan requires
+    /// (16 bytes on an H200), if the allocation is on another GPU, if the device was created without
+    /// `VK_KHR_external_memory_fd` or imports no buffers of this usage.
     pub fn new(
         pair: &Pair,
         allocation: &Arc<CudaAllocation>,
@@ -57,18 +57,17 @@ impl CudaBuffer {
         Ok(made)
     }
 
-    /// As [`CudaBuffer::new`], but the bytes may span several chunks. Binds them with `vkQueueBindSparse` ([Sparse
-    /// Resources]), and returns when they are bound.
+    /// Like [`CudaBuffer::new`], but the bytes may span several chunks. Binds them with `vkQueueBindSparse`
+    /// ([Sparse Resources]), and returns when they are bound.
     ///
     /// # Errors
-    /// Also fails if the device or the queue family does not support sparse binding, if the device does not bind imported
-    /// memory sparsely, or if the range's part in a chunk does not consist of whole sparse blocks, usually of 64 KiB.
+    /// Also fails if the device or the queue family does not support sparse binding, or not for imported
+    /// memory, or if the range's part in a chunk is not whole sparse blocks, usually of 64 KiB.
     ///
     /// # Safety
-    /// - The device must have been created with the feature `sparseBinding`. Vulkan cannot tell whether it was.
+    /// - The device must have been created with `sparseBinding`. Vulkan cannot tell whether it was.
     /// - `queue` must be a queue of the pair's device, of the family `family`.
-    /// - No other thread may use the queue during the call. Work that is already on it must be able to finish while
-    ///   this thread waits.
+    /// - No other thread may use the queue during the call. Its earlier work must be able to finish.
     ///
     /// [Sparse Resources]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#sparsememory
     pub unsafe fn spanning(
@@ -90,18 +89,17 @@ impl CudaBuffer {
         unsafe { made.bind_sparsely(queue, &found) }
     }
 
-    /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory. If the import
-    /// fails, the descriptor is closed.
+    /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory. If
+    /// the import fails, the descriptor is closed.
     ///
-    /// Try it in a child process first: **a refused import may make every later import of this process fail** (see
-    /// [`crate::cuda_memory`]).
+    /// **A refused import may make later ones fail**: try it in a child process ([`crate::cuda_memory`]).
     ///
     /// # Errors
-    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report that memory has run out.
+    /// Fails as [`CudaBuffer::new`] does. For a refused descriptor the driver may report a lack of memory.
     ///
     /// # Safety
-    /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`), of
-    /// exactly `allocation_size` bytes. Drivers need not detect a wrong promise.
+    /// `fd` must stand for memory on this device's GPU, which CUDA exported (`cuMemExportToShareableHandle`),
+    /// of exactly `allocation_size` bytes. Drivers need not detect a broken promise.
     pub unsafe fn from_descriptor(
         vk: &Vk,
         fd: Fd,
@@ -117,10 +115,10 @@ impl CudaBuffer {
         Ok(made)
     }
 
-    /// As [`CudaBuffer::from_descriptor`], for several consecutive chunks: a descriptor and a size in bytes for each.
+    /// Like [`CudaBuffer::from_descriptor`], for several chunks: a descriptor and a size in bytes for each.
     ///
     /// # Safety
-    /// As for [`CudaBuffer::from_descriptor`], for each chunk. For several chunks also as for
+    /// Same as [`CudaBuffer::from_descriptor`] for each chunk. For several, also as for
     /// [`CudaBuffer::spanning`].
     pub unsafe fn from_descriptors(
         vk: &Vk,
@@ -166,12 +164,10 @@ impl CudaBuffer {
         self.size
     }
 
-    /// Returns Vulkan's device.
     pub(crate) fn device(&self) -> vk::Device {
         self.vk.device().handle()
     }
 
-    /// Creates a buffer without memory.
     fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
         vk.memory_handles()?;
         check_buffer(vk, size, usage)?;
@@ -219,8 +215,6 @@ impl CudaBuffer {
         pieces(chunks, Range { size: self.required.size, ..range })
     }
 
-    /// Imports an allocation of `size` bytes.
-    ///
     /// # Safety
     /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
@@ -235,26 +229,23 @@ impl CudaBuffer {
             .push_next(&mut import);
         let info = if flags.flags.is_empty() { info } else { info.push_next(&mut flags) };
         let call = "vkAllocateMemory (import of a file descriptor)";
-        // SAFETY: a live device, a description that points to locals, and for the descriptor the caller's promise.
+        // SAFETY: a live device and a description that points to locals; the caller promises the rest.
         let memory = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
-        // "Importing memory from a file descriptor transfers ownership of the file descriptor from the application to the Vulkan
-        // implementation." After a failure it is still ours, and the `?` above has closed it.
+        // "Importing memory from a file descriptor transfers ownership of the file descriptor from the
+        // application to the Vulkan implementation." After a failure the `?` above has closed it.
         fd.give_up();
         self.memories.push(memory);
         Ok(())
     }
 
-    /// Binds the buffer to its only import.
     fn bind(&mut self, offset: u64) -> Result<()> {
         // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
         unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }
             .map_err(self.vk.failed("vkBindBufferMemory"))
     }
 
-    /// Binds the buffer to its imports, one for each piece.
-    ///
     /// # Safety
-    /// As for [`sparse::bind`].
+    /// Same as [`sparse::bind`].
     unsafe fn bind_sparsely(self, queue: vk::Queue, pieces: &[Piece]) -> Result<Self> {
         // SAFETY: the caller's promise.
         match unsafe { sparse::bind(&self.vk, queue, self.buffer, pieces.iter().zip(&self.memories)) } {
@@ -272,7 +263,7 @@ impl CudaBuffer {
 
 impl Drop for CudaBuffer {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
+        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
         self.vk.cleanup(|device| unsafe {
             device.destroy_buffer(self.buffer, None);
             self.memories.iter().for_each(|&memory| device.free_memory(memory, None));

@@ -1,4 +1,4 @@
-//! One error type. It says what was tried, on which device, what the driver answered, and what to do about it.
+//! The error type: what was tried, on which device, what the driver answered, and what to do.
 
 use std::sync::OnceLock;
 
@@ -74,7 +74,7 @@ pub enum Error {
     #[error("{0}")]
     Timeout(String),
 
-    /// The request breaks a rule of one of the two APIs. Most such requests are refused before a driver is called.
+    /// The request breaks a rule of one of the two APIs. Most are refused before a driver is called.
     #[error("{0}")]
     Rule(String),
 
@@ -118,18 +118,18 @@ pub enum Mismatch {
     CudaTimeline,
 }
 
-/// The names of `ExportType::HERE`, which is in a module above this one.
+/// The names of `ExportType::HERE`, which this module may not import.
 const HANDLES: &str = if cfg!(windows) { "OPAQUE_WIN32 or OPAQUE_WIN32_KMT" } else { "OPAQUE_FD" };
 
 /// Returns a `VkResult` in words, followed by its name.
 pub fn vulkan_words(result: vk::Result) -> String {
     let (text, name) = (result.to_string(), format!("{result:?}"));
-    // ash has no words for some.
+    // ash has no words for some codes.
     if text == name { name } else { format!("{} ({name})", text.trim_end_matches('.')) }
 }
 
-/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number. The text follows
-/// the error's own, so it begins with a semicolon. It is empty if there is no advice.
+/// Returns advice on a CUDA error. `call` is the function that failed, `code` its `CUresult` as a number. The
+/// text follows the error's own, so it begins with a semicolon. It is empty if there is no advice.
 pub fn cuda_advice(call: &str, code: u32) -> &'static str {
     match code {
         34 => "; this file is only for linking: take its folder (stubs) out of LD_LIBRARY_PATH",
@@ -137,7 +137,7 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
         304 if call.starts_with("cuImport") => {
             "; under WSL2 CUDA cannot import Vulkan's memory or semaphores: run on Linux itself"
         }
-        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in the code for a handle that they cannot use.
+        // INVALID_VALUE, INVALID_HANDLE and UNKNOWN: drivers differ in the code for an unusable handle.
         1 | 400 | 999 if matches!(call, "cuImportExternalMemory" | "cuImportExternalSemaphore") => {
             "; most likely the handle is not one that Vulkan exported on this GPU"
         }
@@ -158,13 +158,12 @@ pub fn cuda_advice(call: &str, code: u32) -> &'static str {
 
 static CLEANUP: OnceLock<fn(&Error)> = OnceLock::new();
 
-/// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to standard
-/// error. Only the first call has an effect.
+/// Sets the handler for errors that a `Drop` meets and cannot return. Without a handler they are written to
+/// standard error. Only the first call has an effect.
 pub fn on_cleanup_error(handler: fn(&Error)) {
     let _ = CLEANUP.set(handler);
 }
 
-/// Passes an error of a `Drop` to the handler.
 pub(crate) fn cleanup_error(error: &Error) {
     match CLEANUP.get() {
         Some(handler) => handler(error),

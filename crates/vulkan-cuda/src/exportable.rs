@@ -1,8 +1,6 @@
-//! Queries what a device can export, before anything is created. Exporting what the driver does not offer is undefined
-//! behaviour.
+//! Queries what a device can export. Exporting what the driver does not offer is undefined behaviour.
 //!
-//! Each function is `unsafe`, because it takes raw handles: the physical device must be a live one of the instance. The
-//! reason for a refusal is text for the user.
+//! Each function is `unsafe` because it takes raw handles. The reason for a refusal is text for the user.
 
 use ash::vk;
 
@@ -61,7 +59,6 @@ pub unsafe fn image(
     answers.reduce(Result::or).unwrap_or_else(|| Err("this system has no handles".into()))
 }
 
-/// Checks that such an image may be as large as `shape`.
 fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> {
     let (asked, extent) = (shape.extent(), most.max_extent);
     if asked.width > extent.width || asked.height > extent.height || asked.depth > extent.depth {
@@ -81,11 +78,11 @@ fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> 
 }
 
 /// Queries whether a device exports buffers of this usage as `handle`, with
-/// `vkGetPhysicalDeviceExternalBufferProperties`. Returns whether each buffer needs an allocation of its own. `name` is
-/// the device's name, for the error.
+/// `vkGetPhysicalDeviceExternalBufferProperties`. Returns whether each buffer needs an allocation of its own.
+/// `name` is the device's name, for the error.
 ///
 /// # Safety
-/// As [`image`].
+/// Same as [`image`].
 pub unsafe fn buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -108,7 +105,7 @@ pub unsafe fn buffer(
 /// Queries whether a device imports such buffers as `handle`, and allows several of them in one allocation.
 ///
 /// # Safety
-/// As [`image`].
+/// Same as [`image`].
 pub(crate) unsafe fn imported_buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
@@ -136,7 +133,7 @@ pub(crate) unsafe fn imported_buffer(
 /// Returns the driver's answer for such buffers. It may depend on the usage.
 ///
 /// # Safety
-/// As [`image`].
+/// Same as [`image`].
 pub(crate) unsafe fn buffer_features(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,
@@ -153,11 +150,11 @@ pub(crate) unsafe fn buffer_features(
     answer.external_memory_properties.external_memory_features
 }
 
-/// Returns whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo` in the
-/// chain, the driver would answer for *binary* semaphores.
+/// Returns whether a device exports semaphores of this kind as `handle`. Without `VkSemaphoreTypeCreateInfo`
+/// in the chain, the driver would answer for *binary* semaphores.
 ///
 /// # Safety
-/// As [`image`].
+/// Same as [`image`].
 pub(crate) unsafe fn semaphore(
     instance: &ash::Instance,
     device: vk::PhysicalDevice,

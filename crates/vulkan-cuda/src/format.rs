@@ -1,13 +1,13 @@
 //! Translates Vulkan formats to CUDA array formats, with one table.
 //!
-//! CUDA's Programming Guide has the integer formats and the 32-bit floats ("Mapping Mipmapped Arrays onto Imported Memory
-//! Objects"). Half floats are `CU_AD_FORMAT_HALF`. A *normalised* format is an array of the integers with the same bytes.
-//! Each texture object chooses what it returns: a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
-//! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` would mean the same, but need a driver of CUDA 11.5.)
+//! The integer formats and 32-bit floats are from CUDA's Programming Guide ("Mapping Mipmapped Arrays onto
+//! Imported Memory Objects"). A *normalised* format is an array of the integers with the same bytes. Each
+//! texture object returns either a float from 0 or -1 to 1, or the integer (`CU_TRSF_READ_AS_INTEGER`).
+//! (`CU_AD_FORMAT_UNORM_…` and `CU_AD_FORMAT_SNORM_…` need a driver of CUDA 11.5.)
 //!
-//! CUDA sees the bytes as they lie. The first channel of a `B8G8R8A8` format, a kernel's `x`, is blue. An *sRGB* format
-//! is normalised, and its values stay encoded: a texture object returns and filters encoded values, and a kernel must
-//! write encoded ones. (CUDA's manual has a flag of texture objects that decodes, `CU_TRSF_SRGB`. It was not tried.)
+//! CUDA sees the bytes as they lie: a kernel's `x` is blue in a `B8G8R8A8` format. An *sRGB* format is
+//! normalised, and its values stay encoded: a texture object returns and filters encoded values, and a kernel
+//! must write encoded ones. (`CU_TRSF_SRGB` should decode them, but was not tried.)
 //!
 //! [`ArrayFormat::of`] refuses depth formats and NV12, and its error says what to share instead.
 
@@ -52,7 +52,7 @@ impl ArrayFormat {
     /// Returns the row of `format`.
     ///
     /// # Errors
-    /// Fails if no CUDA array has this layout. The message says what to share instead, or lists the formats that one has.
+    /// Fails if no CUDA array has this layout. The error says what to share instead, or lists all formats.
     pub fn of(format: vk::Format) -> Result<Self> {
         FORMATS.iter().find(|line| line.vulkan == format).copied().ok_or_else(|| {
             let advice = instead(format).unwrap_or_else(|| {
@@ -73,13 +73,13 @@ impl ArrayFormat {
         self.channels * self.bits / 8
     }
 
-    /// Returns whether a texture object can interpolate between texels. It cannot if it reads integers as integers.
+    /// Returns whether a texture object can interpolate between texels: not for integers read as integers.
     pub fn filters(&self) -> bool {
         !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
     }
 }
 
-/// What to share instead of an image of `format`, if that is known.
+/// Returns what to share instead of an image of `format`, if that is known.
 fn instead(format: vk::Format) -> Option<String> {
     let pixel = match format {
         vk::Format::D32_SFLOAT | vk::Format::D32_SFLOAT_S8_UINT => "4 bytes a pixel, a float",
@@ -191,8 +191,8 @@ mod tests {
             (vk::Format::R32G32B32A32_UINT, [32, 32, 32, 32], Unsigned),
             (vk::Format::R32G32B32A32_SINT, [32, 32, 32, 32], Signed),
             (vk::Format::R32G32B32A32_SFLOAT, [32, 32, 32, 32], Float),
-            // Not in the guide's listing: half floats (cudaCreateChannelDescHalf), and the normalised ones, which have
-            // the bytes of the integers.
+            // Not in the guide's listing: half floats (cudaCreateChannelDescHalf), and the normalised ones,
+            // which have the bytes of the integers.
             (vk::Format::R16_SFLOAT, [16, 0, 0, 0], Float),
             (vk::Format::R16G16_SFLOAT, [16, 16, 0, 0], Float),
             (vk::Format::R16G16B16A16_SFLOAT, [16, 16, 16, 16], Float),

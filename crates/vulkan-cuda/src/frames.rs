@@ -1,4 +1,4 @@
-//! Which frames CUDA has not read, and what each side waits for. Pure bookkeeping for [`crate::ring_to_cuda`].
+//! Tracks which frames CUDA has not read, and what each side waits for, for [`crate::ring_to_cuda`].
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 pub(crate) struct Frames {
     /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
     unread: VecDeque<u64>,
-    /// Frames that were submitted.
+    /// Number of submitted frames.
     written: u64,
     /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
     free: Vec<u64>,
@@ -17,7 +17,6 @@ impl Frames {
         Self { unread: VecDeque::with_capacity(slots), written: 0, free: vec![0; slots] }
     }
 
-    /// Returns the slot of a frame.
     pub(crate) fn slot(&self, frame: u64) -> usize {
         (frame % self.free.len() as u64) as usize
     }
@@ -27,7 +26,6 @@ impl Frames {
         self.written
     }
 
-    /// Returns how many frames CUDA has not read.
     pub(crate) fn unread(&self) -> usize {
         self.unread.len()
     }
@@ -37,8 +35,8 @@ impl Frames {
         self.written - self.unread.len() as u64
     }
 
-    /// Returns the value of CUDA's timeline that Vulkan must wait for before it writes the next `count` frames. `None` if
-    /// CUDA has not read one of their slots.
+    /// Returns the value of CUDA's timeline that Vulkan must wait for before it writes the next `count`
+    /// frames. `None` if CUDA has not read one of their slots.
     pub(crate) fn wait_to_write(&self, count: usize) -> Option<u64> {
         if self.unread.len() + count > self.free.len() {
             return None;
@@ -58,8 +56,8 @@ impl Frames {
         self.unread.iter_mut().rev().take(count).for_each(|value| *value = last);
     }
 
-    /// Returns the value of Vulkan's timeline that CUDA must wait for before it reads the oldest frame, or 0 if its last
-    /// wait, for `waited`, is enough. `None` if there is no frame.
+    /// Returns the value of Vulkan's timeline that CUDA must wait for before it reads the oldest frame, or 0
+    /// if its last wait, for `waited`, is enough. `None` if there is no frame.
     pub(crate) fn wait_to_read(&self, waited: u64) -> Option<u64> {
         self.unread.front().map(|&value| if value > waited { value } else { 0 })
     }

@@ -1,5 +1,5 @@
-//! What a ring and the turns that it has handed out share: the slots, the two timelines, and the record of who has
-//! which slot. It lives as long as any of them. This module talks to the GPU; [`crate::ledger`] only counts.
+//! What a ring and its turns share, and keep alive: the slots, the two timelines, and the record of who has
+//! which slot. This module talks to the GPU; [`crate::ledger`] only counts.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -18,19 +18,19 @@ use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
 
-/// How long the drop of a ring waits for the GPU unless it is told otherwise.
+/// How long the drop of a ring waits for the GPU by default.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Vulkan's wait wakes at once. After this long, look whether CUDA has failed meanwhile.
+/// How often a wait for Vulkan checks whether CUDA has failed. The awaited signal itself ends it at once.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Dropped when the GPU has finished. Leaked if it has not, because it may still use them.
+/// Dropped when the GPU has finished; leaked if it has not, because it may still use them.
 pub(crate) struct Parts<S, C: Stream> {
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// Whether Vulkan writes and CUDA reads.
     to_cuda: bool,
-    /// CUDA may have the slots: images must be released to it first.
+    /// Whether CUDA may have the slots: images must be released to it first.
     pub(crate) released: AtomicBool,
     /// How long the drop waits, in milliseconds.
     patience: AtomicU64,
@@ -48,7 +48,7 @@ pub(crate) struct Owned<S, C> {
 }
 
 impl<S, C: Stream> Parts<S, C> {
-    /// The parts of a ring: checks the slots and the stream, and makes the timelines.
+    /// Checks the slots and the stream, and creates the timelines.
     pub(crate) fn of_ring(
         pair: &Pair,
         stream: C,
@@ -88,7 +88,6 @@ impl<S, C: Stream> Parts<S, C> {
         })
     }
 
-    /// Fails if a batch of this length does not fit into the ring.
     pub(crate) fn check_batch(&self, count: usize) -> Result<()> {
         let depth = self.owned.slots.len();
         if (1..=depth).contains(&count) {
@@ -97,7 +96,7 @@ impl<S, C: Stream> Parts<S, C> {
         Err(Error::Rule(format!("a batch of a ring of {depth} has 1 to {depth} frames, not {count}")))
     }
 
-    /// Fails if the stream is being captured: the frame would go into a graph, and each launch of that would repeat it.
+    /// Fails if the stream is being captured: each launch of the graph would repeat the frame.
     pub(crate) fn check_uncaptured(&self, call: &'static str) -> Result<()> {
         self.owned.pair.cuda().require_uncaptured(&self.owned.stream, call)
     }
@@ -112,26 +111,25 @@ impl<S, C: Stream> Parts<S, C> {
     }
 
     /// # Safety
-    /// As for [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
+    /// Same as [`Resource::record`](crate::shared_ring::Resource), for a slot of this ring.
     pub(crate) unsafe fn record(&self, slot: &S, commands: vk::CommandBuffer, transfer: Transfer)
     where
         S: Slot,
     {
         let (device, queue) = (self.owned.pair.vk().device(), self.owned.queue);
-        // SAFETY: the caller's promise; the slot is alive, and of this device (checked when the ring was made).
+        // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `of_ring`).
         unsafe { slot.resource().record(device, commands, queue, transfer) };
     }
 
-    /// CUDA's stream signals that everything on it so far is done. Returns the value. `guarded`: the signal overtakes
-    /// nothing.
+    /// Makes CUDA's stream signal, and returns the value. If `guarded`, the signal overtakes nothing.
     pub(crate) fn signal_cuda(&self, guarded: bool) -> Result<u64> {
         let (timeline, value) = (&self.owned.cuda, self.owned.cuda.promised() + 1);
-        // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only the ring's stream signals it.
+        // SAFETY: `Drop` keeps the timeline until the stream has passed this. Only this stream signals it.
         unsafe { timeline.signal(&self.owned.stream, value, guarded) }?;
         Ok(value)
     }
 
-    /// Looks for a fault of CUDA. After one, Vulkan's waits are ended.
+    /// Checks whether CUDA has faulted, and ends Vulkan's waits if so.
     pub(crate) fn check(&self) -> Result<()> {
         let cuda = self.owned.pair.cuda();
         // SAFETY: a live stream of this context.
@@ -148,8 +146,7 @@ impl<S, C: Stream> Parts<S, C> {
         answer
     }
 
-    /// Whether the error is the loss of the device while CUDA's stream has nothing left to do, or CUDA has faulted too.
-    /// Then nobody uses the ring.
+    /// Returns whether nobody uses the ring any more: the device is lost, and CUDA has faulted or is idle.
     fn is_dead(&self, error: &Error) -> bool {
         let lost = matches!(error, Error::Vulkan { result: vk::Result::ERROR_DEVICE_LOST, .. });
         // SAFETY: a live stream of this context.
@@ -167,8 +164,8 @@ impl<S, C: Stream> Parts<S, C> {
         unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }
 
-    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's part.
-    /// Fails if the GPU is not done in time, or if a driver cannot tell.
+    /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's
+    /// part. Fails if the GPU is not done in time, or if a driver cannot tell.
     pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         let cuda = self.owned.pair.cuda();
@@ -178,7 +175,7 @@ impl<S, C: Stream> Parts<S, C> {
         if !self.ledger().busy {
             return Ok(());
         }
-        // An error is not this function's: it only matters whether CUDA still runs.
+        // The error does not matter here, only whether CUDA still runs.
         let _ = self.check();
         if self.ledger().unfinished && !cuda.has_faulted() {
             // Also waits for work that was enqueued after the last signal.
@@ -237,15 +234,15 @@ impl<S, C: Stream> Drop for Parts<S, C> {
     }
 }
 
-/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal: CUDA's
-/// `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
+/// How far both sides of a ring are. `Display` says which side the other waits for: "Vulkan did not signal:
+/// CUDA's `ready` is at 3 of 3, Vulkan's `free` at 1 of 2".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The value of CUDA's timeline: it has written this many frames, or in a [`RingToCuda`](crate::RingToCuda) read them.
+    /// CUDA's timeline: how many frames it has written, or read in a [`RingToCuda`](crate::RingToCuda).
     pub cuda: u64,
     /// The value that CUDA's stream was last asked to signal.
     pub promised: u64,
-    /// The value of Vulkan's timeline: one more than the last frame that it has read, or in a `RingToCuda` written.
+    /// Vulkan's timeline: one more than its last frame read, or written in a `RingToCuda`.
     pub vulkan: u64,
     /// The value of Vulkan's timeline that CUDA needs before it can go on.
     pub awaited: u64,
@@ -253,7 +250,7 @@ pub struct Progress {
     pub submitted: u64,
     /// The frames that were handed over, and neither submitted nor given up. Their slots are not CUDA's.
     pub held: Vec<u64>,
-    /// Whether it is a `RingToCuda`, in which the two timelines have each other's names.
+    /// Whether it is a `RingToCuda`, where the two timelines swap names.
     pub(crate) to_cuda: bool,
 }
 

@@ -26,13 +26,13 @@ impl fmt::Debug for DeviceUuid {
 }
 
 impl DeviceUuid {
-    /// Reads a UUID as `Display` writes it. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped, and upper case
-    /// is accepted. Returns `None` for anything else.
+    /// Reads a UUID as `Display` writes it. Dashes are optional, a prefix `GPU-` or `MIG-` is skipped, and
+    /// upper case is accepted. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let text = text.strip_prefix("gpu-").or(text.strip_prefix("mig-")).unwrap_or(&text);
         let digits = text.replace('-', "");
-        // A sign would be accepted below.
+        // `from_str_radix` would accept a sign.
         let valid = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = u128::from_str_radix(&digits, 16).ok().filter(|_| valid)?;
         Some(Self(number.to_be_bytes()))

@@ -3,15 +3,14 @@
 //! An image differs from a buffer:
 //!
 //! - Not every format, type and usage can be exported, so the driver is asked first ([`crate::exportable`]).
-//! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same places from the
-//!   same format, extent, layers and levels. With others it would read wrong texels, so a mapping is made from the
-//!   exported image and not from numbers.
-//! - Kernels do not get a pointer. They write a level through a surface object and read it through a texture object.
-//!   [`Array::copy_to`](crate::cuda::Array::copy_to) and its relatives copy a level from and to linear memory.
+//! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
+//!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
+//!   mapping is made from the exported image.
+//! - Kernels get no pointer. They write a level through a surface object and read it through a texture
+//!   object. [`Array`] copies a level from and to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples
-//!
 //! ```no_run
 //! # fn example(pair: vulkan_cuda::Pair) -> vulkan_cuda::Result<()> {
 //! use ash::vk;
@@ -69,25 +68,24 @@ use crate::shape::{Shape, ViewType};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What an [`ExportedImage`] should be. [`picture`] makes the usual one.
+/// Describes an [`ExportedImage`]. [`picture`] makes the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRequest {
     /// The texels' format. It must be one of [`crate::format::FORMATS`].
     pub format: vk::Format,
     /// View type, extent, layers and levels.
     pub shape: Shape,
-    /// What Vulkan does with it. CUDA is told about `COLOR_ATTACHMENT`.
+    /// Vulkan's usages. CUDA is told about `COLOR_ATTACHMENT`.
     pub usage: vk::ImageUsageFlags,
-    /// Whether CUDA's kernels use surface objects, which write it (`CUDA_ARRAY3D_SURFACE_LDST`). Without, they sample it, and
-    /// copies work too.
+    /// Whether kernels write it, through surface objects (`CUDA_ARRAY3D_SURFACE_LDST`). Sampling and copies
+    /// do not need this.
     pub surface: bool,
 }
 
-/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width` and
-/// `height` are the texels of level 0. Fails as [`Shape::new`] does.
+/// Describes the usual image: a picture with its mip chain, which kernels write and Vulkan samples. `width`
+/// and `height` are the texels of level 0. Fails as [`Shape::new`] does.
 ///
-/// It has the usage `STORAGE`, unless the format is an sRGB one: few drivers allow that. CUDA's surface objects need no
-/// such usage.
+/// It has the usage `STORAGE`, except for sRGB, where few drivers allow it. CUDA's surfaces do not need it.
 pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Result<ImageRequest> {
     let extent = vk::Extent3D { width, height, depth: 1 };
     let storage = match ArrayFormat::of(format) {
@@ -116,17 +114,17 @@ pub struct ExportedImage {
     pub(crate) vk: Vk,
 }
 
-/// The image usages that need neither a feature nor an extension. Vulkan cannot tell which ones a device was created with.
-/// `TRANSIENT_ATTACHMENT` (0x40) is not among them: what such an image holds is not kept, so nothing could be shared.
+/// The image usages that need neither a feature nor an extension, because Vulkan cannot tell which ones a
+/// device was created with. Without `TRANSIENT_ATTACHMENT` (0x40): such an image does not keep its contents.
 const USAGES: u32 = 0xff & !0x40;
 
 impl ExportedImage {
-    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it must be released to CUDA: see
+    /// Creates the image, in the layout `UNDEFINED`. Before CUDA's first write it needs a
     /// [`first_release`](crate::ownership::first_release).
     ///
     /// # Errors
-    /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error has the
-    /// driver's reason), if it was created without the extension, or if memory has run out.
+    /// Fails if CUDA has no counterpart of the format, if the device does not export such an image (the error
+    /// has the driver's reason), if it was created without the extension, or if memory has run out.
     pub fn new(vk: &Vk, request: &ImageRequest) -> Result<Self> {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
@@ -199,7 +197,7 @@ impl ExportedImage {
         self.format
     }
 
-    /// As [`ExportedBuffer::export`](crate::ExportedBuffer::export).
+    /// Creates a handle to the memory: see [`ExportedBuffer::export`](crate::ExportedBuffer::export).
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -212,7 +210,7 @@ impl ExportedImage {
 
 impl Drop for ExportedImage {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the image promises to keep it alive until then.
+        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
         self.vk.cleanup(|device| unsafe {
             device.destroy_image(self.image, None);
             device.free_memory(self.memory, None);
@@ -220,8 +218,8 @@ impl Drop for ExportedImage {
     }
 }
 
-/// One image in memory that Vulkan allocated: a CUDA mipmapped array and Vulkan's image. It owns the array and the import,
-/// and keeps Vulkan's image alive.
+/// A Vulkan image, and CUDA's mipmapped array in the same memory. It owns the array, and keeps the image
+/// alive.
 pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
@@ -241,8 +239,8 @@ impl SharedImage {
         Self::import(pair, &Arc::new(ExportedImage::new(pair.vk(), request)?))
     }
 
-    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image is of another device, or
-    /// if CUDA's driver has no such array.
+    /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image is of another
+    /// device, or if CUDA's driver has no such array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
         pair.vk().require_same(&exported.vk)?;
         // ANCHOR: import
@@ -259,8 +257,7 @@ impl SharedImage {
         Ok(Arc::new(Self { mipmap, imported, exported: exported.clone() }))
     }
 
-    /// Returns one level of the mip chain, from which you make a surface object. Level 0 is the largest. Fails if the
-    /// image has no such level.
+    /// Returns a level of the mip chain, of which 0 is the largest. Fails if there is no such level.
     pub fn level(self: &Arc<Self>, level: u32) -> Result<Array> {
         let levels = self.exported.shape().levels();
         if level >= levels {
@@ -270,15 +267,14 @@ impl SharedImage {
         unsafe { Array::of_level(self.mipmap, level, &self.imported.cuda, self.clone()) }
     }
 
-    /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`). It is valid while `self` lives.
+    /// Returns CUDA's mipmapped array, for texture objects (`cuTexObjectCreate`), valid while `self` lives.
     ///
-    /// To read one level, make the object of the whole array, and set both level clamps to that level. An object of the
-    /// level's array reads wrong texels from the second layer on (H200, driver 580).
+    /// To read one level, make the object of the whole array, and set both level clamps to that level. An
+    /// object of the level's array reads wrong texels from the second layer on (H200, driver 580).
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
     }
 
-    /// Returns the context that mapped the image.
     pub(crate) fn context(&self) -> sys::CUcontext {
         self.imported.cuda.raw()
     }
@@ -291,8 +287,8 @@ impl SharedImage {
 
 impl Drop for SharedImage {
     fn drop(&mut self) {
-        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that. No surface or
-        // texture object is left: each holds an `Arc` of this.
+        // SAFETY: mapped above. No stream uses it any more: code that launches work on it promises that. No
+        // surface or texture object is left: each holds an `Arc` of this.
         self.imported
             .cuda
             .cleanup("cuMipmappedArrayDestroy", || unsafe { api::cuMipmappedArrayDestroy(self.mipmap) });

@@ -1,10 +1,10 @@
 //! Several buffers in one allocation: where each may lie. Pure arithmetic, so it can be tested without a GPU.
 //!
-//! Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`, and `size` bytes from there lie in
-//! the allocation ([Resource Memory Association]). CUDA's kernels load `float4` and `double2` from typed pointers, so the
-//! offset must also be a multiple of 16. And no two buffers may share a byte: CUDA may give overlapping mappings
-//! different addresses, and a write through one is then not always visible through the other
-//! (`cuExternalMemoryGetMappedBuffer`).
+//! Vulkan's rule is `VkMemoryRequirements`: the offset is a multiple of `alignment`, and `size` bytes from
+//! there lie in the allocation ([Resource Memory Association]). CUDA's kernels load `float4` and `double2`
+//! from typed pointers, so the offset must also be a multiple of 16. And no two buffers may share a byte:
+//! CUDA may give overlapping mappings different addresses, and a write through one is then not always visible
+//! through the other (`cuExternalMemoryGetMappedBuffer`).
 //!
 //! [Resource Memory Association]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-association
 
@@ -14,8 +14,8 @@ use ash::vk::MemoryRequirements;
 
 use crate::{Error, Result};
 
-/// The smallest alignment that [`pack`] uses, in bytes: that of every address from `cuMemAlloc`. Kernels may have
-/// been tuned for it. It covers CUDA's vector loads.
+/// The smallest alignment that [`pack`] uses, in bytes: that of every address from `cuMemAlloc`. Kernels may
+/// have been tuned for it. It covers CUDA's vector loads.
 const PACKED_ALIGNMENT: u64 = 256;
 
 /// A range of bytes in an allocation.
@@ -59,7 +59,6 @@ pub(crate) fn pack(needs: &[MemoryRequirements]) -> Result<(Vec<Range>, u64)> {
     Ok((ranges, end))
 }
 
-/// The error for a buffer without bytes.
 pub(crate) fn empty(index: usize) -> Error {
     Error::Rule(format!("buffer {index} has no bytes: neither API has a buffer of size 0"))
 }
@@ -81,8 +80,8 @@ mod tests {
         }
     }
 
-    /// Checks places in an allocation of `allocation` bytes, one for each of `needs`, against the rules of both APIs. If
-    /// Vulkan requires more bytes than a range has, the extra bytes must be free too.
+    /// Checks places in an allocation of `allocation` bytes, one for each of `needs`, against the rules of
+    /// both APIs. If Vulkan requires more bytes than a range has, the extra bytes must be free too.
     fn check(allocation: u64, needs: &[MemoryRequirements], ranges: &[Range]) -> Result<()> {
         let wrong = |text: String| Err(Error::Rule(text));
         // The bytes that Vulkan uses.

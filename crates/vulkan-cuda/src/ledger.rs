@@ -1,28 +1,28 @@
-//! Who has which slot, and which value of `free` CUDA waits for. Pure bookkeeping for [`crate::shared_ring`].
+//! Tracks who has which slot, and which value of `free` CUDA waits for. For [`crate::shared_ring`].
 //!
-//! CUDA only ever waits for a value that an accepted submission signals. So a frame that was given up leaves nobody
-//! waiting, and the CPU never signals in place of Vulkan. The price: while a frame is *held* (neither submitted nor
-//! given up), CUDA cannot begin the next frame in its slot.
+//! CUDA only ever waits for a value that an accepted submission signals. So a frame that was given up leaves
+//! nobody waiting, and the CPU never signals in place of Vulkan. The price: while a frame is *held* (neither
+//! submitted nor given up), CUDA cannot begin the next frame in its slot.
 
 use std::collections::VecDeque;
 
-/// The most waits of CUDA's stream that are remembered, for [`Ledger::awaited`].
+/// Maximum number of waits kept for [`Ledger::awaited`].
 const REMEMBERED: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
     slots: Vec<Use>,
-    /// CUDA's next frame.
+    /// The next frame that CUDA writes.
     pub(crate) frame: u64,
-    /// CUDA writes a frame when Vulkan has read the one this many before it, at most the number of slots.
+    /// How many frames CUDA may be ahead of Vulkan, at most the number of slots.
     ahead: usize,
     /// The greatest value whose submission was tried. Smaller ones can no longer be signalled.
     tried: u64,
     /// The greatest value that an accepted submission signals.
     pub(crate) submitted: u64,
-    /// The last waits of CUDA's stream: the value of `ready` that it had promised before, and the value of `free`.
+    /// The stream's last waits: the value of `ready` promised before, and that of `free` waited for.
     waits: VecDeque<(u64, u64)>,
-    /// Either side may have work that was not waited for.
+    /// Either side may have unfinished work.
     pub(crate) busy: bool,
     /// The stream may have work after its last signal.
     pub(crate) unfinished: bool,
@@ -40,7 +40,7 @@ struct Use {
     read: u64,
 }
 
-/// The value with which Vulkan marks the end of a frame. A timeline starts at 0.
+/// Returns the value of `free` that marks a frame's end. A timeline starts at 0, so values count from 1.
 pub(crate) fn value(frame: u64) -> u64 {
     frame + 1
 }
@@ -51,18 +51,17 @@ impl Ledger {
         Self { slots, ahead, waits: VecDeque::with_capacity(REMEMBERED), ..Self::default() }
     }
 
-    /// Returns the slot of a frame.
     pub(crate) fn slot(&self, frame: u64) -> usize {
         (frame % self.slots.len() as u64) as usize
     }
 
-    /// Sets how many frames CUDA may be ahead of Vulkan. Batches that are longer count as one.
+    /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch counts with its own length.
     pub(crate) fn set_ahead(&mut self, frames: usize) {
         self.ahead = frames.clamp(1, self.slots.len());
     }
 
-    /// Returns the value that CUDA must wait for before it writes the next `count` frames, or 0 if it need not wait.
-    /// Returns `None` if one of their slots is held.
+    /// Returns the value that CUDA must wait for before it writes the next `count` frames, or 0 if it need
+    /// not wait. Returns `None` if one of their slots is held.
     pub(crate) fn wait_for(&self, count: usize) -> Option<u64> {
         let end = self.frame + count as u64;
         if (self.frame..end).any(|frame| self.slots[self.slot(frame)].held.is_some()) {
@@ -71,7 +70,7 @@ impl Ledger {
         if self.leave_out_free {
             return Some(0);
         }
-        // The last users of these slots are at least this far back, because `ahead` is at most the number of slots.
+        // The last users of these slots are this far back at least: `ahead` is at most the number of slots.
         let newest = end.saturating_sub(self.ahead.max(count) as u64);
         let read = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= newest).max();
         Some(read.filter(|&value| value > self.waited()).unwrap_or(0))
@@ -95,7 +94,6 @@ impl Ledger {
         self.waits.back().map_or(0, |&(_, value)| value)
     }
 
-    /// Returns the last frame of Vulkan's that the stream waits for.
     pub(crate) fn waits_for(&self) -> Option<u64> {
         self.waited().checked_sub(1)
     }
@@ -115,8 +113,8 @@ impl Ledger {
         frame
     }
 
-    /// Notes that a frame is about to be submitted. Returns the last one that was, if this is no later one: the value
-    /// would then be smaller than one that is pending.
+    /// Notes that a frame is about to be submitted. Returns as an error the last frame that was, if this one
+    /// is not later: its value would be smaller than a pending one.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
         if value(frame) <= self.tried {
             return Err(self.tried - 1);
@@ -125,7 +123,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that the frame's submission was accepted.
     pub(crate) fn submitted(&mut self, frame: u64) {
         let slot = self.slot(frame);
         self.slots[slot] = Use { held: None, read: value(frame) };
@@ -133,13 +130,11 @@ impl Ledger {
         self.busy = true;
     }
 
-    /// Notes that the frame will not be submitted.
     pub(crate) fn give_up(&mut self, frame: u64) {
         let slot = self.slot(frame);
         self.slots[slot].held = None;
     }
 
-    /// Returns the frames that are held.
     pub(crate) fn held(&self) -> Vec<u64> {
         let mut held: Vec<_> = self.slots.iter().filter_map(|slot| slot.held).collect();
         held.sort_unstable();

@@ -1,44 +1,37 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The modules, in the order to read them
-//!
-//! Each is one short file with one subject.
-//!
-//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? Everything shared is made from a [`Pair`].
+//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? All sharing begins with a [`Pair`].
 //! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 3. [`timeline`]: semaphores that both APIs signal and wait for, on the GPU. [`binary`] is for programs that cannot
-//!    use timelines.
+//! 3. [`timeline`]: semaphores that both APIs use, on the GPU. [`binary`] is for programs without timelines.
 //! 4. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
-//! 5. [`shared_ring`]: all of it together, frame by frame. **Most programs need only this**, or [`ring_to_cuda`], which goes
-//!    the other way.
+//! 5. [`shared_ring`]: all of it, frame by frame. **Most programs need only this**, or its reverse,
+//!    [`ring_to_cuda`].
 //! 6. [`ring`]: for a ring of your own: which value to wait for and which to signal. Pure arithmetic.
 //! 7. [`handle`]: what travels between the two APIs, as data.
 //!
-//! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and memory that
-//! CUDA allocated and Vulkan imports ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
+//! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and
+//! memory that CUDA allocated ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
 //!
 //! # Who keeps what alive
+//! [`Vk::from_raw`] adopts a device made with ash, wgpu or vulkano; [`Cuda::from_cudarc`] and
+//! [`Cuda::from_raw`] adopt a context. This crate never destroys what it adopts.
 //!
-//! [`Vk::from_raw`] adopts a device of ash, wgpu or vulkano, [`Cuda::from_cudarc`] and [`Cuda::from_raw`] a context. This
-//! crate never destroys what it adopts.
+//! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell
+//! whether the GPU still uses an object: drop it only when the GPU is done with it. Functions that enqueue
+//! such a use are `unsafe`: their caller promises this. [`SharedRing`] keeps this promise itself.
 //!
-//! Every object keeps alive what it was made from, so you may drop objects in any order. But no type can tell whether the
-//! GPU still uses an object. Drop it only when the GPU is done with it. Functions that enqueue such a use are `unsafe`,
-//! here, in ash and in cudarc: their caller promises this. [`SharedRing`] makes this promise itself, and keeps it.
-//!
-//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own one. There is
-//! one exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object would keep the device alive,
-//! and the callback would never run. Lend the buffer instead, and drop it after the renderer has released it, as
-//! `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring. Handles and operands of [`handle`] are not
-//! `Send`: they may hold a bare pointer to an NvSci object.
+//! Shared objects, rings and turns are `Send`, `Sync` and `'static`, so a renderer's drop callback may own
+//! one. One exception: if the `keep` of [`Vk::from_raw`] is the renderer's own device, the object keeps the
+//! device alive, and the callback never runs. Lend the buffer instead, and drop it after the renderer has
+//! released it, as `examples/wgpu` in the repository does. A [`CudaTurn`] borrows its ring. Handles and
+//! operands of [`handle`] are not `Send`, because they may hold a bare pointer to an NvSci object.
 //!
 //! # Errors
-//!
-//! [`enum@Error`] names the call, the device, the driver's answer and what to do. A page lists only what the library itself
-//! refuses: every call of a driver can also fail with the driver's own error, such as a lack of memory.
+//! [`enum@Error`] names the call, the device, the driver's answer and what to do. Sections on errors list
+//! only what this crate itself refuses: any call may also fail with the driver's own error.
 //!
 //! # Layers
-//!
 //! A module imports only from modules before it in this list:
 //!
 //! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,

@@ -2,16 +2,16 @@
 //!
 //! Each side has rules that examples often leave out:
 //!
-//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with `VkExportMemoryAllocateInfo`.
-//!   (Both are in `export/mod.rs`.)
-//! - The allocation is *dedicated*: it holds this buffer and nothing else. Both APIs must be told, by
-//!   `VkMemoryDedicatedAllocateInfo` and `CUDA_EXTERNAL_MEMORY_DEDICATED`. Otherwise they may see different bytes.
-//! - CUDA imports the *allocation*, so it needs the size that Vulkan allocated (`VkMemoryAllocateInfo::allocationSize`),
-//!   which may be more than the buffer's. CUDA then maps only the buffer.
+//! - The *buffer* is created with `VkExternalMemoryBufferCreateInfo`, and the *memory* with
+//!   `VkExportMemoryAllocateInfo`.
+//! - The allocation is *dedicated*: it holds only this buffer. Both APIs must be told
+//!   (`VkMemoryDedicatedAllocateInfo`, `CUDA_EXTERNAL_MEMORY_DEDICATED`), or they may see different bytes.
+//! - CUDA imports the *allocation*, so it needs `VkMemoryAllocateInfo::allocationSize`, which may be more
+//!   than the buffer's size. CUDA then maps only the buffer.
 //! - Teardown goes in reverse: CUDA's mapping, CUDA's import, Vulkan's buffer, Vulkan's memory.
 //!
-//! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have only a
-//! handle, from another process for example, you must promise them: [`MappedMemory::import`] is `unsafe`.
+//! Neither driver can check the sizes. [`SharedBuffer`] knows them, because it has both sides. If you have
+//! only a handle, for example from another process, you must promise them ([`MappedMemory::import`]).
 
 use std::any::Any;
 use std::sync::Arc;
@@ -26,11 +26,10 @@ use crate::handle::{ExportType, MemoryHandle};
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
-/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after it is dropped,
-/// unless they were made with a KMT handle.
+/// A Vulkan buffer in exportable memory of its own. It owns both. Imports of its memory stay valid after it
+/// is dropped, unless they were made with a KMT handle.
 ///
 /// # Examples
-///
 /// Vulkan's half and CUDA's half one by one, as two processes need them:
 ///
 /// ```no_run
@@ -61,8 +60,8 @@ impl ExportedBuffer {
     /// Creates a buffer of `size` bytes in device memory.
     ///
     /// # Errors
-    /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not export
-    /// buffers of this usage, or if memory has run out.
+    /// Fails if `size` is 0 or `usage` is empty, if the device was created without the extension or does not
+    /// export buffers of this usage, or if memory has run out.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
         let export = MemoryExport::for_buffers(vk, usage)?;
@@ -106,13 +105,13 @@ impl ExportedBuffer {
         self.allocation_size
     }
 
-    /// Returns the index of the allocation's memory type. A Vulkan device that imports the memory must use the same one.
+    /// Returns the index of the memory type, which another Vulkan device must use to import the memory.
     pub fn memory_type(&self) -> u32 {
         self.memory_type
     }
 
-    /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It keeps the
-    /// memory alive by itself, unless it is a KMT handle.
+    /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It
+    /// keeps the memory alive by itself, unless it is a KMT handle.
     pub fn export(&self) -> Result<MemoryHandle> {
         export_memory(&self.vk, self.memory, self.kind)
     }
@@ -120,7 +119,7 @@ impl ExportedBuffer {
 
 impl Drop for ExportedBuffer {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the buffer promises to keep it alive until then.
+        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
         self.vk.cleanup(|device| unsafe {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
@@ -128,7 +127,6 @@ impl Drop for ExportedBuffer {
     }
 }
 
-/// Vulkan's memory as CUDA sees it.
 pub(crate) struct ImportedMemory {
     pub(crate) raw: sys::CUexternalMemory,
     pub(crate) cuda: Cuda,
@@ -150,8 +148,8 @@ impl ImportedMemory {
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalMemory(&mut raw, &desc) };
         cuda.check("cuImportExternalMemory", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a failure
-        // every handle is still ours, and dropping it closes it: see `handle`.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes
+        // it. After a failure every handle is still ours, and dropping it closes it: see `handle`.
         handle.imported();
         // ANCHOR_END: import
         Ok(Self { raw, cuda: cuda.clone() })
@@ -160,7 +158,7 @@ impl ImportedMemory {
 
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
-        // SAFETY: imported above. Each mapping owns a share of the import, and was freed in its own `Drop` before.
+        // SAFETY: imported above. Each mapping owns a share of it, and was freed before.
         self.cuda.cleanup("cuDestroyExternalMemory", || unsafe { api::cuDestroyExternalMemory(self.raw) });
     }
 }
@@ -173,25 +171,23 @@ pub struct MappedMemory {
 }
 
 impl MappedMemory {
-    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. The handle is closed,
-    /// by CUDA or here: see [`crate::handle`].
+    /// Imports a dedicated allocation of `allocation_size` bytes and maps its first `size` bytes. The handle
+    /// is closed, by CUDA or here: see [`crate::handle`].
     ///
     /// # Safety
     /// - `handle` must stand for an allocation on `cuda`'s GPU.
-    /// - The exporter must have made it for one buffer (`VkMemoryDedicatedAllocateInfo`), with exactly
-    ///   `allocation_size` bytes.
+    /// - The allocation must be dedicated (`VkMemoryDedicatedAllocateInfo`), of exactly `allocation_size`
+    ///   bytes.
     /// - `size` must not be greater than `allocation_size`.
     ///
     /// # Errors
-    /// Fails if this system has no handles of that kind. Under WSL2, CUDA's driver reports 304 (`OPERATING_SYSTEM`).
+    /// Fails if this system has no such handles. Under WSL2, CUDA reports 304 (`OPERATING_SYSTEM`).
     pub unsafe fn import(cuda: &Cuda, handle: MemoryHandle, allocation_size: u64, size: u64) -> Result<Self> {
         let imported = ImportedMemory::new(cuda, handle, allocation_size, true)?;
         // SAFETY: the bytes lie in the allocation (the caller's promise).
         unsafe { Self::map(Arc::new(imported), 0, size) }
     }
 
-    /// Maps `size` bytes from `offset` on.
-    ///
     /// # Safety
     /// They must lie in the allocation, and be those of one Vulkan buffer.
     pub(crate) unsafe fn map(imported: Arc<ImportedMemory>, offset: u64, size: u64) -> Result<Self> {
@@ -226,8 +222,8 @@ impl Drop for MappedMemory {
     }
 }
 
-/// One buffer that both APIs address: a kernel takes the address, a descriptor set or a copy takes Vulkan's buffer. It
-/// owns Vulkan's buffer and memory, and CUDA's import and mapping. [The crate's page](crate) has an example.
+/// One buffer that both APIs address: kernels take the address, descriptor sets and copies Vulkan's buffer.
+/// It owns Vulkan's buffer and memory, and CUDA's import and mapping. See the [example](crate).
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
     mapped: MappedMemory,
@@ -238,10 +234,10 @@ pub struct SharedBuffer {
 }
 
 impl SharedBuffer {
-    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as [`ExportedBuffer::new`]
-    /// and [`MappedMemory::import`] do.
+    /// Allocates `size` bytes in Vulkan, in device memory, and imports them into CUDA. Fails as
+    /// [`ExportedBuffer::new`] and [`MappedMemory::import`] do.
     ///
-    /// [`ExportedAllocation::share`](crate::ExportedAllocation::share) makes several buffers in one allocation.
+    /// For several buffers in one allocation: [`ExportedAllocation`](crate::ExportedAllocation).
     pub fn new(pair: &Pair, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         let exported = ExportedBuffer::new(pair.vk(), size, usage)?;
         let (handle, allocation_size) = (exported.export()?, exported.allocation_size());
@@ -250,7 +246,7 @@ impl SharedBuffer {
         Ok(Self::of(mapped, exported.raw(), pair.vk(), Arc::new(exported)))
     }
 
-    /// Puts the two halves together. `exported` owns Vulkan's buffer, which has exactly the mapped bytes.
+    /// `exported` owns Vulkan's buffer, which has exactly the mapped bytes.
     pub(crate) fn of(
         mapped: MappedMemory,
         vulkan: vk::Buffer,
@@ -270,12 +266,10 @@ impl SharedBuffer {
         self.mapped.pointer()
     }
 
-    /// Returns the context that mapped the bytes.
     pub(crate) fn context(&self) -> sys::CUcontext {
         self.mapped.imported.cuda.raw()
     }
 
-    /// Returns Vulkan's device.
     pub(crate) fn device(&self) -> vk::Device {
         self.device
     }

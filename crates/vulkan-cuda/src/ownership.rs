@@ -1,23 +1,22 @@
 //! Step 6: the barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
-//! A semaphore makes writes available and visible, but it does not transfer ownership. Memory that several APIs use has
-//! one owner at a time: the owner releases it, and the next one acquires it. Without both, the contents are undefined for
-//! the next one ([External Resource Sharing]). Vulkan's half is a [Queue Family Ownership Transfer] from and to
-//! `VK_QUEUE_FAMILY_EXTERNAL`. CUDA has no counterpart.
+//! A semaphore makes writes available and visible, but it does not transfer ownership. Memory that several
+//! APIs use has one owner at a time: the owner releases it, and the next one acquires it. Without both, the
+//! contents are undefined for the next one ([External Resource Sharing]). Vulkan's half is a [Queue Family
+//! Ownership Transfer] from and to `VK_QUEUE_FAMILY_EXTERNAL`. CUDA has no counterpart.
 //!
-//! The specification ignores the source stages of an acquire's barrier and the destination stages of a release's. So the
-//! submission must wait and signal at `ALL_COMMANDS`: no narrower stage orders them, unless the barriers set the flag of
-//! `VK_KHR_maintenance8`.
+//! The specification ignores the source stages of an acquire's barrier and the destination stages of a
+//! release's. So the submission must wait and signal at `ALL_COMMANDS`: no narrower stage orders them, unless
+//! the barriers set the flag of `VK_KHR_maintenance8`.
 //!
 //! # Images
-//!
 //! An image also has a layout, which CUDA does not know. So there are three rules:
 //!
-//! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A transition from
-//!   `UNDEFINED` in Vulkan's first acquire could discard what CUDA has just written.
-//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), the only layout that allows every access.
-//! - *The transfer itself does not change the layout.* The change would have to be in both halves, and CUDA records none.
-//!   For another layout, add your own barrier after the acquire, and one back to `GENERAL` before the release.
+//! - *Before CUDA's first write* the image gets a layout and is then released ([`first_release`]). A
+//!   transition from `UNDEFINED` in Vulkan's first acquire could discard what CUDA has just written.
+//! - *While CUDA has it* the image is in `GENERAL` ([`SHARED_LAYOUT`]), which allows every access.
+//! - *The transfer itself does not change the layout.* Both halves would need the change, and CUDA records
+//!   none. For another layout, add barriers after the acquire, and back before the release.
 //!
 //! [External Resource Sharing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-external-sharing
 //! [Queue Family Ownership Transfer]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-queue-transfers
@@ -66,8 +65,8 @@ impl Owner {
     pub fn acquire(self, buffer: vk::Buffer, family: u32, use_: Access) -> vk::BufferMemoryBarrier2<'static> {
         let barrier = whole(buffer).dst_stage_mask(use_.stage).dst_access_mask(use_.access);
         match self {
-            // CUDA's signal has made its writes available. An acquire ignores its source stage and access: the
-            // semaphore's wait orders it, at `ALL_COMMANDS`.
+            // CUDA's signal has made its writes available. An acquire ignores its source stage and access:
+            // the semaphore's wait orders it, at `ALL_COMMANDS`.
             Self::External => barrier
                 .src_queue_family_index(vk::QUEUE_FAMILY_EXTERNAL)
                 .dst_queue_family_index(family)
@@ -97,12 +96,12 @@ impl Owner {
     }
     // ANCHOR_END: barriers
 
-    /// As [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// Like [`Owner::acquire`], for all levels and layers of an image in [`SHARED_LAYOUT`].
     pub fn acquire_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
         for_image(image, self.acquire(vk::Buffer::null(), family, use_))
     }
 
-    /// As [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
+    /// Like [`Owner::release`], for all levels and layers of an image in [`SHARED_LAYOUT`].
     pub fn release_image(self, image: vk::Image, family: u32, use_: Access) -> ImageMemoryBarrier2<'static> {
         for_image(image, self.release(vk::Buffer::null(), family, use_))
     }
@@ -119,9 +118,9 @@ pub fn whole_image() -> vk::ImageSubresourceRange {
         .layer_count(vk::REMAINING_ARRAY_LAYERS)
 }
 
-/// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them with two calls of
-/// `vkCmdPipelineBarrier2`. The first gives the image its layout, the second releases it. `family` is the queue family
-/// that records them. ([`SharedRing::record_first_release`] does this for every slot of a ring.)
+/// Returns the two barriers that give a new image to CUDA, before CUDA's first write. Record them with two
+/// calls of `vkCmdPipelineBarrier2`: the first gives the image its layout, the second releases it from the
+/// queue family `family`. ([`SharedRing::record_first_release`] does this for every slot of a ring.)
 ///
 /// [`SharedRing::record_first_release`]: crate::SharedRing::record_first_release
 pub fn first_release(image: vk::Image, family: u32) -> [ImageMemoryBarrier2<'static>; 2] {
@@ -186,7 +185,8 @@ mod tests {
         assert_eq!(acquire.dst_access_mask, READ.access);
     }
 
-    /// Only the first barrier is from `UNDEFINED`, before anything was written. No later transfer changes the layout.
+    /// Only the first barrier is from `UNDEFINED`, before anything was written. No later transfer changes the
+    /// layout.
     #[test]
     fn what_cuda_wrote_is_never_thrown_away() {
         let [layout, release] = first_release(vk::Image::null(), 5);

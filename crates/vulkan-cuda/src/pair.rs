@@ -1,14 +1,13 @@
 //! Step 1: which CUDA device is this Vulkan device?
 //!
-//! Index and name do not answer this. Each API numbers the devices in its own way, and two devices may have the same
-//! name. The UUID is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On
+//! Index and name do not answer this: each API numbers the devices in its own way, and names repeat. The UUID
+//! is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On
 //! Windows, the LUID and the node mask decide if both sides have them (`deviceLUID`, `cuDeviceGetLuid`).
 //!
-//! Before you create a device, [`find_twin`] tells whether the two can share. Once both exist, [`Pair::new`] proves that
-//! they are one GPU. Everything shared is made from the pair, so CUDA never receives another GPU's handles.
+//! Before you create a device, [`find_twin`] tells whether the two can share. Once both exist, [`Pair::new`]
+//! proves that they are one GPU. All sharing begins with the pair, so CUDA never gets another GPU's handles.
 //!
 //! # Examples
-//!
 //! Choose the first Vulkan device that CUDA can share with:
 //!
 //! ```no_run
@@ -16,7 +15,10 @@
 //! use vulkan_cuda::{Driver, Result, VkInfo, find_twin};
 //!
 //! /// Returns the Vulkan device and CUDA's ordinal of it.
-//! fn choose(instance: &ash::Instance, devices: &[vk::PhysicalDevice]) -> Result<Option<(vk::PhysicalDevice, i32)>> {
+//! fn choose(
+//!     instance: &ash::Instance,
+//!     devices: &[vk::PhysicalDevice],
+//! ) -> Result<Option<(vk::PhysicalDevice, i32)>> {
 //!     let cuda = Driver::load()?.devices()?;
 //!     for &physical in devices {
 //!         // SAFETY: one of this instance's devices.
@@ -45,8 +47,8 @@ pub fn same_device(vulkan: &VkInfo, cuda: &CudaInfo) -> bool {
     }
 }
 
-/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline semaphores.
-/// Otherwise returns the first obstacle, in the order of [`Mismatch`]'s variants.
+/// Returns the CUDA device that is the same hardware as `vulkan`, if the two can share memory and timeline
+/// semaphores. Otherwise returns the first obstacle, in the order of [`Mismatch`]'s variants.
 pub fn find_twin<'a>(vulkan: &VkInfo, cuda: &'a [CudaInfo]) -> Result<&'a CudaInfo, Mismatch> {
     let twin = same_gpu(vulkan, cuda)?;
     if vulkan.buffer_export.is_none() {
@@ -79,8 +81,7 @@ fn one_gpu(vulkan: &VkInfo, cuda: &CudaInfo) -> Result<()> {
     })
 }
 
-/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. [The crate's page](crate) has
-/// an example.
+/// A Vulkan device and a CUDA context of the same GPU. Cloning is cheap. See the [example](crate).
 #[derive(Clone)]
 pub struct Pair {
     // Dropped first: CUDA releases before Vulkan.
@@ -89,12 +90,11 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Pairs the two.
+    /// Pairs a device and a context, which must be of one GPU.
     ///
     /// # Errors
-    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A missing
-    /// ability is reported only when you need it: a device that cannot export timeline semaphores can still share
-    /// buffers.
+    /// Returns [`Error::Mismatch`] if they are different hardware, or if Vulkan's device is a device group. A
+    /// missing ability is an error only when used: without timelines, a device can still share buffers.
     pub fn new(vk: Vk, cuda: Cuda) -> Result<Self> {
         one_gpu(vk.info(), cuda.info())?;
         Ok(Self { cuda, vk })

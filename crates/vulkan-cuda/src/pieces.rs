@@ -1,21 +1,20 @@
-//! Which bytes of which chunk a buffer shows. Pure arithmetic, so it can be tested without a GPU.
+//! Cuts a buffer's bytes into pieces, one for each chunk of an allocation. Pure arithmetic.
 
 use crate::layout::Range;
 use crate::{Error, Result};
 
-/// The bytes of a buffer that lie in one chunk. Returned by [`pieces`].
+/// The bytes of a buffer that lie in one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// The chunk's index.
     pub(crate) chunk: usize,
-    /// The bytes' place in the chunk.
+    /// Relative to the chunk.
     pub(crate) range: Range,
-    /// The number of bytes from the buffer's beginning.
+    /// Offset in the buffer, in bytes.
     pub(crate) at: u64,
 }
 
-/// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the chunks'
-/// sizes in bytes. They follow each other without a gap. Fails if `range` is empty, or ends after the last chunk.
+/// Cuts `range` of an allocation into pieces, one for each chunk that has some of its bytes. `chunks` are the
+/// sizes in bytes of consecutive chunks. Fails if `range` is empty, or ends after the last chunk.
 pub(crate) fn pieces(chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
     let all: u64 = chunks.iter().fold(0, |sum, &size| sum.saturating_add(size));
     let Some(end) = range.end().filter(|&end| end <= all && range.size > 0) else {

@@ -1,16 +1,14 @@
-//! Step 4: which slot to use, which value to wait for, which value to signal. Pure arithmetic, so it can be tested
-//! without a GPU.
+//! Step 4: which slot to use, which value to wait for, which value to signal. Pure arithmetic.
 //!
-//! With one slot the two sides take turns, and every frame pays for two switches of the GPU between the CUDA context
-//! and the graphics context, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
-//! ahead. If a frame's work is short, up to K frames then share two switches, but a frame may be K frames old when it
-//! is drawn.
+//! With one slot the two sides take turns, and every frame pays for two switches of the GPU between CUDA and
+//! graphics, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
+//! ahead. If the work is short, up to K frames then share two switches, but may be K frames old when drawn.
 //!
-//! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become free one
-//! at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch* helps: CUDA
-//! waits once for B free slots and fills them without interruption, and Vulkan takes them one by one. On the GPU, CUDA
-//! is still at most K frames ahead. But the CPU enqueues the last frame of a batch B - 1 frames before its turn, so its
-//! input is older by that time.
+//! If a frame's work is long (a draw of 1 ms or more on an H200), the ring alone does not help. Slots become
+//! free one at a time, each lets CUDA in for one frame, and the GPU again switches for every frame. A *batch*
+//! helps: CUDA waits once for B free slots and fills them without interruption, and Vulkan takes them one by
+//! one. On the GPU, CUDA is still at most K frames ahead. But the CPU enqueues the last frame of a batch B -
+//! 1 frames before its turn, so its input is older by that time.
 
 use std::num::NonZeroU32;
 
@@ -38,16 +36,16 @@ pub struct Ring {
 
 /// The plan for one frame: its slot, and the values to wait for and to signal.
 ///
-/// Frames are numbered from 0 without gaps. If you skip a frame, give its number to the next one, or leave its value
-/// unsignalled: the next frame's value, which is greater, then also frees the skipped frame's slot.
+/// Frames are numbered from 0 without gaps. If you skip a frame, give its number to the next one, or leave
+/// its value unsignalled: the next frame's value, which is greater, then also frees the skipped frame's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The index of the slot that CUDA writes and Vulkan reads.
     pub slot: usize,
     /// CUDA waits until Vulkan's timeline `free` has this value.
     ///
-    /// In a batch the first frame waits for the slots of all its frames, and the others have `None`. The first frame
-    /// has `None` too if none of these slots has been used before.
+    /// In a batch the first frame waits for the slots of all its frames, and the others have `None`. The
+    /// first frame has `None` too if none of these slots has been used before.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
@@ -72,11 +70,11 @@ impl Ring {
         self.depth.get() as usize
     }
 
-    /// Returns the plan for a frame that CUDA fills on its own.
+    /// Returns the plan for a frame outside a batch.
     ///
-    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was last used
-    /// by frame n - K, whose end Vulkan marks with `free` = n - K + 1. The last frame of 2^64 has no value of its own:
-    /// a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated one.
+    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was
+    /// last used by frame n - K, whose end Vulkan marks with `free` = n - K + 1. The last frame of 2^64 has
+    /// no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated one.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let (depth, value) = (u64::from(self.depth.get()), frame.saturating_add(1));
@@ -91,11 +89,11 @@ impl Ring {
     // ANCHOR_END: turn
 
     /// Returns the plans for a batch: `frames` frames, beginning with frame `first`, which CUDA fills without
-    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is clamped to 1..=K. The
-    /// next batch may have another length.
+    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is clamped to
+    /// 1..=K. The next batch may have another length.
     ///
-    /// Only the first frame waits, for the slots of all. The last frame's slot has the greatest value to wait for, so
-    /// this one value is enough.
+    /// Only the first frame waits: the value for the last frame's slot is the greatest, so it covers all
+    /// slots.
     // ANCHOR: batch
     pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
         let end = first.saturating_add(frames.clamp(1, self.depth()) as u64);

@@ -1,8 +1,7 @@
-//! Slots that go from Vulkan to CUDA and back, frame by frame: Vulkan draws or computes, CUDA reads. The other direction
-//! is [`crate::shared_ring`], which has more on threads and on memory of your own.
+//! Slots that go from Vulkan to CUDA and back, frame by frame: Vulkan draws or computes, CUDA reads. The
+//! other direction is [`crate::shared_ring`], whose page says more about threads and your own memory.
 //!
 //! # Examples
-//!
 //! One frame. The slots may be buffers or images, colour attachments and storage images included.
 //!
 //! ```no_run
@@ -11,8 +10,8 @@
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
-//! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
-//! #     commands: vk::CommandBuffer,
+//! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction,
+//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(write) = ring.write() else { return Ok(()) }; // not yet: CUDA must read first
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.
@@ -78,15 +77,16 @@
 //! # }
 //! ```
 //!
-//! # What goes wrong, and what then
+//! # When something goes wrong
+//! You may drop a turn at any time. After the drop of a [`WriteTurn`], the frame never began. After the drop
+//! of a [`ReadTurn`], the frame counts as read, and the slot goes back once everything enqueued on the stream
+//! so far is done, as after [`ReadTurn::finish`]. So Vulkan never waits for a value that CUDA was not yet
+//! asked to signal. If CUDA faults, Vulkan would wait forever: call [`RingToCuda::check`] while the CPU waits
+//! for Vulkan. A turn borrows the ring, so wait for your own fences before you begin one.
 //!
-//! A turn may be dropped at any time. Vulkan's, before it is submitted: the frame never began. CUDA's: the slot goes back
-//! once everything that is on the stream so far is done, as after [`ReadTurn::finish`], and the frame counts as read. So nobody is left waiting, and
-//! Vulkan never waits for a value that CUDA was not yet asked to signal. If CUDA faults, Vulkan would wait for ever: call
-//! [`RingToCuda::check`] while the CPU waits for Vulkan. A turn borrows the ring, so wait for your own fences before you begin one.
-//!
-//! Command buffers and other objects of your own are not the ring's. Before you destroy them, wait for your fence or queue; after
-//! an error that wait may end in a timeout, and then [`Vk::abandon`](crate::Vk::abandon) leaks the device instead.
+//! The ring does not own your command buffers and other objects. Wait for your fence or queue before you
+//! destroy them. If that wait times out after an error, leak the device with
+//! [`Vk::abandon`](crate::Vk::abandon) instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,11 +105,11 @@ use crate::submission::{self, QueueTurn, Semaphores};
 use crate::view::SlotView;
 use crate::{Error, Result};
 
-/// A ring of slots that Vulkan writes and one CUDA stream reads, in the same order. It owns the slots and the two
-/// timelines, and keeps the stream and the pair alive.
+/// A ring of slots that Vulkan writes and one CUDA stream reads, in the same order. It owns the slots and the
+/// two timelines, and keeps the stream and the pair alive.
 ///
-/// The drop waits for the GPU, at most as long as [`RingToCuda::set_patience`] says, and otherwise leaks the ring. Frames
-/// that CUDA has not read are then given up.
+/// The drop waits for the GPU, for at most the time of [`RingToCuda::set_patience`], and leaks the ring if
+/// that is not enough. Frames that CUDA has not read are given up.
 pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
     frames: Frames,
     parts: Parts<S, C>,
@@ -117,11 +117,11 @@ pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Makes a ring that hands over `slots` from Vulkan to `stream`. Vulkan owns all slots at first: do not
-    /// [release](crate::ownership::first_release) new images to CUDA. The first [`WriteTurn::record`] of a slot gives its
-    /// image the layout.
+    /// [release](crate::ownership::first_release) new images to CUDA. [`WriteTurn::record`] gives them a
+    /// layout.
     ///
     /// # Errors
-    /// As [`SharedRing::new`](crate::SharedRing::new).
+    /// Same as [`SharedRing::new`](crate::SharedRing::new).
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let frames = Frames::new(slots.len());
         Ok(Self { frames, parts: Parts::of_ring(pair, stream, slots, queue, true)? })
@@ -132,20 +132,20 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         &self.parts.owned.slots
     }
 
-    /// Begins the next frame. Returns `None`, "not yet", as long as CUDA has not read the previous frame in that slot:
-    /// call [`RingToCuda::next_read`] first.
+    /// Begins the next frame, or returns `None` if CUDA has not read its slot: call
+    /// [`RingToCuda::next_read`].
     pub fn write(&mut self) -> Option<WriteTurn<'_, S, C>> {
         self.frames.wait_to_write(1).map(|wait| WriteTurn { wait, ring: self })
     }
 
-    /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read the slots of all, and CUDA then
-    /// waits once, for the last. Calls `write` for each frame, which must submit it.
+    /// Writes `count` frames without interruption: Vulkan waits once, until CUDA has read the slots of all,
+    /// and CUDA then waits once, for the last. Calls `write` for each frame, which must submit it.
     ///
-    /// Returns `false`, "not yet", if CUDA has not read one of the slots. Nothing was written then.
+    /// Returns `false`, and writes nothing, if CUDA has not read one of the slots.
     ///
     /// # Errors
-    /// Fails if `count` is 0 or greater than the number of slots, or if `write` returns without a submission. If `write`
-    /// fails, the frames that were submitted stay: read them. The others never began.
+    /// Fails if `count` is 0 or greater than the number of slots, or if `write` returns without a submission.
+    /// If `write` fails, the frames that were submitted stay, and must be read; the others never began.
     pub fn write_batch<E: From<Error>>(
         &mut self,
         count: usize,
@@ -164,11 +164,11 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(true)
     }
 
-    /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has written it
-    /// (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
+    /// Begins to read the oldest frame that CUDA has not read: its stream waits, on the GPU, until Vulkan has
+    /// written it (`cuWaitExternalSemaphoresAsync`). Returns `None` if there is none.
     ///
     /// # Errors
-    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame stays, and the next call tries again.
+    /// Fails if CUDA does, or if the stream is being captured. The next call tries the frame again.
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
         let waited = self.parts.ledger().waited();
         let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
@@ -182,12 +182,12 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(Some(ReadTurn { ring: self }))
     }
 
-    /// Returns the frames that were submitted and that CUDA has not read.
+    /// Returns the number of submitted frames that CUDA has not read.
     pub fn unread(&self) -> usize {
         self.frames.unread()
     }
 
-    /// CUDA's stream signals that it has read the oldest frame.
+    /// Makes the stream signal that it has read the oldest frame.
     fn end_read(&mut self, guarded: bool) -> Result<()> {
         let value = self.parts.signal_cuda(guarded)?;
         self.parts.ledger().unfinished = false;
@@ -195,7 +195,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed, and does not wait: see [`SharedRing::check`](crate::SharedRing::check).
+    /// Returns CUDA's error if it has failed: see [`SharedRing::check`](crate::SharedRing::check).
     pub fn check(&self) -> Result<()> {
         self.parts.check()
     }
@@ -205,38 +205,37 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         self.parts.progress()
     }
 
-    /// Blocks the CPU until Vulkan has written all frames that were submitted, and CUDA has read all that it began to read.
+    /// Blocks the CPU until Vulkan has written all submitted frames, and CUDA has read all that it began.
     ///
     /// # Errors
-    /// Fails if that takes longer than `limit`, with [`RingToCuda::progress`] in the text, and as [`RingToCuda::check`]
-    /// does.
+    /// Fails as [`RingToCuda::check`] does, and after `limit`, with [`RingToCuda::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
         self.parts.come_to_rest(limit)?;
         self.check()
     }
 
-    /// Sets how long the drop waits for the GPU: 5 seconds at first. If the GPU is not done by then, the ring is leaked,
-    /// and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
+    /// Sets how long the drop waits for the GPU: 5 seconds by default. If the GPU is not done by then, the
+    /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back, for example to make a ring of another size. Frames
-    /// that CUDA has not read are given up. Images stay in [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT); a new ring
-    /// gives them that layout again, and forgets what they hold.
+    /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size.
+    /// Frames that CUDA has not read are given up. A new ring gives images their layout again, and discards
+    /// their contents.
     ///
     /// # Errors
-    /// As [`RingToCuda::wait_idle`]. The ring is then dropped.
+    /// Fails as [`RingToCuda::wait_idle`] does. The ring is then dropped.
     pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
         self.wait_idle(limit)?;
         Ok(std::mem::take(&mut self.parts.owned.slots))
     }
 
-    /// Ends the waits of both sides: the CPU signals what they no longer signal, for example because the device is lost or
-    /// a kernel does not end. What is then read may be incomplete. The ring is leaked when it is dropped.
+    /// Ends the waits of both sides: the CPU signals what they no longer signal, for example because the
+    /// device is lost or a kernel does not end. What is read may be incomplete. Dropping the ring leaks it.
     ///
     /// # Safety
-    /// Neither the stream nor the queue may come to its signals any more.
+    /// Neither the stream nor the queue may reach its signals any more.
     pub unsafe fn abort(&self) -> Result<()> {
         let submitted = {
             let mut ledger = self.parts.ledger();
@@ -250,8 +249,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     }
 }
 
-/// A frame that Vulkan writes. [`WriteTurn::submit`] hands it to CUDA. If it is dropped before that, the frame never began,
-/// and the next write takes the same slot.
+/// A frame that Vulkan writes. [`WriteTurn::submit`] hands it to CUDA. If it is dropped before that, the
+/// frame never began, and the next write takes the same slot.
 #[must_use = "nothing is handed over before `submit`"]
 pub struct WriteTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
     wait: u64,
@@ -279,13 +278,13 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         self.ring.parts.owned.queue
     }
 
-    /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which Vulkan gives
-    /// the slot to CUDA ([`crate::ownership`]). It needs no `synchronization2`. An image is in
+    /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which
+    /// Vulkan gives the slot to CUDA ([`crate::ownership`]). It needs no `synchronization2`. An image is in
     /// [`SHARED_LAYOUT`](crate::ownership::SHARED_LAYOUT) when `write` begins, and must be when it ends.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`], which
-    ///   must be true of that queue. `write` may begin a render pass, and must end it.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
+    ///   [`QueueUse`], which must be right for that queue. `write` may begin a render pass, and must end it.
     /// - Submit the commands in [`WriteTurn::submit`] only, once.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, write: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -296,10 +295,10 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         done
     }
 
-    /// Records the first barrier of [`WriteTurn::record`] alone, for work in several command buffers.
+    /// Records only the first barrier of [`WriteTurn::record`], for work in several command buffers.
     ///
     /// # Safety
-    /// As for [`WriteTurn::record`]; the release must follow, in the same submission.
+    /// Same as [`WriteTurn::record`]; the release must follow, in the same submission.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // The first frames have slots that were never given to CUDA.
         let first = self.frame() < self.ring.slots().len() as u64;
@@ -308,24 +307,24 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         unsafe { self.ring.parts.record(self.slot(), commands, transfer) };
     }
 
-    /// Records the last barrier of [`WriteTurn::record`] alone.
+    /// Records only the last barrier of [`WriteTurn::record`].
     ///
     /// # Safety
-    /// As for [`WriteTurn::record`]; the acquire must come before, in the same submission.
+    /// Same as [`WriteTurn::record`]; the acquire must come before, in the same submission.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.ring.parts.record(self.slot(), commands, Transfer::Release) };
     }
 
-    /// Calls `submit`, which submits the work that writes the slot. Its arguments are one wait and one signal for that
-    /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    /// Calls `submit` to submit the work that writes the slot, with the submission's wait and signal. The
+    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
     ///
-    /// If it fails, the frame never began. [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at
-    /// once.
+    /// If it fails, the frame never began. See also [`submit`](crate::shared_ring::submit()) for several
+    /// turns.
     ///
     /// # Safety
-    /// - If `submit` returns `Ok`, it must have made one submission that waits for the first argument and signals the
-    ///   second. If it returns an error or panics, it must have made none, unless the device is lost.
+    /// - If `submit` returns `Ok`, it must have made one submission with this wait and this signal. If it
+    ///   returns an error or panics, it must have made none, unless the device is lost.
     /// - All submissions must go to one queue of [`QueueUse::family`], one after the other.
     pub unsafe fn submit<R, E>(
         self,
@@ -385,23 +384,23 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), does not hold a whole number of
-    /// `T`, or if the stream is being captured.
+    /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), does not
+    /// hold a whole number of `T`, or if the stream is being captured.
     pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
         SlotView::new(&self.ring.parts, self.slot())
     }
 
-    /// Gives the slot back: CUDA's stream signals once everything enqueued on it so far is done: kernels and copies, thanks
-    /// to a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
+    /// Gives the slot back: the stream signals once all kernels and copies enqueued on it so far are done. A
+    /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) ensures this.
     ///
     /// # Errors
-    /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then stays:
-    /// [`RingToCuda::next_read`] returns it again.
+    /// Fails if CUDA does, or if the stream is being captured. [`RingToCuda::next_read`] then returns the
+    /// frame again.
     pub fn finish(self) -> Result<()> {
         self.end(true)
     }
 
-    /// As [`ReadTurn::finish`], without the guard, for frames that only kernels read.
+    /// Like [`ReadTurn::finish`], without the guard, for frames that only kernels read.
     pub fn finish_after_kernels(self) -> Result<()> {
         self.end(false)
     }

@@ -1,4 +1,4 @@
-//! A semaphore as Vulkan exports it, and as CUDA imports it. [`crate::timeline`] and [`crate::binary`] join both.
+//! Semaphores as Vulkan exports and as CUDA imports them, for [`crate::timeline`] and [`crate::binary`].
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,11 +12,10 @@ use crate::handle::{ExportType, Operand, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// A Vulkan semaphore for another process or a third API, which imports it with [`ImportedSemaphore`] or in its own
-/// way. It owns Vulkan's semaphore.
+/// A Vulkan semaphore for another process or a third API, which may import it as [`ImportedSemaphore`].
 ///
-/// Nothing here can check what the other side does with it. A timeline's values may go down, or never come: check
-/// [`ExportedSemaphore::value`] before you submit a wait.
+/// Nothing here can check what the other side does with it. A timeline's values may go down, or never come:
+/// check [`ExportedSemaphore::value`] before you submit a wait.
 ///
 /// # Examples
 /// ```no_run
@@ -58,13 +57,13 @@ impl ExportedSemaphore {
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
-    /// Creates a new handle, which you own. It keeps the semaphore's payload alive, unless it is a KMT handle.
+    /// Creates a handle, which you own. It keeps the semaphore's payload alive, except a KMT handle.
     pub fn export(&self) -> Result<SemaphoreHandle> {
         export_semaphore(&self.vk, self.raw, self.handle_type, self.kind)
     }
 
-    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore ignores the
-    /// value. Nothing checks that a timeline's values rise.
+    /// Returns a wait before, or a signal after, all commands of a Vulkan submission. A binary semaphore
+    /// ignores the value. Nothing checks that a timeline's values rise.
     pub fn submit_info(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         // No narrower stage orders the ownership transfers (`crate::ownership`).
         let all = vk::PipelineStageFlags2::ALL_COMMANDS;
@@ -84,8 +83,8 @@ impl ExportedSemaphore {
             .map_err(self.vk.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This ends
-    /// Vulkan's waits after the other side has failed.
+    /// Sets a timeline's counter from the CPU (`vkSignalSemaphore`), if it has not reached `value` yet. This
+    /// ends Vulkan's waits after the other side has failed.
     ///
     /// # Safety
     /// - All signals of smaller values that this process enqueued must already have happened.
@@ -99,12 +98,11 @@ impl ExportedSemaphore {
             return Ok(());
         }
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.raw).value(value);
-        // SAFETY: a live timeline semaphore of this device. The value is greater than the counter's, and the caller
-        // promises the rest.
+        // SAFETY: a live timeline semaphore of this device. The caller promises the rest.
         unsafe { self.vk.device().signal_semaphore(&info) }.map_err(self.vk.failed("vkSignalSemaphore"))
     }
 
-    /// As [`crate::SharedTimeline::wait_from_host`]. The semaphore is a timeline.
+    /// Like [`crate::SharedTimeline::wait_from_host`]. The semaphore must be a timeline.
     pub(crate) fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         let (semaphores, values) = ([self.raw], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
@@ -120,16 +118,14 @@ impl ExportedSemaphore {
 
 impl Drop for ExportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits work with the semaphore promises to wait for that.
+        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
         self.vk.cleanup(|device| unsafe { device.destroy_semaphore(self.raw, None) });
     }
 }
 
-/// A semaphore, fence or mutex of another API as CUDA sees it. It owns CUDA's import. Drop it after the GPU has passed
-/// all its waits and signals.
+/// A semaphore, fence or mutex that CUDA imported. Drop it after the GPU has passed its waits and signals.
 ///
 /// # Examples
-///
 /// A timeline from another process:
 ///
 /// ```no_run
@@ -137,7 +133,7 @@ impl Drop for ExportedSemaphore {
 /// # use vulkan_cuda::handle::{Fd, Operand, SemaphoreHandle};
 /// # fn example(cuda: &Cuda, fd: Fd, stream: &dyn Stream) -> vulkan_cuda::Result<()> {
 /// let semaphore = ImportedSemaphore::import(cuda, SemaphoreHandle::TimelineFd(fd))?;
-/// // SAFETY: it is a timeline of this GPU, and lives until the stream has passed both. No greater value was signalled.
+/// // SAFETY: a timeline of this GPU, which outlives both on the stream. No greater value was signalled.
 /// unsafe {
 ///     semaphore.wait(stream, Operand::Value(1))?;
 ///     semaphore.signal(stream, Operand::Value(2))?;
@@ -147,15 +143,14 @@ impl Drop for ExportedSemaphore {
 /// ```
 ///
 /// # A signal may overtake a memset
+/// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another
+/// stream of the context executes many small memsets, it does not wait for a small memset of its own stream,
+/// and Vulkan reads old bytes. Nothing else was seen overtaken: no kernel, copy, larger memset or *wait*.
 ///
-/// `cuSignalExternalSemaphoresAsync` promises to wait for all earlier work of its stream. But while another stream of
-/// the context executes many small memsets, it does not wait for a small memset of its own stream, and Vulkan reads old
-/// bytes. Only small memsets were seen overtaken: no kernel, no copy, no larger memset, and no *wait*.
-///
-/// So [`signal`](ImportedSemaphore::signal) enqueues a guard first, and promises the order for everything.
-/// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none, and is for what only kernels wrote. The
-/// same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
-/// `docs/reports/signal-overtakes-memset` in the repository has the figures, and a program that shows it.
+/// So [`signal`](ImportedSemaphore::signal) enqueues a guard first.
+/// [`signal_after_kernels`](ImportedSemaphore::signal_after_kernels) has none, and is for what only kernels
+/// wrote. The same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
+/// `docs/reports/signal-overtakes-memset` in the repository has the figures and a program.
 pub struct ImportedSemaphore {
     raw: sys::CUexternalSemaphore,
     name: &'static str,
@@ -172,8 +167,8 @@ impl ImportedSemaphore {
     /// Imports a handle (`cuImportExternalSemaphore`). [`crate::handle`] says who closes it.
     ///
     /// # Errors
-    /// Fails if this system has no handles of that kind (CUDA is then not called). CUDA's driver fails with 304
-    /// (`OPERATING_SYSTEM`) under WSL2, and with 1 (`INVALID_VALUE`) if the handle does not stand for a semaphore.
+    /// Fails if this system has no handles of that kind. CUDA's driver fails with 304 (`OPERATING_SYSTEM`)
+    /// under WSL2, and with 1 (`INVALID_VALUE`) if the handle does not stand for a semaphore.
     pub fn import(cuda: &Cuda, handle: SemaphoreHandle) -> Result<Self> {
         handle.exists_here()?;
         let desc = handle.descriptor();
@@ -184,8 +179,8 @@ impl ImportedSemaphore {
         // SAFETY: `desc` is filled as its type requires, and `handle`, to which it points, is alive.
         let code = unsafe { api::cuImportExternalSemaphore(&mut raw, &desc) };
         cuda.check("cuImportExternalSemaphore", code)?;
-        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes it. After a
-        // failure every handle is still ours, and dropping it closes it.
+        // CUDA now owns a file descriptor, so this gives it up. An NT handle is still ours, so this closes
+        // it. After a failure every handle is still ours, and dropping it closes it.
         handle.imported();
         Ok(Self { raw, name, takes, cuda: cuda.clone() })
     }
@@ -199,43 +194,40 @@ impl ImportedSemaphore {
         }
     }
 
-    /// Checks that `stream` may signal this semaphore.
+    /// Checks that `stream` may signal, and makes the context current.
     pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
     }
 
-    /// CUDA's handle of it.
     pub(crate) fn raw(&self) -> sys::CUexternalSemaphore {
         self.raw
     }
 
-    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): work enqueued on it later runs only after the
-    /// semaphore is signalled.
+    /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work runs after the signal.
     ///
     /// # Errors
-    /// Fails if the operand is that of another kind of semaphore, or if the stream is of another context, is being
-    /// captured, or is the per-thread default stream. Nothing is enqueued then.
+    /// Fails if the operand is that of another kind of semaphore, or if the stream is of another context, is
+    /// being captured, or is the per-thread default stream. Nothing is enqueued then.
     ///
     /// # Safety
     /// - The handle that was imported must have been of its declared kind, and of this GPU.
-    /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`: outstanding
-    ///   waits and signals must have completed).
+    /// - The semaphore must live until the stream has passed the wait (`cuDestroyExternalSemaphore`:
+    ///   outstanding waits and signals must have completed).
     pub unsafe fn wait(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
         self.require(operand, "wait for")?;
         let (params, cuda) = (operand.wait_params(), &self.cuda);
         cuda.require_uncaptured(stream, "cuWaitExternalSemaphoresAsync")?;
-        // SAFETY: semaphore and stream are alive and of one context, checked above; the counts match the arrays.
+        // SAFETY: semaphore and stream are alive and of one context, checked above; one of each.
         let code = unsafe { api::cuWaitExternalSemaphoresAsync(&self.raw, &params, 1, stream.raw()) };
         cuda.check("cuWaitExternalSemaphoresAsync", code)
     }
 
-    /// Makes `stream` signal once everything enqueued on it so far is done (`cuSignalExternalSemaphoresAsync`).
-    ///
-    /// A [guard](#a-signal-may-overtake-a-memset) comes before it, with `cuStreamWriteValue32`.
+    /// Makes `stream` signal once everything on it so far is done (`cuSignalExternalSemaphoresAsync`), after
+    /// a [guard](#a-signal-may-overtake-a-memset).
     ///
     /// # Safety
-    /// As for [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all values
-    /// that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
+    /// Same as [`ImportedSemaphore::wait`], for the signal. Also, a timeline's value must be greater than all
+    /// values that are signalled before it on the GPU, by any side (`VUID-VkSubmitInfo2-semaphore-03882`).
     pub unsafe fn signal(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
         self.require(operand, "signal")?;
         self.can_signal(stream)?;
@@ -243,11 +235,11 @@ impl ImportedSemaphore {
         unsafe { self.enqueue_signal(stream, operand, true) }
     }
 
-    /// As [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for what only kernels
-    /// wrote. If the signal overtakes something, the other side reads old data; nothing worse can happen.
+    /// Like [`ImportedSemaphore::signal`], without the [guard](#a-signal-may-overtake-a-memset): for what
+    /// only kernels wrote. If it overtakes something, the other side reads old data; nothing worse happens.
     ///
     /// # Safety
-    /// As for [`ImportedSemaphore::signal`].
+    /// Same as [`ImportedSemaphore::signal`].
     pub unsafe fn signal_after_kernels(&self, stream: &dyn Stream, operand: Operand) -> Result<()> {
         self.require(operand, "signal")?;
         self.can_signal(stream)?;
@@ -256,8 +248,8 @@ impl ImportedSemaphore {
     }
 
     /// # Safety
-    /// As for [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for the stream,
-    /// and the semaphore takes the operand.
+    /// Same as [`ImportedSemaphore::signal`]. Also, [`ImportedSemaphore::can_signal`] has just succeeded for
+    /// the stream, and the semaphore takes the operand.
     pub(crate) unsafe fn enqueue_signal(
         &self,
         stream: &dyn Stream,
@@ -277,7 +269,7 @@ impl ImportedSemaphore {
 
 impl Drop for ImportedSemaphore {
     fn drop(&mut self) {
-        // SAFETY: imported above. No stream uses it any more: the callers of `wait` and `signal` promise that.
+        // SAFETY: imported above; no stream uses it, as the callers of `wait` and `signal` promise.
         self.cuda
             .cleanup("cuDestroyExternalSemaphore", || unsafe { api::cuDestroyExternalSemaphore(self.raw) });
     }

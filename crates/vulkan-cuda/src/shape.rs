@@ -1,8 +1,7 @@
-//! How an image is laid out, in the terms of both APIs: its view type, extent, layers and levels. Pure translation.
+//! An image's dimensions in the terms of both APIs: view type, extent, layers and levels.
 //!
-//! CUDA has one `CUDA_ARRAY3D_DESCRIPTOR` for all of it. Its extents are zero for dimensions that an image does not have.
-//! Its depth is the number of layers if there are any (six for each cube), and its flags tell what the depth means
-//! (`cuArray3DCreate`).
+//! In CUDA's `CUDA_ARRAY3D_DESCRIPTOR`, the extents of missing dimensions are zero, the depth is the number
+//! of layers if there are any (six for each cube), and the flags tell what it means (`cuArray3DCreate`).
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -34,7 +33,7 @@ impl ViewType {
     pub const ALL: [Self; 7] =
         [Self::D1, Self::D2, Self::D3, Self::Cube, Self::D1Array, Self::D2Array, Self::CubeArray];
 
-    /// The name, Vulkan's view type and image type ([view compatibility table]), and CUDA's flags (`cuArray3DCreate`).
+    /// Returns the name, Vulkan's view type and image type ([view compatibility table]), and CUDA's flags.
     ///
     /// [view compatibility table]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-views-compatibility
     fn row(self) -> (&'static str, vk::ImageViewType, vk::ImageType, u32) {
@@ -61,12 +60,10 @@ impl ViewType {
         self.row().1
     }
 
-    /// Returns the type of the image that such a view shows.
     pub(crate) fn image_type(self) -> vk::ImageType {
         self.row().2
     }
 
-    /// Returns the flags with which the image must be created for such a view.
     pub(crate) fn create_flags(self) -> vk::ImageCreateFlags {
         match self.is_cube() {
             true => vk::ImageCreateFlags::CUBE_COMPATIBLE,
@@ -74,7 +71,6 @@ impl ViewType {
         }
     }
 
-    /// Returns whether six layers are the faces of a cube.
     fn is_cube(self) -> bool {
         matches!(self, Self::Cube | Self::CubeArray)
     }
@@ -102,8 +98,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for each dimension that the view does not
-    /// have. `layers` counts each face of a cube. `levels` is the length of the mip chain. The error names the broken rule.
+    /// Checks dimensions. `extent` is that of level 0, in texels, with 1 for missing dimensions. `layers`
+    /// counts each face of a cube. `levels` is the length of the mip chain. The error names the broken rule.
     pub fn new(view: ViewType, extent: vk::Extent3D, layers: u32, levels: u32) -> Result<Self> {
         let vk::Extent3D { width, height, depth } = extent;
         let name = view.name();
@@ -164,8 +160,8 @@ impl Shape {
         self.levels
     }
 
-    /// Returns the extent of one level, in texels. Each level halves every dimension, rounded down, but not below 1
-    /// ([Image Mip Level Sizing]).
+    /// Returns a level's extent in texels, halved per level, rounded down, at least 1 ([Image Mip Level
+    /// Sizing]).
     ///
     /// [Image Mip Level Sizing]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#resources-image-mip-level-sizing
     pub fn level_extent(&self, level: u32) -> vk::Extent3D {
@@ -174,8 +170,7 @@ impl Shape {
         vk::Extent3D { width: half(width), height: half(height), depth: half(depth) }
     }
 
-    /// Returns the number of texels of one level: its width, its height, and its depth or layers. In a buffer the
-    /// texels follow each other in this order.
+    /// Returns a level's width, height, and depth or layers, in texels. A buffer holds them in this order.
     pub fn level_texels(&self, level: u32) -> [u32; 3] {
         let vk::Extent3D { width, height, depth } = self.level_extent(level);
         [width, height, depth * self.layers]
@@ -194,7 +189,7 @@ impl Shape {
         [width, height, depth].map(|size| size as usize)
     }
 
-    /// Returns CUDA's flags: what the depth means, whether Vulkan draws on the image, and whether kernels write it.
+    /// Returns CUDA's flags: what the depth means, whether Vulkan draws on it, and whether kernels write it.
     fn array_flags(&self, usage: vk::ImageUsageFlags, surface: bool) -> u32 {
         let attachment = usage.contains(vk::ImageUsageFlags::COLOR_ATTACHMENT);
         self.view.row().3
@@ -202,8 +197,8 @@ impl Shape {
             | if surface { sys::CUDA_ARRAY3D_SURFACE_LDST } else { 0 }
     }
 
-    /// Returns what `cuExternalMemoryGetMappedMipmappedArray` takes for an image in a dedicated allocation. Kernels can
-    /// write it if `surface` is true.
+    /// Describes the image to `cuExternalMemoryGetMappedMipmappedArray`. With `surface`, kernels can write
+    /// it.
     pub fn mipmapped_array(
         &self,
         format: ArrayFormat,

@@ -1,8 +1,6 @@
-//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this part of the
-//! crate.
+//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
 //!
 //! # Examples
-//!
 //! One frame. [The crate's page](crate) makes the ring.
 //!
 //! ```no_run
@@ -11,8 +9,8 @@
 //! # use cudarc::driver::{CudaFunction, LaunchConfig, PushKernelArg};
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
-//! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction, (device, queue): (ash::Device, vk::Queue),
-//! #     commands: vk::CommandBuffer,
+//! #     ring: &mut SharedRing<SharedBuffer>, kernel: CudaFunction,
+//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! // CUDA's stream waits for the slot, on the GPU:
 //! let Some(write) = ring.write()? else { return Ok(()) }; // not yet: earlier frames are not submitted
@@ -42,28 +40,24 @@
 //! # }
 //! ```
 //!
-//! # What goes wrong, and what then
-//!
-//! Turns and the ring may be dropped at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what happens. If
-//! CUDA faults, Vulkan would wait for ever: call [`SharedRing::check`] while the CPU waits for Vulkan.
+//! # When something goes wrong
+//! You may drop turns and the ring at any time: [`CudaTurn`], [`VulkanTurn`] and [`SharedRing`] say what
+//! happens. If CUDA faults, Vulkan would wait forever: call [`SharedRing::check`] while you wait for it.
 //!
 //! # What the CPU waits for
-//!
-//! For nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
-//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the queues. Limit
-//! how far it runs ahead with a fence or a timeline that *Vulkan* signals, as you already do for your frames.
+//! Nothing: writing, handing over and submitting only enqueue. Only [`SharedRing::wait_idle`],
+//! [`SharedRing::into_slots`] and the drop wait. A CPU that enqueues faster than the GPU works fills the
+//! queues. Limit its lead with a fence or a timeline that *Vulkan* signals, as you do for your frames.
 //!
 //! # Two threads
-//!
-//! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`] to the
-//! thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
-//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan itself demands that only one thread at a time uses a queue.
+//! The ring and its stream belong to one thread, for example that of the simulation. Send each [`VulkanTurn`]
+//! to the thread of the queue. If several threads write, put the ring into a mutex, and keep it locked from
+//! [`SharedRing::write`] to [`CudaTurn::finish`]. Vulkan demands that only one thread at a time uses a queue.
 //!
 //! # Your own memory
-//!
-//! A slot may be memory of your own: implement [`Slot`] for it. Vulkan's allocation must be exportable and be imported
-//! by CUDA ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or be CUDA's and imported by Vulkan
-//! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared afterwards.
+//! A slot may be memory of your own: implement [`Slot`] for it. CUDA imports Vulkan's exportable allocation
+//! ([`MappedMemory`](crate::MappedMemory), [`crate::allocation`]), or Vulkan imports CUDA's
+//! ([`crate::cuda_memory`]). Memory from a plain `cuMemAlloc` or `vkAllocateMemory` cannot be shared.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -85,14 +79,14 @@ pub use crate::view::SlotView;
 pub use crate::vulkan_turn::VulkanTurn;
 use crate::{Error, Result};
 
-/// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines that hand
-/// them over. It owns the slots and the timelines, and keeps the stream and the pair alive.
+/// A ring of slots that one CUDA stream writes and Vulkan reads, in the same order, with the two timelines
+/// that hand them over. It owns the slots and the timelines, and keeps the stream and the pair alive.
 ///
-/// It has the same stream for its whole life. The signals of two streams could overtake each other, and a timeline
-/// must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
+/// It has the same stream for its whole life. The signals of two streams could overtake each other, and a
+/// timeline must only grow. `C` is the type of the stream: cudarc's, or your own [`Stream`].
 ///
-/// The drop waits for the GPU, at most as long as [`SharedRing::set_patience`] says, and otherwise leaks the ring.
-/// Turns that you still hold keep the slots alive; the last one then waits.
+/// The drop waits for the GPU, for at most the time of [`SharedRing::set_patience`], and leaks the ring if
+/// that is not enough. Turns that you still hold keep the slots alive; the last one then waits.
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
@@ -103,8 +97,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// Makes a ring that hands over `slots` from `stream` to Vulkan. CUDA owns all slots at first.
     ///
     /// # Errors
-    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another device, if
-    /// the stream is of another context or is the per-thread default stream, or if the devices cannot share timelines.
+    /// Fails if there are no slots or more than [`MAX_DEPTH`](crate::ring::MAX_DEPTH), if one is of another
+    /// device, if the stream is of another context or the per-thread default, or if timelines cannot be
+    /// shared.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
         Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, false)?) })
@@ -115,30 +110,29 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         &self.parts.owned.slots
     }
 
-    /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in that slot
-    /// (`cuWaitExternalSemaphoresAsync`).
+    /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in
+    /// that slot (`cuWaitExternalSemaphoresAsync`).
     ///
-    /// Returns `None`, "not yet", as long as the previous frame in that slot is *held*: it was neither submitted nor
-    /// given up, because the program has its [`VulkanTurn`], or has not taken it from [`SharedRing::next_read`]. Then
-    /// submit first.
+    /// Returns `None` while the previous frame in that slot is *held*, that is, neither submitted nor given
+    /// up: you have its [`VulkanTurn`], or have not taken it from [`SharedRing::next_read`]. Submit it first.
     ///
     /// # Errors
-    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA, or if the stream
-    /// is being captured into a graph.
+    /// Fails if the slots are images that were not [released](SharedRing::record_first_release) to CUDA, or
+    /// if the stream is being captured into a graph.
     pub fn write(&mut self) -> Result<Option<CudaTurn<'_, S, C>>> {
         Ok(if self.begin(1)? { Some(CudaTurn { ring: self }) } else { None })
     }
 
-    /// Writes `count` frames without interruption: the stream waits once, for the slots of all. Calls `write` for each
-    /// frame, which returns what [`CudaTurn::finish`] returned. Take the frames from [`SharedRing::next_read`]. A later
-    /// batch may have another length.
+    /// Writes `count` frames without interruption: the stream waits once, for the slots of all. Calls `write`
+    /// for each frame, which returns what [`CudaTurn::finish`] returned. Take the frames from
+    /// [`SharedRing::next_read`]. A later batch may have another length.
     ///
-    /// Returns `false`, "not yet", if one of the slots is held (see [`SharedRing::write`]). Nothing was written then.
+    /// Returns `false`, and writes nothing, if one of the slots is held (see [`SharedRing::write`]).
     ///
     /// # Errors
-    /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If `write` fails,
-    /// the frames before are kept, and the failed one never began. Also fails if `write` returns another turn than its
-    /// frame's own, and drops that turn.
+    /// Fails if `count` is 0 or greater than the number of slots, and as [`SharedRing::write`] does. If
+    /// `write` fails, the frames before are kept, and the failed one never began. Also fails if `write`
+    /// returns another turn than its frame's own, and drops that turn.
     ///
     /// # Examples
     /// ```no_run
@@ -187,14 +181,14 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.unread.pop_front()
     }
 
-    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. 0 means 1, and more than the number of slots means
-    /// that number, as without this call. A longer batch counts with its own length. A smaller number makes frames
-    /// newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
+    /// Lets CUDA be at most `frames` ahead of Vulkan, on the GPU. 0 means 1, and more than the number of
+    /// slots means that number, as without this call. A longer batch counts with its own length. A smaller
+    /// number makes frames newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
         self.parts.ledger().set_ahead(frames);
     }
 
-    /// Lets the stream wait for the next `count` frames. Returns `false` if that is not possible yet.
+    /// Makes the stream wait for the slots of the next `count` frames. Returns `false` if one is held.
     fn begin(&mut self, count: usize) -> Result<bool> {
         let Some(value) = self.parts.ledger().wait_for(count) else { return Ok(false) };
         if !self.parts.released.load(Ordering::Relaxed) {
@@ -213,11 +207,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 
     /// Records the layout of new images and their release to CUDA: see
-    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit the
-    /// commands, and wait for them, before the first write.
+    /// [`first_release`](crate::ownership::first_release). Does nothing for buffers ([`Resource`]). Submit
+    /// the commands, and wait for them, before the first write.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`QueueUse::family`].
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of
+    ///   [`QueueUse::family`].
     /// - CUDA must not have written any slot yet, and must write none before the commands are done.
     pub unsafe fn record_first_release(&self, commands: vk::CommandBuffer) {
         let images = self.slots().iter().filter(|slot| matches!(slot.resource(), Resource::Image { .. }));
@@ -232,32 +227,33 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
 
     /// Records the barrier with which Vulkan takes a slot from CUDA ([`crate::ownership`]).
     ///
-    /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many frames, or
-    /// that are in several command buffers.
+    /// [`VulkanTurn::record`] is simpler. This is for commands that are recorded once and submitted in many
+    /// frames, or that are in several command buffers.
     ///
     /// # Errors
     /// Fails if there is no such slot.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of [`QueueUse::family`].
-    /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the acquire: see
-    ///   [several submissions](VulkanTurn#several-submissions).
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of
+    ///   [`QueueUse::family`].
+    /// - Submit the commands only while you hold the slot's [`VulkanTurn`], and the release after the
+    ///   acquire: see [several submissions](VulkanTurn#several-submissions).
     pub unsafe fn record_acquire(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Acquire) }
     }
 
-    /// Records the barrier with which Vulkan gives a slot back. For the rest as [`SharedRing::record_acquire`].
+    /// Records the barrier that gives a slot back to CUDA. Otherwise like [`SharedRing::record_acquire`].
     ///
     /// # Safety
-    /// As for [`SharedRing::record_acquire`].
+    /// Same as [`SharedRing::record_acquire`].
     pub unsafe fn record_release(&self, slot: usize, commands: vk::CommandBuffer) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.record(slot, commands, Transfer::Release) }
     }
 
     /// # Safety
-    /// As for [`SharedRing::record_acquire`].
+    /// Same as [`SharedRing::record_acquire`].
     unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer, transfer: Transfer) -> Result<()> {
         let depth = self.slots().len();
         let none = || Error::Rule(format!("a ring of {depth} has no slot {slot}"));
@@ -266,9 +262,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(())
     }
 
-    /// Returns CUDA's error if it has failed, and does not wait. Call it while the CPU waits for Vulkan: if a kernel
-    /// has faulted, CUDA signals nothing more, and Vulkan would wait for ever. This then signals in its place, so that
-    /// Vulkan's queue ends. The frames that it still draws may be incomplete.
+    /// Returns CUDA's error if it has failed, without a wait. Call it while the CPU waits for Vulkan: if a
+    /// kernel has faulted, CUDA signals nothing more, and Vulkan would wait forever. This call then signals
+    /// in its place, so that Vulkan's queue ends. The frames that it still draws may be incomplete.
     ///
     /// # Examples
     /// ```no_run
@@ -293,29 +289,30 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.parts.progress()
     }
 
-    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were submitted.
-    /// Turns that you still hold do not matter.
+    /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were
+    /// submitted. Turns that you still hold do not matter.
     ///
     /// # Errors
-    /// Fails if that takes longer than `limit`, with [`SharedRing::progress`] in the text, and as [`SharedRing::check`]
-    /// does.
+    /// Fails as [`SharedRing::check`] does, and after `limit`, with [`SharedRing::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
         self.parts.come_to_rest(limit)?;
         self.check()
     }
 
-    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds at first. If the GPU is
-    /// not done by then, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
+    /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds by default. If
+    /// that is not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the
+    /// reason.
     pub fn set_patience(&mut self, limit: Duration) {
         self.parts.set_patience(limit);
     }
 
-    /// Waits for the GPU, at most `limit`, and gives the slots back. Use it to make a ring of another size. The
-    /// new ring counts frames from 0, and may have the same stream. A ring of images needs
-    /// [`SharedRing::record_first_release`] again. Frames that were not taken from [`SharedRing::next_read`] are given up.
+    /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size. The
+    /// new ring counts frames from 0, and may have the same stream. Images need
+    /// [`SharedRing::record_first_release`] again. Frames not taken from [`SharedRing::next_read`] are given
+    /// up.
     ///
     /// # Errors
-    /// Fails if the program holds a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
+    /// Fails if you hold a [`VulkanTurn`], and as [`SharedRing::wait_idle`] does. The ring is then dropped.
     pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
         self.unread.clear();
         self.wait_idle(limit)?;
@@ -328,19 +325,19 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         Ok(std::mem::take(&mut parts.owned.slots))
     }
 
-    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The frames that
-    /// Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nobody can tell when the
-    /// stream ends. After a fault, [`SharedRing::check`] is enough.
+    /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The
+    /// frames that Vulkan then reads may be incomplete. The ring is leaked when it is dropped, because nobody
+    /// can tell when the stream ends. After a fault, [`SharedRing::check`] is enough.
     ///
     /// # Safety
-    /// The stream must never come to its signals: a kernel does not end, for example, and the process is about to.
+    /// The stream must never reach its signals, for example because a kernel does not end.
     pub unsafe fn abort(&self) -> Result<()> {
         self.parts.ledger().aborted = true;
         // SAFETY: the caller's promise.
         unsafe { self.parts.abort() }
     }
 
-    /// From now on CUDA does not wait for Vulkan. For tests that show that the wait is needed.
+    /// Stops CUDA from waiting for Vulkan, for tests that show why it must.
     ///
     /// # Safety
     /// The content of the slots is then undefined.
@@ -350,8 +347,8 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     }
 }
 
-/// A frame that CUDA writes. [`CudaTurn::finish`] hands it to Vulkan. If it is dropped before that, the frame never
-/// began, and the next write takes the same slot.
+/// A frame that CUDA writes. [`CudaTurn::finish`] hands it to Vulkan. If it is dropped before that, the frame
+/// never began, and the next write takes the same slot.
 #[must_use = "nothing is handed over before `finish`"]
 pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
     ring: &'a mut SharedRing<S, C>,
@@ -374,8 +371,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.ring.parts.ledger().frame
     }
 
-    /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a trace. `None` as
-    /// long as the stream has waited for nothing.
+    /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a
+    /// trace. `None` while the stream has waited for nothing.
     pub fn waits_for(&self) -> Option<u64> {
         self.ring.parts.ledger().waits_for()
     }
@@ -388,7 +385,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot's elements, for cudarc's launches and copies.
     ///
     /// # Errors
-    /// Fails if the slot is an image, or does not hold a whole number of `T`, or if the stream is being captured.
+    /// Fails if the slot is an image or not a whole number of `T`, or if the stream is being captured.
     ///
     /// # Examples
     /// CUDA may have left any bytes in the slot, and a `bool` cannot be just any byte:
@@ -402,9 +399,9 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         SlotView::new(&self.ring.parts, self.slot())
     }
 
-    /// Hands the frame to Vulkan: CUDA's stream signals once everything enqueued on it so far is done: kernels, copies
-    /// and memsets, thanks to a [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset). When this returns, you
-    /// can submit the Vulkan work that waits for the signal.
+    /// Hands the frame to Vulkan: the stream signals once all kernels, copies and memsets enqueued on it so
+    /// far are done. A [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset) ensures this. When
+    /// this returns, you can submit the Vulkan work that waits for the signal.
     ///
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured into a graph. The frame then never began.
@@ -412,8 +409,8 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
         self.hand_over(true)
     }
 
-    /// As [`CudaTurn::finish`], without the guard, for frames that only kernels wrote. If something else wrote the slot,
-    /// Vulkan may read old data; nothing worse can happen.
+    /// Like [`CudaTurn::finish`], without the guard, for frames that only kernels wrote. If something else
+    /// wrote the slot, Vulkan may read old data; nothing worse can happen.
     pub fn finish_after_kernels(self) -> Result<VulkanTurn<S, C>> {
         self.hand_over(false)
     }

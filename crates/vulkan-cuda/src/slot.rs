@@ -1,5 +1,4 @@
-//! What a ring hands over, and the barriers for it. They are those of [`crate::ownership`] in the older form, which
-//! needs no `synchronization2`.
+//! What a ring hands over, and its barriers: those of [`crate::ownership`] without `synchronization2`.
 
 use ash::vk;
 use cudarc::driver::sys;
@@ -11,19 +10,18 @@ use crate::ownership::{SHARED_LAYOUT, whole_image};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// What changes hands: one shared buffer or image, with everything else that belongs to a slot.
+/// What a ring hands over: one shared buffer or image, with everything else that belongs to it.
 ///
-/// [`SharedBuffer`] is a slot. For anything else, or to keep more with each slot, write a type of your own: it owns the
-/// buffer or image, and passes on its [`Resource`].
+/// [`SharedBuffer`] is a slot. For anything else, or to keep more with each slot, write your own type, which
+/// owns the buffer or image and returns its [`Resource`].
 ///
 /// # Safety
-/// - [`Slot::resource`] must always return the same resource, which must live as long as the slot, and a `context` as
-///   [`Resource`] says.
-/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is no slot, and [`CudaBuffer`]s, which
-///   may overlap, are none by themselves.
+/// - [`Slot::resource`] must always return the same resource, as [`Resource`] describes it. It must live as
+///   long as the slot.
+/// - No other slot, of any ring, may use the same bytes. So an `Arc` of a slot is not a slot. Neither is a
+///   [`CudaBuffer`], because two of them may overlap.
 ///
 /// # Examples
-///
 /// A buffer, and the descriptor set through which a renderer reads it:
 ///
 /// ```
@@ -43,7 +41,7 @@ use crate::{Error, Result};
 /// }
 /// ```
 ///
-/// An image. (`Arc<SharedImage>` itself is no slot, so no image can be in two.)
+/// An image. (`Arc<SharedImage>` itself is not a slot, so no image can be in two.)
 ///
 /// ```
 /// use std::sync::Arc;
@@ -80,26 +78,25 @@ pub unsafe trait Slot {
     fn resource(&self) -> Resource;
 }
 
-/// A Vulkan object that changes hands.
+/// The Vulkan object that a slot hands over.
 #[derive(Clone, Copy, Debug)]
 pub enum Resource {
-    /// A whole buffer. No barrier is needed before CUDA's first write: a buffer has no layout, and its contents need
-    /// not be kept.
+    /// A whole buffer. CUDA's first write needs no barrier: a buffer has no layout, and no contents to keep.
     Buffer {
         /// Vulkan's buffer.
         raw: vk::Buffer,
         /// The device that it was made from.
         device: vk::Device,
-        /// The CUDA context whose streams may use the bytes. `None` for memory from `cuMemCreate`, which every context of
-        /// its device may use, and if this process has no address.
+        /// The CUDA context whose streams may use the bytes. `None` for memory from `cuMemCreate`, which
+        /// every context of its device may use, and if this process has no address.
         context: Option<sys::CUcontext>,
-        /// The same bytes in CUDA's address space, and how many there are, for
-        /// [`CudaTurn::view`](crate::CudaTurn::view). `None` if this process has no address.
+        /// CUDA's address of the same bytes, and their number, for [`CudaTurn::view`](crate::CudaTurn::view).
+        /// `None` if this process has no address.
         bytes: Option<(sys::CUdeviceptr, u64)>,
     },
-    /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image has the layout `UNDEFINED`. So in a
+    /// All levels and layers of an image, in [`SHARED_LAYOUT`]. A new image is still `UNDEFINED`. In a
     /// [`SharedRing`](crate::SharedRing) it needs
-    /// [`record_first_release`](crate::SharedRing::record_first_release) before CUDA's first write. In a
+    /// [`record_first_release`](crate::SharedRing::record_first_release) before CUDA's first write; in a
     /// [`RingToCuda`](crate::RingToCuda) Vulkan's first write gives it the layout.
     Image {
         /// Vulkan's image.
@@ -140,17 +137,16 @@ impl SharedImage {
 pub struct QueueUse {
     /// The index of the queue family.
     pub family: u32,
-    /// The stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda). The family must have them.
+    /// The family's stages that read the slots, or write them in a [`RingToCuda`](crate::RingToCuda).
     pub stage: vk::PipelineStageFlags,
-    /// How these stages access them: accesses that they make ([Supported access types]).
+    /// How these stages access them. The stages must support the accesses ([Supported access types]).
     ///
     /// [Supported access types]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-access-types-supported
     pub access: vk::AccessFlags,
 }
 
 impl QueueUse {
-    /// Fails if the device has no such family, or if the stage or the access is empty. That they fit together is up to the
-    /// caller of `record`.
+    /// Fails if the device has no such family, or if stage or access is empty. Nothing else is checked.
     pub(crate) fn check(self, vk: &Vk) -> Result<()> {
         // SAFETY: the adopted device's own.
         let families =
@@ -166,24 +162,22 @@ impl QueueUse {
 }
 
 impl Resource {
-    /// The device that the object was made from.
     pub(crate) fn device(self) -> vk::Device {
         match self {
             Self::Buffer { device, .. } | Self::Image { device, .. } => device,
         }
     }
 
-    /// The CUDA context whose streams may use the object.
     pub(crate) fn context(self) -> Option<sys::CUcontext> {
         match self {
             Self::Buffer { context, .. } | Self::Image { context, .. } => context,
         }
     }
 
-    /// Records a transfer with `vkCmdPipelineBarrier`.
+    /// Records half of an ownership transfer with `vkCmdPipelineBarrier`.
     ///
     /// # Safety
-    /// `commands` is being recorded, outside a render pass, for a queue of the family. The resource is of `device`.
+    /// `commands` is being recorded, outside a render pass, for the family. The resource is of `device`.
     pub(crate) unsafe fn record(
         self,
         device: &ash::Device,

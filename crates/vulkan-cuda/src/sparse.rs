@@ -1,4 +1,4 @@
-//! Sparse binding: one buffer whose bytes lie in several allocations ("Sparse Resources" in the specification).
+//! Sparse binding: a buffer with bytes in several allocations ("Sparse Resources" in the specification).
 
 use std::time::Duration;
 
@@ -42,13 +42,13 @@ pub(crate) fn check(pieces: &[Piece], alignment: u64) -> Result<()> {
 /// How long the GPU may take to bind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Binds each piece of `buffer` to its memory, and waits until the GPU has done so. After [`Error::Timeout`] the GPU may
-/// still bind, so leak the buffer and its memory.
+/// Binds each piece of `buffer` to its memory, and waits until the GPU has done so. After [`Error::Timeout`]
+/// the GPU may still bind, so leak the buffer and its memory.
 ///
 /// # Safety
 /// - [`check`] has accepted the pieces, and they lie in their memory.
 /// - Buffer and memory live, and were not bound before.
-/// - No other thread uses `queue` during the call. Work that is already on the queue finishes without this thread.
+/// - No other thread uses `queue` during the call. Its earlier work finishes without this thread.
 pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,
@@ -66,7 +66,7 @@ pub(crate) unsafe fn bind<'a>(
     // SAFETY: a live device.
     let fence = unsafe { device.create_fence(&vk::FenceCreateInfo::default(), None) }
         .map_err(vk.failed("vkCreateFence"))?;
-    // SAFETY: the caller's promise. When the fence is destroyed, it is signalled, or nothing was submitted, or the device is lost.
+    // SAFETY: the caller's promise. A destroyed fence is signalled or unused, or the device is lost.
     unsafe {
         let bound = device
             .queue_bind_sparse(queue, &info, fence)

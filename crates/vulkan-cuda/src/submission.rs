@@ -4,8 +4,9 @@ use ash::vk;
 
 use crate::{Error, Result};
 
-/// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a pair of
-/// such turns (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either direction.
+/// What Vulkan submits for a frame: a [`VulkanTurn`](crate::VulkanTurn), a [`WriteTurn`](crate::WriteTurn), a
+/// pair of these (and so a pair of pairs), or a `Vec` of them. The turns may be of any rings, of either
+/// direction.
 ///
 /// ```compile_fail,E0277
 /// // Nobody else can say that a frame was submitted.
@@ -69,12 +70,12 @@ impl Semaphores {
 /// Calls `submit` once for several turns. Its arguments are the waits and the signals for that submission.
 ///
 /// # Errors
-/// Fails if `submit` fails. Also fails, without calling `submit`, if a later frame of a turn's ring was already submitted. No
-/// frame counts as submitted then: frames that Vulkan reads are given up; frames that it writes never began.
+/// Fails if `submit` does. Also fails, without a call of `submit`, if a later frame of a turn's ring was
+/// already submitted. Then frames that Vulkan reads are given up, and frames that it writes never began.
 ///
 /// # Safety
-/// As for [`VulkanTurn::submit`](crate::VulkanTurn::submit) and [`WriteTurn::submit`](crate::WriteTurn::submit), for each
-/// of the turns, with all waits and all signals.
+/// Same as [`VulkanTurn::submit`](crate::VulkanTurn::submit) and
+/// [`WriteTurn::submit`](crate::WriteTurn::submit) for each turn, with all waits and all signals.
 ///
 /// # Examples
 /// Vulkan reads one ring's frame and writes another's, in the same submission.

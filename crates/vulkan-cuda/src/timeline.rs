@@ -1,16 +1,16 @@
 //! Step 3: a timeline semaphore that both APIs wait for and signal, on the GPU.
 //!
-//! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows ([Semaphores]). You may wait for a value
-//! before its signal is enqueued, so each side can enqueue its half of a frame without the other. There is one rule:
-//! every signal must be greater than all signals before it (`VUID-VkSubmitInfo2-semaphore-03882`). This module checks
-//! the rule, because breaking it is undefined behaviour.
+//! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows ([Semaphores]). You may wait for a
+//! value before its signal is enqueued, so each side can enqueue its half of a frame without the other. The
+//! one rule, which this module checks: every signal must be greater than all signals before it
+//! (`VUID-VkSubmitInfo2-semaphore-03882`). Breaking it is undefined behaviour.
 //!
-//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One timeline for
-//! both would break the rule: CUDA could signal 5, for a frame that it has just written, before Vulkan has finished
-//! reading and signalled 4.
+//! A ring has two timelines, each with one signaller: CUDA signals `ready`, Vulkan signals `free`. One
+//! timeline for both would break the rule: CUDA could signal 5, for a frame that it has just written, before
+//! Vulkan has finished reading and signalled 4.
 //!
-//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. Presentation needs that order: it waits
-//! for a binary semaphore, and everything that such a wait depends on must have been submitted.
+//! Still, enqueue CUDA's signal before the Vulkan submission that waits for it. A presentation waits for a
+//! binary semaphore, and everything that such a wait depends on must have been submitted.
 //!
 //! [Semaphores]: https://registry.khronos.org/vulkan/specs/latest/html/vkspec.html#synchronization-semaphores
 
@@ -26,11 +26,10 @@ use crate::pair::Pair;
 use crate::semaphore::{ExportedSemaphore, ImportedSemaphore};
 use crate::{Error, Result};
 
-/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import. Drop it
-/// after the GPU has passed all waits and signals.
+/// One timeline that both APIs use. Its counter starts at 0. It owns Vulkan's semaphore and CUDA's import.
+/// Drop it after the GPU has passed all waits and signals.
 ///
 /// # Examples
-///
 /// CUDA signals 1, Vulkan waits for it and signals 2, and CUDA waits for that:
 ///
 /// ```no_run
@@ -62,7 +61,7 @@ impl SharedTimeline {
         Ok(Self { imported, exported, promised: Rising::default() })
     }
 
-    /// Makes `stream` wait on the GPU: work enqueued on it later runs only after the counter has reached `value`.
+    /// Makes `stream` wait on the GPU: later work on it runs only after the counter has reached `value`.
     ///
     /// # Safety
     /// The timeline must live until the stream has passed the wait.
@@ -75,30 +74,29 @@ impl SharedTimeline {
     /// [guard](crate::ImportedSemaphore#a-signal-may-overtake-a-memset).
     ///
     /// # Errors
-    /// Fails if `value` is not greater than all values promised before, by either side, or if
-    /// [`ImportedSemaphore::wait`] would refuse the stream. Nothing is enqueued then. If the driver reports an error,
-    /// the value is used up.
+    /// Fails, and enqueues nothing, if `value` is not greater than all values promised by either side, or if
+    /// [`ImportedSemaphore::wait`] would refuse the stream. After a driver's error, the value is used up.
     ///
     /// # Safety
     /// - The timeline must live until the stream has passed the signal.
-    /// - The GPU must make the signals in the order of these calls. It does so on one stream, and on streams and
-    ///   queues that wait for one another.
+    /// - The GPU must signal in the order of these calls, as it does on one stream, and on streams and queues
+    ///   that wait for one another.
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.signal(stream, value, true) }
     }
 
-    /// As [`SharedTimeline::cuda_signal`], without the guard: see [`ImportedSemaphore::signal_after_kernels`].
+    /// Like [`SharedTimeline::cuda_signal`], without the guard ([`ImportedSemaphore::signal_after_kernels`]).
     ///
     /// # Safety
-    /// As for [`SharedTimeline::cuda_signal`].
+    /// Same as [`SharedTimeline::cuda_signal`].
     pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.signal(stream, value, false) }
     }
 
     /// # Safety
-    /// As for [`SharedTimeline::cuda_signal`].
+    /// Same as [`SharedTimeline::cuda_signal`].
     pub(crate) unsafe fn signal(&self, stream: &dyn Stream, value: u64, guarded: bool) -> Result<()> {
         self.imported.can_signal(stream)?;
         self.promised.rise(value)?;
@@ -112,8 +110,7 @@ impl SharedTimeline {
         self.imported.raw()
     }
 
-    /// Returns a wait for a Vulkan submission, before all its commands: no narrower stage orders an ownership transfer
-    /// ([`crate::ownership`]).
+    /// Returns a wait before all commands of a submission, as [`crate::ownership`] requires.
     pub fn vulkan_wait(&self, value: u64) -> vk::SemaphoreSubmitInfo<'static> {
         self.exported.submit_info(value)
     }
@@ -138,20 +135,18 @@ impl SharedTimeline {
         self.promised.last()
     }
 
-    /// Sets the counter from the CPU: see [`ExportedSemaphore::signal_from_host`]. Use it after CUDA has failed and
-    /// will never signal.
+    /// Sets the counter from the CPU after CUDA has failed: see [`ExportedSemaphore::signal_from_host`].
     ///
     /// # Safety
-    /// As for [`ExportedSemaphore::signal_from_host`], for the signals of both sides.
+    /// Same as [`ExportedSemaphore::signal_from_host`], for the signals of both sides.
     pub unsafe fn signal_from_host(&self, value: u64) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.exported.signal_from_host(value) }
     }
 
-    /// Blocks the CPU until the counter has reached `value`, with `vkWaitSemaphores`. Returns `false` if it has not
-    /// done so within `limit`.
+    /// Blocks the CPU until the counter reaches `value` (`vkWaitSemaphores`). Returns `false` after `limit`.
     ///
-    /// For a value that *CUDA* signals this may return late: NVIDIA's driver polls (10 ms on an H200, driver 580).
+    /// May return late for *CUDA's* signals: NVIDIA's driver polls every 10 ms (H200, driver 580).
     pub fn wait_from_host(&self, value: u64, limit: Duration) -> Result<bool> {
         self.exported.wait_from_host(value, limit)
     }

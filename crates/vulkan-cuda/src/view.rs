@@ -14,16 +14,16 @@ use crate::hand_over::Parts;
 use crate::slot::{Resource, Slot};
 use crate::{Error, Result};
 
-/// The elements of a slot while CUDA has it. With a ring on cudarc's stream, it is an argument of a launch
-/// (`launch.arg(&mut view)`, or `&view` if the kernel only reads), and the target or the source of a copy
-/// (`stream.memcpy_htod(&words, &mut view)`).
+/// The elements of a slot while CUDA has it. With a ring on cudarc's stream, pass it to a launch
+/// (`launch.arg(&mut view)`, or `&view` if the kernel only reads) or to a copy (`stream.memcpy_htod`).
 ///
-/// Use it on the ring's stream. On another one, cudarc's copy or memset begins after the ring's stream, and the CPU waits
-/// until it is done; a launch there is not ordered at all. A copy's source may be shorter. cudarc panics if it is longer.
+/// Use it on the ring's stream. On another one, cudarc's copies and memsets begin after it, and block the CPU
+/// until done; a launch is not ordered at all. cudarc panics if a copy's source is longer than the view.
 ///
-/// A stream of another context cannot copy *from* the view: cudarc gives it no way to wait for the end of such a copy. The
-/// copy fails with `CUDA_ERROR_INVALID_VALUE`. Copy on the ring's stream first, and then between the contexts. So does one on
-/// a stream that is being captured. For other bindings, take [`address`](SlotView::address).
+/// A copy *from* the view on a stream of another context fails with `CUDA_ERROR_INVALID_VALUE`, because
+/// cudarc gives it no way to wait for its end: copy on the ring's stream first, and then between the
+/// contexts. A copy on a stream that is being captured fails too. For other bindings:
+/// [`address`](SlotView::address).
 pub struct SlotView<'a, T, C = Arc<CudaStream>> {
     address: sys::CUdeviceptr,
     len: usize,
@@ -32,7 +32,7 @@ pub struct SlotView<'a, T, C = Arc<CudaStream>> {
 }
 
 impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
-    /// Fails if the stream is being captured: the work on the view would go into the graph, and not into this frame.
+    /// Fails if the stream is being captured: the work would go into the graph, not into this frame.
     pub(crate) fn new<S: Slot>(parts: &'a Parts<S, C>, slot: &S) -> Result<Self> {
         let (resource, stream) = (slot.resource(), &parts.owned.stream);
         parts.check_uncaptured("view")?;
@@ -76,14 +76,14 @@ impl<T> DeviceSlice<T> for SlotView<'_, T> {
 }
 
 impl<T> SlotView<'_, T> {
-    /// The address for work on `stream`, and what keeps the ring's stream behind that work. The address is null, which the
-    /// driver refuses, if nothing could order the work.
+    /// Returns the address for work on `stream`, and a guard that keeps the ring's stream behind that work.
+    /// The address is null, which the driver refuses, if nothing could order the work.
     fn on<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         let none = Ok(sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE);
         if [self.stream, stream].iter().any(|stream| stream.capture_status() != none) {
             return (refuse("a stream is being captured"), SyncOnDrop::Record(None));
         }
-        // (The default streams of all contexts have the same handle.)
+        // Compares the contexts too, because the default streams of all contexts have the same handle.
         if *stream == **self.stream {
             return (self.address, SyncOnDrop::Record(None));
         }
@@ -98,7 +98,7 @@ impl<T> SlotView<'_, T> {
     }
 }
 
-/// Says why cudarc's call is about to fail, because no error but the driver's can be returned. Returns null.
+/// Reports why cudarc's call is about to fail: cudarc can return only the driver's error. Returns null.
 fn refuse(why: &str) -> sys::CUdeviceptr {
     cleanup_error(&Error::Rule(format!(
         "a view of a slot was refused: {why}; copy on the ring's stream first"
@@ -108,8 +108,8 @@ fn refuse(why: &str) -> sys::CUdeviceptr {
 
 impl<T> DevicePtr<T> for SlotView<'_, T> {
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        // For a copy to another context, cudarc binds that context and asks for the address on the ring's stream, but copies
-        // on a stream that it does not name.
+        // For a copy to another context, cudarc binds that context and asks for the address on the ring's
+        // stream, but copies on a stream that it does not name.
         let another = |current: sys::CUcontext| current != stream.context().cu_ctx();
         if *stream == **self.stream
             && result::ctx::get_current().is_ok_and(|current| current.is_some_and(another))

@@ -13,8 +13,8 @@ use crate::handle::ExportType;
 use crate::vulkan_info::{MEMORY_EXTENSION, MemoryFns, SEMAPHORE_EXTENSION, SemaphoreFns, VkInfo};
 use crate::{Error, Result};
 
-/// A Vulkan device that your program created, with ash, wgpu-hal or vulkano. Cloning is cheap. Every shared object
-/// holds a clone, so `keep` outlives them all.
+/// A Vulkan device that your program created, with ash, wgpu-hal or vulkano. Cloning is cheap. Every shared
+/// object holds a clone, so `keep` outlives them all.
 ///
 /// # Examples
 /// ```no_run
@@ -42,7 +42,7 @@ use crate::{Error, Result};
 ///
 /// fn adopt(owner: Arc<Owner>, physical: vk::PhysicalDevice) -> Result<Vk> {
 ///     let (instance, device) = (owner.instance.clone(), owner.device.clone());
-///     // SAFETY: the three belong together and live as long as `owner`; the device was created with `timelineSemaphore`.
+///     // SAFETY: the three belong together and live as long as `owner`; the device has `timelineSemaphore`.
 ///     unsafe { Vk::from_raw(instance, physical, device, owner) }
 /// }
 /// ```
@@ -56,7 +56,7 @@ struct Shared {
     info: VkInfo,
     memory_handles: Option<MemoryFns>,
     semaphore_handles: Option<SemaphoreFns>,
-    /// Buffer usages for which the program promised what they need.
+    /// Buffer usages allowed by [`Vk::allow_usages`].
     usages: AtomicU32,
     abandoned: AtomicBool,
     keep: ManuallyDrop<Arc<dyn Any + Send + Sync>>,
@@ -71,7 +71,6 @@ impl Drop for Shared {
     }
 }
 
-/// The functions that export: the first of memory, the second of semaphores.
 const FUNCTIONS: [&CStr; 2] = if cfg!(windows) {
     [c"vkGetMemoryWin32HandleKHR", c"vkGetSemaphoreWin32HandleKHR"]
 } else {
@@ -85,22 +84,22 @@ impl Vk {
     /// Adopts a device. This crate never destroys any part of it: `keep` owns it, and is dropped last.
     ///
     /// # Errors
-    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device without an
-    /// extension is still adopted. Functions that need the extension then fail, and name it.
+    /// Fails if [`VkInfo::query`] does, or if instance or device are older than Vulkan 1.2. A device without
+    /// an extension is still adopted. Functions that need the extension then fail, and name it.
     ///
     /// # Safety
-    /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All three, and
-    ///   the loader's library (`ash::Entry`), must live until `keep` is dropped.
-    /// - The device must have been created with the feature `timelineSemaphore`, even if you share only memory.
-    ///   Vulkan cannot tell whether it was, so this crate relies on your promise everywhere.
+    /// - `device` must have been created from `physical`, and `physical` must belong to `instance`. All
+    ///   three, and the loader's library (`ash::Entry`), must live until `keep` is dropped.
+    /// - The device must have been created with the feature `timelineSemaphore`, even if you share only
+    ///   memory. Vulkan cannot tell whether it was, so this crate relies on your promise everywhere.
     pub unsafe fn from_raw(
         instance: ash::Instance,
         physical: vk::PhysicalDevice,
         device: ash::Device,
         keep: Arc<dyn Any + Send + Sync>,
     ) -> Result<Self> {
-        // `vkGetDeviceProcAddr` returns null for a function of an extension that was not enabled, and for one of a later
-        // version than the instance's. ash aborts when such a function is called.
+        // `vkGetDeviceProcAddr` returns null for a function of an extension that was not enabled, and for one
+        // of a later version than the instance's. ash aborts when such a function is called.
         let enabled = |function: &CStr| {
             // SAFETY: a live device and a terminated name.
             unsafe { instance.get_device_proc_addr(device.handle(), function.as_ptr()) }.is_some()
@@ -150,8 +149,8 @@ impl Vk {
         &self.0.info
     }
 
-    /// Allows buffers with these usages. Without it, only those of Vulkan 1.0 are allowed: each other one, such as
-    /// `SHADER_DEVICE_ADDRESS`, needs a feature or an extension.
+    /// Allows buffers with these usages. Without it, only those of Vulkan 1.0 are allowed: each other one,
+    /// such as `SHADER_DEVICE_ADDRESS`, needs a feature or an extension.
     ///
     /// # Safety
     /// The device must have been created with the features and extensions that these usages need: see
@@ -160,7 +159,6 @@ impl Vk {
         self.0.usages.fetch_or(usages.as_raw(), Ordering::Relaxed);
     }
 
-    /// Checks that buffers may have this usage: see [`Vk::allow_usages`].
     pub(crate) fn require_usage(&self, usage: vk::BufferUsageFlags) -> Result<()> {
         let allowed = vk::BufferUsageFlags::from_raw(self.0.usages.load(Ordering::Relaxed));
         match allowed.contains(usage) {
@@ -172,16 +170,16 @@ impl Vk {
         }
     }
 
-    /// From now on, destroys no Vulkan object that was made from this device, and leaks `keep` with the device.
+    /// Leaks the device, its `keep`, and every Vulkan object made from it: none is destroyed any more.
     ///
-    /// Call this if the GPU may use any of these objects forever, such as a queue that still waits for a semaphore after a
-    /// timeout: `vkDestroyDevice` requires that all work has finished. CUDA's imports are still closed when you drop them.
-    /// If CUDA's stream did not finish, leak them too, with [`std::mem::forget`].
+    /// Call this if the GPU may use any of them forever, such as a queue that still waits for a semaphore
+    /// after a timeout: `vkDestroyDevice` requires idle queues. CUDA's imports are still closed when you drop
+    /// them. If CUDA's stream did not finish, leak them too, with [`std::mem::forget`].
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// For `Drop`: destroys an object of the device, unless the device was abandoned.
+    /// Destroys an object in a `Drop`, unless the device was abandoned.
     pub(crate) fn cleanup(&self, destroy: impl FnOnce(&ash::Device)) {
         if !self.0.abandoned.load(Ordering::Relaxed) {
             destroy(self.device());
@@ -199,20 +197,17 @@ impl Vk {
         }
     }
 
-    /// Queries whether buffers of this usage, exported as `handle`, need dedicated allocations. Fails if the device does
-    /// not export them.
+    /// Returns whether such buffers need dedicated allocations. Fails if the device does not export them.
     pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
         // SAFETY: the adopted device's own.
         unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
             .map_err(Error::Unsupported)
     }
 
-    /// Returns the functions that export memory. Fails if the device was created without the extension.
     pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
         self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
     }
 
-    /// Returns the functions that export semaphores. Fails if the device was created without the extension.
     pub(crate) fn semaphore_handles(&self) -> Result<&SemaphoreFns> {
         self.0.semaphore_handles.as_ref().ok_or_else(|| self.made_without(SEMAPHORE_EXTENSION))
     }
@@ -227,7 +222,7 @@ impl Vk {
         move |result| Error::Vulkan { call, device: self.info().name.clone(), result }
     }
 
-    /// Returns the index of the first memory type that is in the mask `allowed` and has all properties of `wanted`.
+    /// Returns the index of the first memory type in the mask `allowed` that has all properties of `wanted`.
     pub(crate) fn memory_type(&self, allowed: u32, wanted: vk::MemoryPropertyFlags) -> Option<u32> {
         // SAFETY: a live physical device.
         let memory = unsafe { self.instance().get_physical_device_memory_properties(self.physical()) };

@@ -23,7 +23,6 @@ pub const DEVICE_EXTENSIONS: &[&CStr] = &[MEMORY_EXTENSION, SEMAPHORE_EXTENSION]
 /// What a physical device reports about sharing.
 ///
 /// # Examples
-///
 /// Create a device that can share:
 ///
 /// ```no_run
@@ -59,13 +58,12 @@ pub struct VkInfo {
     pub uuid: DeviceUuid,
     /// The driver's UUID (`driverUUID`). Vulkan can import only what the same driver exported.
     pub driver_uuid: [u8; 16],
-    /// The LUID that Windows gave the adapter, and the bit of its node (`deviceLUID`, `deviceNodeMask`). `None` on
-    /// other systems.
+    /// The adapter's LUID and node bit on Windows (`deviceLUID`, `deviceNodeMask`). `None` elsewhere.
     pub luid: Option<([u8; 8], u32)>,
-    /// The number of physical devices in its device group. Only a device with 1, the usual value, shares with CUDA.
+    /// The number of physical devices in its device group. Only a device with 1, as usual, shares with CUDA.
     pub group_size: usize,
-    /// The handle type that it exports a storage buffer's memory as: the first of [`ExportType::HERE`] that the driver
-    /// supports. `None` if it supports none, or if the device lacks the extension.
+    /// The handle type that it exports a storage buffer's memory as: the first of [`ExportType::HERE`] that
+    /// the driver supports. `None` if it supports none, or if the device lacks the extension.
     pub buffer_export: Option<ExportType>,
     /// The same for a timeline semaphore.
     pub timeline_export: Option<ExportType>,
@@ -74,7 +72,7 @@ pub struct VkInfo {
 }
 
 impl VkInfo {
-    /// Returns the extensions to enable for what this device can export. They are among [`DEVICE_EXTENSIONS`].
+    /// Returns those of [`DEVICE_EXTENSIONS`] to enable for what this device can export.
     pub fn extensions(&self) -> impl Iterator<Item = &'static CStr> {
         let semaphore = self.timeline_export.or(self.binary_export);
         let memory = self.buffer_export.map(|_| MEMORY_EXTENSION);
@@ -135,7 +133,7 @@ impl VkInfo {
     }
 }
 
-/// The usage for which [`VkInfo::buffer_export`] is queried. The answer may depend on it, so each buffer queries its own.
+/// The usage of [`VkInfo::buffer_export`]. The answer may depend on it, so each buffer queries its own.
 const BUFFER_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
     vk::BufferUsageFlags::STORAGE_BUFFER.as_raw()
         | vk::BufferUsageFlags::TRANSFER_SRC.as_raw()

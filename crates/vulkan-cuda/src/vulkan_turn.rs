@@ -12,20 +12,19 @@ use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
 use crate::{Error, Result};
 
-/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and timelines
-/// alive, even if the ring is dropped, and may go to another thread.
+/// A frame that Vulkan reads: its slot is Vulkan's until [`VulkanTurn::submit`]. It keeps the slots and
+/// timelines alive, even if the ring is dropped, and may go to another thread.
 ///
-/// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA gets the
-/// slot back at once. The frame keeps its number; the next one has the next number. All turns of a ring go to one queue, in
-/// the order of their frames.
+/// If it is dropped instead (a window is minimised, or a `?` returned early), the frame is given up, and CUDA
+/// gets the slot back at once. The frame keeps its number. All turns of a ring go to one queue, in the order
+/// of their frames.
 ///
 /// # Several submissions
-///
-/// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as you hold
-/// the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
+/// A slot may be read by several submissions to that queue, and drawn again in later frames, for as long as
+/// you hold the turn. Each submission waits for [`wait_info`](VulkanTurn::wait_info). The first begins with
 /// [`record_acquire`](crate::SharedRing::record_acquire). The last one ends with
-/// [`record_release`](crate::SharedRing::record_release), and is the one that [`submit`](VulkanTurn::submit) makes. The
-/// other slots of the ring go on meanwhile.
+/// [`record_release`](crate::SharedRing::record_release), and is the one that [`submit`](VulkanTurn::submit)
+/// makes. The other slots of the ring go on meanwhile.
 #[must_use = "`submit` it, or the frame is given up"]
 pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
     frame: u64,
@@ -35,13 +34,13 @@ pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
 }
 
 impl<S: Slot, C: Stream> VulkanTurn<S, C> {
-    /// The frame that was just handed over, with the value of `ready` that CUDA signals for it.
+    /// Hands over the ring's next frame. `ready` is the value that CUDA signals for it.
     pub(crate) fn new(parts: &Arc<Parts<S, C>>, ready: u64) -> Self {
         let frame = parts.ledger().hand_over();
         Self { frame, ready, submitted: false, parts: parts.clone() }
     }
 
-    /// Whether it is this ring's turn of this frame.
+    /// Returns whether this is the turn of `frame` in the ring of these parts.
     pub(crate) fn is(&self, parts: &Arc<Parts<S, C>>, frame: u64) -> bool {
         Arc::ptr_eq(&self.parts, parts) && self.frame == frame
     }
@@ -66,12 +65,12 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         self.parts.owned.queue
     }
 
-    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which Vulkan
-    /// gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
+    /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which
+    /// Vulkan gives the slot back ([`crate::ownership`]). It needs no `synchronization2`.
     ///
     /// # Safety
-    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's [`QueueUse`], which
-    ///   must be true of that queue. `read` may begin a render pass, and must end it.
+    /// - `commands` must be in the recording state, outside a render pass, for a queue of the ring's
+    ///   [`QueueUse`], which must be right for that queue. `read` may begin a render pass, and must end it.
     /// - Submit the commands in [`VulkanTurn::submit`] only.
     pub unsafe fn record<R>(&self, commands: vk::CommandBuffer, read: impl FnOnce(&S) -> R) -> R {
         // SAFETY: the caller's promise.
@@ -82,19 +81,19 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         done
     }
 
-    /// Records the first barrier of [`VulkanTurn::record`] alone, for work in several command buffers.
+    /// Records only the first barrier of [`VulkanTurn::record`], for work in several command buffers.
     ///
     /// # Safety
-    /// As for [`VulkanTurn::record`]; the release must follow, later in the same queue.
+    /// Same as [`VulkanTurn::record`]; the release must follow, later in the same queue.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
     }
 
-    /// Records the last barrier of [`VulkanTurn::record`] alone.
+    /// Records only the last barrier of [`VulkanTurn::record`].
     ///
     /// # Safety
-    /// As for [`VulkanTurn::record`]; the acquire must come before, in the same queue.
+    /// Same as [`VulkanTurn::record`]; the acquire must come before, in the same queue.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
         unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
@@ -106,24 +105,24 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
         self.parts.owned.cuda.vulkan_wait(self.ready)
     }
 
-    /// Calls `submit`, which submits the work that reads the slot. Its arguments are one wait and one signal for that
-    /// submission. With the older `vkQueueSubmit`, use their semaphores and values, and wait at `ALL_COMMANDS`.
+    /// Calls `submit` to submit the work that reads the slot, with the submission's wait and signal. The
+    /// older `vkQueueSubmit` takes their semaphores and values, with a wait at `ALL_COMMANDS`.
     ///
     /// [`shared_ring::submit`](crate::shared_ring::submit()) submits several turns at once.
     ///
     /// # Errors
-    /// Fails if `submit` does, and if a later frame was submitted before: then `submit` is not called. Either way the
-    /// frame is given up.
+    /// Fails if `submit` does, or without calling it if a later frame was submitted. The frame is given up.
     ///
     /// # Safety
-    /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it returns an
-    ///   error or panics, it must have made none, unless the device is lost.
-    /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of them, for
-    ///   all turns of the ring, must go to one queue of [`QueueUse::family`](crate::shared_ring::QueueUse::family), one
-    ///   after the other: no two threads may submit at once.
-    /// - If the turn is dropped instead, or `submit` fails, no submission may read the slot any more: wait for earlier ones.
+    /// - If `submit` returns `Ok`, it must have made one submission that signals the second argument. If it
+    ///   returns an error or panics, it must have made none, unless the device is lost.
+    /// - That submission, and every earlier one that reads the slot, must wait for the first argument. All of
+    ///   them, for all turns of the ring, must go to one queue of
+    ///   [`QueueUse::family`](crate::shared_ring::QueueUse::family), never from two threads at once.
+    /// - If the turn is dropped or `submit` fails, no submission may still read the slot: wait for earlier
+    ///   ones.
     ///
-    /// [`crate::shared_ring`](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:
+    /// [The module](mod@crate::shared_ring#examples) has an example. A turn cannot be submitted twice:
     ///
     /// ```compile_fail,E0382
     /// # use vulkan_cuda::{SharedBuffer, shared_ring::VulkanTurn};
@@ -148,7 +147,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
         let (frame, parts) = (self.frame, &self.parts);
-        // Smaller values can no longer be signalled then.
+        // After a later frame, this smaller value can no longer be signalled.
         parts.ledger().try_submit(frame).map_err(|later| {
             Error::Rule(format!(
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"

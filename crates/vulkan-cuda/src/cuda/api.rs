@@ -1,9 +1,8 @@
 //! The functions of `libcuda` that this crate calls, as a table. `look_up.rs` turns it into functions.
 //!
-//! cudarc provides the types. Its functions are not used, for two reasons. Each is looked up at
-//! its first use, and panics if it is missing. Each returns a Rust enum with the codes of one CUDA version: a newer
-//! driver may return another code, and such an enum is undefined behaviour. Here a missing function is an error, and
-//! a code is a number.
+//! cudarc provides the types. Its functions are not used: each panics if it is missing, and returns a Rust
+//! enum with the codes of one CUDA version. A newer driver may return another code, which is then undefined
+//! behaviour. Here a missing function is an error, and a code is a number.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -20,7 +19,6 @@ impl Code {
     pub const SUCCESS: Self = Self(0);
     /// `CUDA_ERROR_NOT_INITIALIZED`. Also returned by the functions here before [`look_up`].
     pub const NOT_INITIALIZED: Self = Self(3);
-    /// `CUDA_ERROR_NOT_FOUND`.
     pub const NOT_FOUND: Self = Self(500);
     /// `CUDA_ERROR_NOT_READY`: the work is not done yet. Not a failure.
     pub const NOT_READY: Self = Self(600);

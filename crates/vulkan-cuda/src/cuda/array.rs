@@ -8,11 +8,9 @@ use cudarc::driver::sys;
 use super::{Cuda, Stream, api};
 use crate::Result;
 
-/// What every copy here calls.
 const CALL: &str = "cuMemcpy2DAsync";
 
-/// One level of a mipmapped array, from [`SharedImage::level`](crate::SharedImage::level). It keeps the owner of the
-/// mipmapped array alive.
+/// A level of a mipmapped array ([`SharedImage::level`](crate::SharedImage::level)). Keeps the owner alive.
 #[derive(Clone)]
 pub struct Array {
     raw: sys::CUarray,
@@ -41,14 +39,14 @@ impl Array {
     ) -> Result<Self> {
         let mut raw = std::ptr::null_mut();
         cuda.bind()?;
-        // SAFETY: a live mipmapped array of the current context (the caller's promise). Its levels live as long as it.
+        // SAFETY: a live array of the current context (the caller's promise). Its levels live as long.
         let code = unsafe { api::cuMipmappedArrayGetLevel(&mut raw, mipmap, level) };
         cuda.check("cuMipmappedArrayGetLevel", code)?;
         Ok(Self { raw, cuda: cuda.clone(), _owner: owner })
     }
 
-    /// Returns CUDA's array, for other copies than those below. It is valid while `self` lives. Make no texture object of
-    /// it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
+    /// Returns CUDA's array, for other copies than those below. It is valid while `self` lives. Make no
+    /// texture object of it: see [`SharedImage::cuda`](crate::SharedImage::cuda).
     pub fn raw(&self) -> sys::CUarray {
         self.raw
     }
@@ -58,8 +56,8 @@ impl Array {
         &self.cuda
     }
 
-    /// Enqueues a copy of the level's first `rows` rows to device memory, the first `row_bytes` bytes of each. Row `n` begins
-    /// at `to + n * pitch`.
+    /// Enqueues a copy of `rows` rows to device memory: the first `row_bytes` bytes of row `n` go to
+    /// `to + n * pitch`.
     ///
     /// # Errors
     /// Fails if the stream is of another context, and if CUDA refuses the sizes.
@@ -88,10 +86,10 @@ impl Array {
     /// Enqueues a copy from device memory to the level: [`Array::copy_to`] the other way.
     ///
     /// # Errors
-    /// As [`Array::copy_to`].
+    /// Same as [`Array::copy_to`].
     ///
     /// # Safety
-    /// As for [`Array::copy_to`].
+    /// Same as [`Array::copy_to`].
     pub unsafe fn copy_from(
         &self,
         stream: &dyn Stream,
@@ -110,13 +108,13 @@ impl Array {
         unsafe { self.copy(stream, &copy) }
     }
 
-    /// Enqueues a copy to another level, of the same place: the first `rows` rows, the first `row_bytes` bytes of each.
+    /// Enqueues a copy of the first `row_bytes` bytes of the first `rows` rows to the same place in `to`.
     ///
     /// # Errors
     /// Fails if the stream or `to` is of another context; CUDA is not called then.
     ///
     /// # Safety
-    /// As for [`Array::copy_to`], with two levels.
+    /// Same as [`Array::copy_to`], with two levels.
     pub unsafe fn copy_to_array(
         &self,
         stream: &dyn Stream,
@@ -130,17 +128,17 @@ impl Array {
         unsafe { self.copy(stream, &copy) }
     }
 
-    /// Enqueues a copy to the host. It fills `to` with as many rows as fit, `row_bytes` bytes of each, without padding between
-    /// them. Read `to` once the stream is idle.
+    /// Enqueues a copy to the host. It fills `to` with as many rows as fit, `row_bytes` bytes of each,
+    /// without padding between them. Read `to` once the stream is idle.
     ///
     /// # Errors
-    /// As [`Array::copy_to`].
+    /// Same as [`Array::copy_to`].
     ///
     /// # Panics
-    /// `row_bytes` is 0.
+    /// Panics if `row_bytes` is 0.
     ///
     /// # Safety
-    /// As for [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
+    /// Same as [`Array::copy_to`]. Nothing may use `to` before the stream has passed the copy.
     pub unsafe fn copy_to_host(&self, stream: &dyn Stream, to: &mut [u8], row_bytes: usize) -> Result<()> {
         let copy = sys::CUDA_MEMCPY2D {
             srcArray: self.raw,
@@ -154,7 +152,7 @@ impl Array {
     }
 
     /// # Safety
-    /// As for [`Array::copy_to`].
+    /// Same as [`Array::copy_to`].
     unsafe fn copy(&self, stream: &dyn Stream, copy: &sys::CUDA_MEMCPY2D) -> Result<()> {
         self.cuda.require_stream(stream, CALL)?;
         self.cuda.bind()?;
@@ -162,7 +160,7 @@ impl Array {
         self.cuda.check(CALL, unsafe { api::cuMemcpy2DAsync(copy, stream.raw()) })
     }
 
-    /// Creates a surface object, through which a kernel writes and reads texel by texel. Its x coordinate counts bytes.
+    /// Creates a surface object, for kernels that write and read texels. Its x coordinate counts bytes.
     ///
     /// # Errors
     /// Fails with 1 (`INVALID_VALUE`) if the array was created without `CUDA_ARRAY3D_SURFACE_LDST`.
@@ -179,8 +177,8 @@ impl Array {
     }
 }
 
-/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Before you drop it,
-/// the stream that uses it must be idle.
+/// A surface object. It owns CUDA's object, and keeps the array alive, which CUDA itself does not. Before you
+/// drop it, the stream that uses it must be idle.
 pub struct Surface {
     raw: sys::CUsurfObject,
     array: Array,
@@ -200,12 +198,12 @@ impl Surface {
 
 impl Drop for Surface {
     fn drop(&mut self) {
-        // SAFETY: created in `Array::surface`. The stream that used it is idle: code that drops it waits first.
+        // SAFETY: created in `Array::surface`. Its stream is idle: code that drops it waits first.
         self.array.cuda.cleanup("cuSurfObjectDestroy", || unsafe { api::cuSurfObjectDestroy(self.raw) });
     }
 }
 
-/// A copy between two arrays that are yet to be named.
+/// Describes a copy between two arrays. The caller sets them.
 fn array_to_array(row_bytes: usize, rows: usize) -> sys::CUDA_MEMCPY2D {
     sys::CUDA_MEMCPY2D {
         srcXInBytes: 0,

@@ -13,8 +13,8 @@ use super::{CudaInfo, Driver, Stream};
 use crate::error::cleanup_error;
 use crate::{Error, Result};
 
-/// A CUDA context: a device's primary one, or any that your program created. Cloning is cheap. Every shared object
-/// holds a clone, so the context outlives them all.
+/// A CUDA context: a device's primary one, or any that your program created. Cloning is cheap. Every shared
+/// object holds a clone, so the context outlives them all.
 ///
 /// # Examples
 /// ```no_run
@@ -41,12 +41,12 @@ struct Context {
     keep: Keep,
 }
 
-/// What keeps a context alive.
 enum Keep {
     /// This crate retained the device's primary context.
     Retained(sys::CUdevice),
-    /// The program's own context.
-    Theirs { _keep: Arc<dyn Any + Send + Sync> },
+    Theirs {
+        _keep: Arc<dyn Any + Send + Sync>,
+    },
 }
 
 // SAFETY: a CUDA context may be made current on any thread, and the driver API is thread-safe.
@@ -61,7 +61,7 @@ impl Cuda {
     /// # Errors
     /// Fails if `info` is not what the driver reports of this device.
     pub fn primary(_driver: Driver, info: &CudaInfo) -> Result<Self> {
-        // The fields are public: only the driver knows which device has this ordinal.
+        // `info` may be made up, so this asks the driver which device has the ordinal.
         let found = CudaInfo::query(info.ordinal)?;
         if found != *info {
             return Err(Error::Rule(format!(
@@ -82,9 +82,8 @@ impl Cuda {
         Ok(cuda)
     }
 
-    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped after everything that was made
-    /// from it. Afterwards the context is current on this thread, even after an error. Fails if the
-    /// driver is missing or too old.
+    /// Adopts a context. This crate never destroys it: `keep` owns it, and is dropped last. It is current on
+    /// this thread afterwards, even after an error. Fails if the driver is missing or too old.
     ///
     /// # Safety
     /// `context` must live until `keep` is dropped.
@@ -105,7 +104,7 @@ impl Cuda {
         Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
-    /// Adopts cudarc's context, and keeps it alive. Fails as [`Driver::load`] does. Otherwise as [`Cuda::from_raw`].
+    /// Adopts cudarc's context, like [`Cuda::from_raw`]. Also fails as [`Driver::load`] does.
     pub fn from_cudarc(context: &Arc<CudaContext>) -> Result<Self> {
         Driver::load()?;
         // SAFETY: cudarc's context lives as long as the `Arc`.
@@ -117,12 +116,11 @@ impl Cuda {
         &self.0.info
     }
 
-    /// Returns CUDA's handle of that device.
     pub(crate) fn device(&self) -> Result<sys::CUdevice> {
         CudaInfo::device(self.0.info.ordinal, &self.0.info.name)
     }
 
-    /// Returns CUDA's handle of the context. It is valid while `self` or a clone of it lives. Do not destroy it.
+    /// Returns CUDA's handle of the context. It is valid while `self` or a clone lives. Do not destroy it.
     pub fn raw(&self) -> sys::CUcontext {
         self.0.raw
     }
@@ -136,17 +134,17 @@ impl Cuda {
         Ok((free as u64, total as u64))
     }
 
-    /// Makes this context current on the calling thread (`cuCtxSetCurrent`). This is cheap if it is current already.
+    /// Makes this context current on the calling thread (`cuCtxSetCurrent`). Cheap if it is current already.
     ///
-    /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does cudarc.
-    /// If your thread also uses another context, set that one again.
+    /// It stays current afterwards. Every function of this crate that calls CUDA does the same, and so does
+    /// cudarc. If your thread also uses another context, set that one again.
     pub fn bind(&self) -> Result<()> {
         // SAFETY: the context is alive.
         self.check("cuCtxSetCurrent", unsafe { api::cuCtxSetCurrent(self.0.raw) })
     }
 
-    /// Fails if `other` is another context. Use it before a call that needs all its objects in one context, because
-    /// mixing contexts is undefined behaviour. `call` is the name of the call, for the error.
+    /// Fails if `other` is another context. Use it before a call that needs all its objects in one context,
+    /// because mixing contexts is undefined behaviour. `call` is the name of the call, for the error.
     pub fn require_same(&self, other: sys::CUcontext, call: &str) -> Result<()> {
         if self.0.raw == other {
             return Ok(());
@@ -157,8 +155,8 @@ impl Cuda {
         )))
     }
 
-    /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`). That
-    /// one is a different stream on each thread, so work from two threads would not be in order.
+    /// Fails for a stream of another context, and for the per-thread default stream (`CU_STREAM_PER_THREAD`).
+    /// That one is a different stream on each thread, so work from two threads would not be in order.
     #[doc(hidden)]
     pub fn require_stream(&self, stream: &dyn Stream, call: &str) -> Result<()> {
         if stream.raw().addr() == CU_STREAM_PER_THREAD {
@@ -169,9 +167,9 @@ impl Cuda {
         self.require_same(stream.context(), call)
     }
 
-    /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens at each
-    /// launch of the graph: Vulkan would wait forever for the first, and a second would repeat its value. The context
-    /// is current afterwards.
+    /// Fails as [`Cuda::require_stream`] does, and if the stream is being captured. A captured signal happens
+    /// at each launch: Vulkan would wait forever for the first, and a second would repeat its value. The
+    /// context is current afterwards.
     pub(crate) fn require_uncaptured(&self, stream: &dyn Stream, call: &'static str) -> Result<()> {
         self.require_stream(stream, call)?;
         let mut status = 0;
@@ -195,8 +193,8 @@ impl Cuda {
         }
     }
 
-    /// Enqueues a write to a word of the context's own. The work before it is done before anything that comes after it:
-    /// `cuStreamWriteValue32` puts a memory barrier before its write.
+    /// Enqueues a write to a word of the context's own. Everything before it is done before anything after it
+    /// begins: `cuStreamWriteValue32` puts a memory barrier before its write.
     ///
     /// # Safety
     /// The stream must be alive and of this context, which is current. [`Cuda::prepare_guard`] was called.
@@ -210,8 +208,8 @@ impl Cuda {
         self.0.guard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call fails.
-    /// The faults are the errors that leave a process "in an inconsistent state": see `CUresult`.
+    /// Returns whether some call has reported that a kernel faulted in this context. After a fault every call
+    /// fails. The faults are the errors that leave a process "in an inconsistent state": see `CUresult`.
     pub fn has_faulted(&self) -> bool {
         self.0.faulted.load(Ordering::Relaxed)
     }
@@ -219,8 +217,8 @@ impl Cuda {
     /// Turns the result of a driver call into an error that names the call and this device.
     #[doc(hidden)]
     pub fn check(&self, call: &'static str, code: Code) -> Result<()> {
-        // After a fault, what the GPU used is freed without a wait. So the context itself is asked: `code` may be of another
-        // one, or made up. After a fault every call returns it.
+        // Asks the context itself, which returns its fault from every call: `code` may be of another context,
+        // or made up, and after a fault what the GPU used is freed without a wait.
         let ask = || {
             let (mut free, mut total) = (0, 0);
             // SAFETY: the context is alive; writes two sizes.
@@ -237,8 +235,7 @@ impl Cuda {
         check(call, &self.info().name, code)
     }
 
-    /// For `Drop`: makes the context current, calls `release`, and reports an error ([`crate::on_cleanup_error`]),
-    /// because `Drop` cannot return one.
+    /// Calls `release` with the context current, and reports errors to [`crate::on_cleanup_error`].
     #[doc(hidden)]
     pub fn cleanup(&self, call: &'static str, release: impl FnOnce() -> Code) {
         let known = self.has_faulted();
@@ -264,8 +261,8 @@ impl Drop for Context {
         };
         let word = *self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if word != 0 {
-            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever signalled
-            // promised to keep the semaphore, and with it this context, until then.
+            // SAFETY: the context is alive. The stream has passed the guard before each signal: whoever
+            // signalled promised to keep the semaphore, and with it this context, until then.
             let code = unsafe {
                 match api::cuCtxSetCurrent(self.raw) {
                     Code::SUCCESS => api::cuMemFree(word),
@@ -281,8 +278,8 @@ impl Drop for Context {
     }
 }
 
-/// Returns the flag that says whether a device's primary context has faulted. Every [`Cuda`] that retained the
-/// context shares the flag. The flag is dropped with the last of them.
+/// Returns the flag that says whether a device's primary context has faulted. Every [`Cuda`] that retained
+/// the context shares the flag. The flag is dropped with the last of them.
 fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     static FAULTS: Mutex<BTreeMap<i32, Weak<AtomicBool>>> = Mutex::new(BTreeMap::new());
     let mut faults = FAULTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,7 +291,7 @@ fn fault_of(ordinal: i32) -> Arc<AtomicBool> {
     })
 }
 
-/// Whether an error code makes the context unusable: a fault, which every later call repeats.
+/// Returns whether an error code makes the context unusable: a fault, which every later call repeats.
 #[doc(hidden)]
 pub fn is_sticky(code: u32) -> bool {
     matches!(code, 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721)
@@ -340,8 +337,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// A context and a stream that refer to nothing, to test requests that must be refused before CUDA is called.
-    /// They are never dropped, because that would call CUDA.
+    /// A context and a stream that refer to nothing, to test requests that must be refused before CUDA is
+    /// called. They are never dropped, because that would call CUDA.
     pub(crate) fn unreal(number: u8) -> ManuallyDrop<(Cuda, UnrealStream)> {
         let info = cuda_device(number.into(), number);
         let raw = std::ptr::without_provenance_mut(usize::from(number));

@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// The first CUDA version whose external semaphores can be timelines, as `cuDriverGetVersion` reports it.
 const FIRST_WITH_TIMELINES: i32 = 11_020;
 
-/// The files to try. The driver's is `libcuda.so.1`; a toolkit has a `libcuda.so` that is only for linking. If these names
-/// lead to another machine's copy, the driver's own may still be in its usual folder.
+/// Returns the files to try. The driver's is `libcuda.so.1`; a toolkit has a `libcuda.so` that is only for
+/// linking. If these names lead to another machine's copy, the driver's own may still be in its usual folder.
 fn files() -> Vec<String> {
     const USUAL: &str =
         "lib/x86_64-linux-gnu lib/aarch64-linux-gnu lib64 lib lib/wsl/lib ../run/opengl-driver/lib";
@@ -29,7 +29,7 @@ fn files() -> Vec<String> {
 fn open() -> Result<Library> {
     let (mut tried, mut refused, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for file in files() {
-        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's, or the user's replacement for it.
+        // SAFETY: opening runs the library's initialisers. The file is NVIDIA's, or the user's replacement.
         match unsafe { Library::new(&file) } {
             // The error itself says only that `dlopen` failed.
             Err(error) => missing.push(error.source().map_or(error.to_string(), ToString::to_string)),
@@ -62,13 +62,13 @@ fn initialise(library: &Library, file: &str) -> Result<()> {
     }
 }
 
-/// The address of `cuInit`, by which libraries are told apart.
+/// Returns the address of `cuInit`, which tells libraries apart.
 fn address(library: &Library) -> Option<usize> {
     // SAFETY: the address is only compared.
     unsafe { look_up::find(library, &["cuInit"]) }
 }
 
-/// Proof that CUDA's driver is loaded, initialised, and new enough. The library stays loaded until the process ends.
+/// Proof that CUDA's driver is loaded, initialised and new enough. It stays loaded until the process ends.
 ///
 /// # Examples
 /// ```no_run
@@ -98,12 +98,12 @@ pub struct CudaInfo {
     pub name: String,
     /// The UUID that Vulkan reports for the same device.
     pub uuid: DeviceUuid,
-    /// The LUID that Windows gave the adapter, and the bit of its node. `None` on other systems, and for a device that
-    /// is not a display adapter.
+    /// The LUID and node bit on Windows. `None` elsewhere, and for a device that is not a display adapter.
     pub luid: Option<([u8; 8], u32)>,
     /// Major and minor version of the compute capability.
     pub compute_capability: (i32, i32),
-    /// Whether it can import timeline semaphores (`CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`).
+    /// Whether it can import timeline semaphores
+    /// (`CU_DEVICE_ATTRIBUTE_TIMELINE_SEMAPHORE_INTEROP_SUPPORTED`).
     pub timeline_interop: bool,
 }
 
@@ -111,8 +111,8 @@ impl Driver {
     /// Opens and initialises the driver (`cuInit`). Later calls are cheap.
     ///
     /// # Errors
-    /// Fails if there is no library, or if it is too old (before CUDA 11.2). `cuInit` fails with 100 (`NO_DEVICE`), for
-    /// example. Also fails if cudarc would load a different libcuda: its calls would go to that one, or panic.
+    /// Fails if there is no library, if it is too old (before CUDA 11.2), or if `cuInit` fails, for example
+    /// with 100 (`NO_DEVICE`). Also fails if cudarc would load a different libcuda, or none.
     pub fn load() -> Result<Self> {
         let driver = Self::load_without_cudarc()?;
         // SAFETY: opening runs the initialisers of libraries with the names of CUDA's driver.
@@ -126,7 +126,7 @@ impl Driver {
         }
     }
 
-    /// As [`Driver::load`], for a program that calls none of cudarc's functions.
+    /// Like [`Driver::load`], for a program that calls none of cudarc's functions.
     #[doc(hidden)]
     pub fn load_without_cudarc() -> Result<Self> {
         if LIBRARY.get().is_none() {
@@ -193,7 +193,6 @@ impl CudaInfo {
         })
     }
 
-    /// Returns CUDA's handle of the device with this index.
     pub(super) fn device(ordinal: i32, label: &str) -> Result<sys::CUdevice> {
         let mut device = 0;
         // SAFETY: writes one handle.
@@ -211,7 +210,7 @@ fn uuid(device: sys::CUdevice, name: &str) -> Result<DeviceUuid> {
 
 /// Returns `None` if there are no LUIDs. The driver then reports an error (801, `NOT_SUPPORTED`).
 fn luid(device: sys::CUdevice) -> Option<([u8; 8], u32)> {
-    // Other systems have no LUIDs. A call would fail, and tools like compute-sanitizer would report that as our fault.
+    // Other systems have no LUIDs. Tools like compute-sanitizer would report the failing call.
     if cfg!(not(windows)) {
         return None;
     }
@@ -221,7 +220,6 @@ fn luid(device: sys::CUdevice) -> Option<([u8; 8], u32)> {
     luid_of(code, bytes, node_mask)
 }
 
-/// Returns what the driver wrote, if the call succeeded.
 fn luid_of(code: Code, bytes: [c_char; 8], node_mask: u32) -> Option<([u8; 8], u32)> {
     (code == Code::SUCCESS).then_some((bytes.map(|byte| byte as u8), node_mask))
 }
@@ -230,7 +228,6 @@ fn version_words(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// Turns a result into an error that names the call and the device.
 pub(crate) fn check(call: &'static str, device: &str, code: Code) -> Result<()> {
     match code {
         Code::SUCCESS => Ok(()),
@@ -259,8 +256,8 @@ fn failure(functions: Option<&Functions>, call: &'static str, device: &str, code
 }
 
 impl Error {
-    /// Says what cudarc's error means, and what to do. `call` is the function of the driver that failed, on `device`.
-    /// (cudarc itself prints only the code.)
+    /// Turns an error of cudarc, which prints only its code, into one that says what it means and what to do.
+    /// `call` is the driver's function that failed on `device`.
     pub fn from_cudarc(call: &'static str, device: &str, error: DriverError) -> Self {
         failure(api::functions(), call, device, Code(error.0 as u32))
     }
@@ -276,7 +273,8 @@ mod tests {
         assert_eq!(version_words(13_000), "13.0");
     }
 
-    /// A driver may refuse a LUID with any code. What it wrote is then ignored, and the UUID identifies the device.
+    /// A driver may refuse a LUID with any code. What it wrote is then ignored, and the UUID identifies the
+    /// device.
     #[test]
     fn a_refused_luid_is_none() {
         let bytes = [1, 2, 3, 4, 5, 6, 7, -1];

@@ -9,13 +9,12 @@ use crate::Error;
 /// CUDA's driver, once it is loaded. It stays open until the process ends.
 pub(crate) static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// CUDA's driver, if it is loaded.
 pub fn library() -> Option<&'static Library> {
     LIBRARY.get()
 }
 
-/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name, the
-/// arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
+/// Makes functions from a table, for this crate and for the program in its repository. Each row has the name,
+/// the arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cuda_functions {
@@ -50,18 +49,17 @@ macro_rules! cuda_functions {
         /// Looks up all functions of CUDA's driver, once.
         pub fn look_up() -> $crate::Result<()> {
             if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::library()) {
-                // SAFETY: CUDA's driver, which stays open. If another thread was faster, it found the same functions.
+                // SAFETY: CUDA's driver, which stays open. A faster thread has found the same functions.
                 let _ = FUNCTIONS.set(unsafe { Functions::of(library) }?);
             }
             Ok(())
         }
 
-        /// The functions, if they were set.
         pub fn functions() -> Option<&'static Functions> {
             FUNCTIONS.get()
         }
 
-        /// Whether the library has an optional function.
+        /// Returns whether the library has an optional function.
         #[allow(unused_variables)] // A table may have no such rows.
         pub fn has(name: &str) -> bool {
             let Some(functions) = FUNCTIONS.get() else { return false };
@@ -86,7 +84,7 @@ macro_rules! cuda_functions {
 
         $(
             /// # Safety
-            /// What the manual requires of a caller. Without the function, this returns `CUDA_ERROR_NOT_FOUND`.
+            /// What the manual requires of a caller. Returns `CUDA_ERROR_NOT_FOUND` without the function.
             #[allow(non_snake_case)] // As in CUDA.
             pub unsafe fn $extra($($extra_argument: $extra_type),*) -> Code {
                 match FUNCTIONS.get().and_then(|functions| functions.$extra) {
@@ -108,7 +106,6 @@ pub unsafe fn find<F: Copy>(library: &Library, symbols: &[&str]) -> Option<F> {
     symbols.iter().find_map(|symbol| unsafe { library.get(symbol.as_bytes()) }.ok().map(|found| *found))
 }
 
-/// The error for a driver without a function.
 pub fn lacks(name: &str) -> Error {
     Error::Driver {
         reason: format!("it lacks {name}"),

@@ -1,8 +1,7 @@
-//! The CUDA driver API, opened at run time. You need no CUDA toolkit, neither to build nor to run, and a missing
-//! driver is an error, not a panic.
+//! The CUDA driver API, opened at run time: no toolkit, and a missing driver is an error, not a panic.
 //!
-//! Every function that calls the driver returns its error ([`Error::Cuda`](crate::Error::Cuda)). The documentation here
-//! names only other reasons, and codes that tell something. It has CUDA's terms, which are explained in the [manual].
+//! Every function that calls the driver returns its error ([`Error::Cuda`](crate::Error::Cuda)). The
+//! documentation names only other reasons and special codes. CUDA's [manual] explains its terms.
 //!
 //! [manual]: https://docs.nvidia.com/cuda/cuda-driver-api/index.html
 

@@ -7,10 +7,9 @@ use cudarc::driver::{CudaStream, sys};
 /// A stream of CUDA work, from any library. cudarc's [`CudaStream`] is one, and so is an `Arc` of a stream.
 ///
 /// # Safety
-/// As long as the value lives, `raw` must return the same live stream, and `context` the context of that stream.
+/// While the value lives, `raw` must return the same live stream, and `context` that stream's context.
 ///
 /// # Examples
-///
 /// A program with its own bindings:
 ///
 /// ```
@@ -35,8 +34,8 @@ pub unsafe trait Stream: Send + Sync {
     fn context(&self) -> sys::CUcontext;
 }
 
-// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses its
-// per-thread default stream, which is a different one on each thread.)
+// SAFETY: cudarc keeps the stream and its context alive as long as the value. (`Cuda::require_stream` refuses
+// its per-thread default stream, which is a different one on each thread.)
 unsafe impl Stream for CudaStream {
     fn raw(&self) -> sys::CUstream {
         self.cu_stream()

@@ -1,6 +1,6 @@
 //! How Vulkan exports: what an exportable object has in its `pNext` chain, and the calls that return handles.
 //!
-//! Everything that makes such an object fails if the device exports none of its kind, if it was created without the
+//! Creating such an object fails if the device exports none of its kind, if it was created without the
 //! extension ([`crate::DEVICE_EXTENSIONS`]), or if memory has run out.
 
 use ash::vk;
@@ -18,11 +18,10 @@ mod system;
 
 pub(crate) use system::{export_memory, export_semaphore};
 
-/// The handle type of an exportable memory, and what its buffers and its allocation need in their chains.
+/// The handle type of exportable memory, and what its buffers and its allocation need in their chains.
 pub(crate) struct MemoryExport {
     pub(crate) kind: ExportType,
     flags: vk::MemoryAllocateFlags,
-    /// Whether each buffer needs an allocation of its own.
     pub(crate) dedicated_only: bool,
     info: vk::ExportMemoryAllocateInfo<'static>,
     #[cfg(windows)]
@@ -30,7 +29,6 @@ pub(crate) struct MemoryExport {
 }
 
 impl MemoryExport {
-    /// Chooses what buffers of this usage need.
     pub(crate) fn for_buffers(vk: &Vk, usage: vk::BufferUsageFlags) -> Result<Self> {
         let info = vk.info();
         // First, because the driver may be asked only about usages that the device has.
@@ -41,7 +39,7 @@ impl MemoryExport {
         Ok(Self { flags: flags_for(usage), dedicated_only, ..export })
     }
 
-    /// Takes a handle type that the driver offers for the object to be exported.
+    /// `kind` must be a handle type that the driver offers for the exported object.
     pub(crate) fn new(vk: &Vk, kind: ExportType) -> Result<Self> {
         vk.memory_handles()?;
         Ok(Self {
@@ -54,7 +52,7 @@ impl MemoryExport {
         })
     }
 
-    /// Creates a buffer whose memory can be exported, after [`check_buffer`]. The caller binds and destroys it.
+    /// Creates a buffer for exportable memory, after [`check_buffer`]. The caller binds and destroys it.
     pub(crate) fn create_buffer(
         &self,
         vk: &Vk,
@@ -72,12 +70,11 @@ impl MemoryExport {
         unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))
     }
 
-    /// Allocates memory that can be exported, of the required size, in device-local memory if that is allowed.
-    /// `dedicated` names the buffer or image that uses the memory alone.
+    /// Allocates memory that can be exported, of the required size, in device-local memory if that is
+    /// allowed. `dedicated` names the buffer or image that uses the memory alone.
     ///
     /// # Safety
-    /// `required` must be what the driver requires for everything that will lie in the memory. The object in
-    /// `dedicated` must be alive and unbound.
+    /// `required` must cover everything that will lie in the memory. `dedicated` must be alive and unbound.
     pub(crate) unsafe fn allocate(
         mut self,
         vk: &Vk,
@@ -94,7 +91,7 @@ impl MemoryExport {
             None => allocate,
         };
         #[cfg(windows)]
-        // This structure is allowed only for NT handles (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
+        // Only for NT handles (VUID-VkExportMemoryWin32HandleInfoKHR-handleTypes-00657).
         let allocate = match self.kind {
             ExportType::OpaqueWin32 => allocate.push_next(&mut self.win32.memory),
             _ => allocate,
@@ -105,15 +102,13 @@ impl MemoryExport {
     }
 }
 
-/// The memory type for an exported object with these requirements.
 pub(crate) fn memory_type(vk: &Vk, required: &vk::MemoryRequirements) -> u32 {
     let types = required.memory_type_bits;
     // Every buffer and image has at least one memory type. If none is device-local, any of them will do.
     vk.memory_type(types, vk::MemoryPropertyFlags::DEVICE_LOCAL).unwrap_or(types.trailing_zeros())
 }
 
-/// Checks what no driver has to check of a buffer: its size (VUID-VkBufferCreateInfo-size-00912), and whether its usage
-/// is allowed.
+/// Checks a buffer's size (VUID-VkBufferCreateInfo-size-00912) and usage, which no driver has to check.
 pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<()> {
     match size {
         0 => Err(Error::Rule("a buffer cannot have 0 bytes".into())),
@@ -121,8 +116,8 @@ pub(crate) fn check_buffer(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> R
     }
 }
 
-/// Returns what memory a buffer of `size` bytes needs. Fails if that is less than `size`: CUDA maps `size` bytes, and a
-/// driver may wrap around for an absurd size.
+/// Returns what memory a buffer of `size` bytes needs. Fails if that is less than `size`: CUDA maps `size`
+/// bytes, and a driver may wrap around for an absurd size.
 ///
 /// # Safety
 /// `buffer` must be a live buffer of the device.
@@ -139,8 +134,8 @@ pub(crate) unsafe fn requirements(vk: &Vk, buffer: vk::Buffer, size: u64) -> Res
     }
 }
 
-/// The flags for memory of buffers with this usage. A buffer with a device address needs memory with one
-/// (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
+/// Returns the flags for memory of buffers with this usage. A buffer with a device address needs memory with
+/// one (`VUID-vkBindBufferMemory-bufferDeviceAddress-03339`).
 pub(crate) fn flags_for(usage: vk::BufferUsageFlags) -> vk::MemoryAllocateFlags {
     match usage.contains(vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS) {
         true => vk::MemoryAllocateFlags::DEVICE_ADDRESS,
@@ -157,7 +152,6 @@ pub(crate) struct SemaphoreExport {
 }
 
 impl SemaphoreExport {
-    /// Chooses the handle type that the device exports such semaphores as.
     pub(crate) fn new(vk: &Vk, semaphore: vk::SemaphoreType) -> Result<Self> {
         let info = vk.info();
         let (kind, what) = match semaphore {
@@ -175,13 +169,12 @@ impl SemaphoreExport {
         })
     }
 
-    /// Adds the structures to the semaphore's description.
     pub(crate) fn chain<'a>(
         &'a mut self,
         create: vk::SemaphoreCreateInfo<'a>,
     ) -> vk::SemaphoreCreateInfo<'a> {
         #[cfg(windows)]
-        // This structure is allowed only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        // Only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
         let create = match self.kind {
             ExportType::OpaqueWin32 => create.push_next(&mut self.win32.semaphore),
             _ => create,

@@ -1,7 +1,7 @@
 //! Windows: NT handles and KMT handles. Type-checked and linted, but never run.
 //!
-//! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the object
-//! ([`Attributes`]). Each export of a KMT handle gives the same number, which must not be closed.
+//! Each export of an NT handle makes a new one, with the access rights and the security descriptor of the
+//! object ([`Attributes`]). Each export of a KMT handle gives the same number, which must not be closed.
 
 use std::ffi::c_void;
 
@@ -17,8 +17,8 @@ use crate::handle::{BorrowedHandle, ExportType, MemoryHandle, NtHandle, Semaphor
 use crate::vulkan::Vk;
 use crate::{Error, Result};
 
-/// Who may open an exported object: its owner and the system, with full access. Nobody else may, and no process
-/// inherits it. Without this an object gets the process's default, which may admit other users.
+/// The rights to open an exported object: full access for its owner and the system, none for anybody else,
+/// and no inheritance. The process's default may admit other users.
 struct Security {
     attributes: Box<SECURITY_ATTRIBUTES>,
     descriptor: PSECURITY_DESCRIPTOR,
@@ -26,8 +26,7 @@ struct Security {
 
 impl Security {
     fn new() -> Result<Self> {
-        // In the string format of security descriptors (SDDL): protected (`D:P`), all rights (`GA`) for the owner
-        // (`OW`) and for the system (`SY`).
+        // In SDDL: protected (`D:P`), all rights (`GA`) for the owner (`OW`) and for the system (`SY`).
         let wanted = w!("D:P(A;;GA;;;OW)(A;;GA;;;SY)");
         let mut descriptor: PSECURITY_DESCRIPTOR = std::ptr::null_mut();
         // SAFETY: a terminated string; writes one pointer; the size is not requested.
@@ -71,7 +70,7 @@ impl Drop for Security {
 pub(crate) struct Attributes {
     pub memory: vk::ExportMemoryWin32HandleInfoKHR<'static>,
     pub semaphore: vk::ExportSemaphoreWin32HandleInfoKHR<'static>,
-    // Both point to it.
+    // `memory` and `semaphore` point to it.
     _security: Security,
 }
 
@@ -91,8 +90,7 @@ impl Attributes {
     }
 }
 
-/// The rights of an exported handle: `DXGI_SHARED_RESOURCE_READ | DXGI_SHARED_RESOURCE_WRITE` of `dxgi1_2.h`, which
-/// windows-sys lacks.
+/// `DXGI_SHARED_RESOURCE_READ | DXGI_SHARED_RESOURCE_WRITE` of `dxgi1_2.h`, which windows-sys lacks.
 const ACCESS: u32 = 0x8000_0000 | 1;
 
 /// # Safety
@@ -103,14 +101,14 @@ unsafe fn take<T>(
     raw: vk::HANDLE,
     new: unsafe fn(*mut c_void) -> Option<T>,
 ) -> Result<T> {
-    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's import (the
-    // field order in `memory` and `semaphore`).
+    // SAFETY: the caller's promise. The exporter owns a KMT handle's object, and destroys it after CUDA's
+    // import (the field order in `memory` and `semaphore`).
     let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
     let name = &vk.info().name;
     handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
 }
 
-/// A new handle to `memory`, which was allocated with [`super::MemoryExport`].
+/// Creates a handle to `memory`, which was allocated with [`super::MemoryExport`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let call = "vkGetMemoryWin32HandleKHR";
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
@@ -127,7 +125,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     }
 }
 
-/// A new handle to `semaphore`, which was created with [`super::SemaphoreExport`].
+/// Creates a handle to `semaphore`, which was created with [`super::SemaphoreExport`].
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
@@ -144,7 +142,7 @@ pub fn export_semaphore(
     // SAFETY: exported just now.
     unsafe {
         match kind {
-            // `ExportType::carries` keeps adapters from offering it.
+            // `ExportType::carries` rules this out earlier.
             ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::Unsupported(format!(
                 "CUDA imports no KMT handle of a timeline semaphore ({})",
                 vk.info().name

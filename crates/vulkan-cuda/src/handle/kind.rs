@@ -2,7 +2,7 @@
 
 use ash::vk;
 
-/// A handle type that Vulkan exports and CUDA imports. The numbers are Vulkan's bits, for memory and for semaphores.
+/// A handle type that Vulkan exports and CUDA imports. The numbers are the bits of Vulkan's flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportType {
     /// A file descriptor.
@@ -14,8 +14,8 @@ pub enum ExportType {
 }
 
 impl ExportType {
-    /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles on
-    /// Windows. [`VkInfo`](crate::VkInfo) tells which one a device supports.
+    /// The types of this system, the preferred one first: file descriptors on Linux, NT and then KMT handles
+    /// on Windows. [`VkInfo`](crate::VkInfo) tells which one a device supports.
     pub const HERE: &[Self] =
         if cfg!(windows) { &[Self::OpaqueWin32, Self::OpaqueWin32Kmt] } else { &[Self::OpaqueFd] };
 

@@ -9,7 +9,7 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// Memory of another API, in a form that CUDA can import with [`MappedMemory::import`](crate::MappedMemory::import).
+/// Memory of another API, for [`MappedMemory::import`](crate::MappedMemory::import).
 #[derive(Debug)]
 pub enum MemoryHandle {
     /// Vulkan's `OPAQUE_FD`.
@@ -31,8 +31,8 @@ pub enum MemoryHandle {
 }
 
 impl MemoryHandle {
-    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and whether the
-    /// allocation is always dedicated. (Each of Direct3D's resources has its own allocation.)
+    /// Returns the name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and
+    /// whether the allocation is always dedicated. (Each of Direct3D's resources has its own allocation.)
     #[rustfmt::skip] // A table.
     fn row(&self) -> (&'static str, Type, Form, Words, bool) {
         use Type::*;
@@ -53,8 +53,8 @@ impl MemoryHandle {
         self.row().0
     }
 
-    /// Returns the descriptor that `cuImportExternalMemory` takes, for an allocation of `size` bytes. `dedicated`: it
-    /// was made for one resource (`VkMemoryDedicatedAllocateInfo`). The descriptor is valid while the handle lives.
+    /// Returns the descriptor for `cuImportExternalMemory` of an allocation of `size` bytes, valid while the
+    /// handle lives. `dedicated` means that it was made for one resource (`VkMemoryDedicatedAllocateInfo`).
     pub fn descriptor(&self, size: u64, dedicated: bool) -> sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
         let (_, type_, _, (handle, name), always) = self.row();
         sys::CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
@@ -71,7 +71,7 @@ impl MemoryHandle {
         form.exists_here(name)
     }
 
-    /// Ends the handle after a successful import: a descriptor is CUDA's now, and what else is ours is closed.
+    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) = self {
             fd.give_up();
@@ -99,7 +99,8 @@ mod tests {
 
     fn bytes(desc: &Desc) -> Bytes {
         let base = (&raw const *desc).cast::<u8>();
-        // SAFETY: (all) fields of the structure at their offsets in `cuda.h`; `win32` is all of the union's 16 bytes.
+        // SAFETY: (all) fields of the structure at their offsets in `cuda.h`; `win32` is all of the union's
+        // 16 bytes.
         unsafe {
             Bytes {
                 kind: base.cast::<u32>().read(),
@@ -111,8 +112,8 @@ mod tests {
         }
     }
 
-    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes, size,
-    /// flags, 16 reserved integers, 4 bytes of padding.
+    /// `cuda.h` of CUDA 10 to 13 on 64-bit systems, by hand: type, 4 bytes of padding, a union of 16 bytes,
+    /// size, flags, 16 reserved integers, 4 bytes of padding.
     #[test]
     fn the_structure_is_that_of_cuda_h() {
         assert_eq!((size_of::<Desc>(), align_of::<Desc>()), (104, 8));
@@ -126,8 +127,9 @@ mod tests {
         assert_eq!(offsets, [0, 8, 24, 32, 36]);
     }
 
-    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalMemory`: the type's number, the two
-    /// words of the union (handle, name), and the flags for an allocation that is not dedicated and for one that is.
+    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalMemory`: the type's number, the
+    /// two words of the union (handle, name), and the flags for an allocation that is not dedicated and for
+    /// one that is.
     #[test]
     fn every_variant_is_described_as_the_manual_says() {
         fn row<H>((handle, union): (H, [u64; 2]), make: fn(H) -> MemoryHandle) -> (MemoryHandle, [u64; 2]) {
@@ -161,8 +163,8 @@ mod tests {
         }
     }
 
-    /// The descriptor stays open after a successful import, because CUDA closes it. It is closed after a failed import,
-    /// because it is still ours then.
+    /// The descriptor stays open after a successful import, because CUDA closes it. It is closed after a
+    /// failed import, because it is still ours then.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_descriptor_is_given_up_only_after_success() {

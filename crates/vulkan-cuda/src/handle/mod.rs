@@ -1,11 +1,11 @@
 //! What travels between the two APIs, as data.
 //!
 //! CUDA imports eight kinds of memory handle and ten kinds of semaphore handle ([External Resource
-//! Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)). [`MemoryHandle`] and
-//! [`SemaphoreHandle`] have all of them, each with a row of a table. Vulkan exports three ([`ExportType`]). Only those of
-//! Linux were ever run.
+//! Interoperability](https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__EXTRES__INTEROP.html)).
+//! [`MemoryHandle`] and [`SemaphoreHandle`] have all of them, each with a row of a table. Vulkan exports
+//! three ([`ExportType`]). Only those of Linux were ever run.
 //!
-//! The form of a handle decides who closes it. An import consumes the handle, and closes what is "yours" in this table:
+//! The form of a handle decides who closes it. An import consumes it, and closes what is "yours" here:
 //!
 //! | form | after a successful import | after a failed one |
 //! |---|---|---|

@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null, null_mut, without_provenance_mut};
 
 use crate::{Error, Result};
 
-/// What kind of thing a handle is, and whether this system has such things.
+/// The form of a handle, and whether this system has such handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form(&'static str, bool);
 
@@ -21,7 +21,7 @@ impl Form {
     /// Only the driver can tell whether its libraries are installed.
     pub(super) const NVSCI: Self = Self("NvSci object", true);
 
-    /// Fails if this system has no such handles, before a driver is called. `name` is the kind's name in CUDA's manual.
+    /// Fails if this system has no such handles. `name` is the kind's name in CUDA's manual.
     pub(super) fn exists_here(self, name: &str) -> Result<()> {
         let (Self(form, here), system) = (self, std::env::consts::OS);
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
@@ -34,8 +34,8 @@ impl Form {
     }
 }
 
-/// What a handle writes into the union of a descriptor, borrowed from the handle: a handle, object or file descriptor,
-/// and a name. `handle.fd` is the low half of the first word, because all systems with CUDA are little-endian.
+/// What a handle writes into a descriptor's union, borrowed from it: a handle, object or file descriptor, and
+/// a name. `handle.fd` is the low half of the first word, as all systems with CUDA are little-endian.
 pub(super) type Words = (*mut c_void, *const c_void);
 
 /// A file descriptor, which this value owns. On Unix it converts from and to an `OwnedFd`.
@@ -57,7 +57,7 @@ impl Fd {
         Self(raw)
     }
 
-    /// The bare number, for an API that imports it.
+    /// Returns the number, which `self` still owns.
     pub(crate) fn number(&self) -> c_int {
         #[cfg(unix)]
         return self.0.as_raw_fd();
@@ -141,17 +141,17 @@ impl NtHandle {
     }
 }
 
-/// A KMT handle, or an `NvSciBufObj`, `NvSciSyncObj` or `NvSciSyncFence`. It owns nothing and keeps nothing alive.
+/// A KMT handle, or an `NvSciBufObj`, `NvSciSyncObj` or `NvSciSyncFence`. It keeps nothing alive.
 #[derive(Clone, Copy, Debug)]
 pub struct BorrowedHandle(pub(super) NonNull<c_void>);
 
 impl BorrowedHandle {
-    /// Returns `None` for null.
+    /// Wraps a handle or an object. Returns `None` for null.
     ///
     /// # Safety
     /// - It must be a global KMT handle or a live object, of the kind that it is used as.
-    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of this value
-    ///   is used, and nothing else may access it during a call that takes it.
+    /// - Its object must live until CUDA has destroyed the import. A fence must live as long as any copy of
+    ///   this value is used, and nothing else may access it during a call that takes it.
     pub unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
         NonNull::new(raw).map(Self)
     }
@@ -165,7 +165,8 @@ impl BorrowedHandle {
 pub(super) mod tests {
     use super::*;
 
-    /// A value that stands for a handle or object in tests. It refers to nothing, and nothing here dereferences it.
+    /// A value that stands for a handle or object in tests. It refers to nothing, and nothing here
+    /// dereferences it.
     pub(in super::super) const BARE: *mut c_void = std::ptr::without_provenance_mut(0x1234_5670);
 
     pub(in super::super) fn fd() -> (Fd, [u64; 2]) {

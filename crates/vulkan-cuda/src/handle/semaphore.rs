@@ -9,13 +9,12 @@ use super::raw::{Form, Words};
 use super::{BorrowedHandle, Fd, NtHandle};
 use crate::Result;
 
-/// A semaphore, fence or mutex of another API, in a form that CUDA can import with
-/// [`ImportedSemaphore::import`](crate::ImportedSemaphore::import).
+/// A semaphore, fence or mutex of another API, for [`ImportedSemaphore`](crate::ImportedSemaphore).
 #[derive(Debug)]
 pub enum SemaphoreHandle {
     /// A binary semaphore as Vulkan's `OPAQUE_FD`.
     OpaqueFd(Fd),
-    /// A binary semaphore as Vulkan's `OPAQUE_WIN32`. A name is that of `VkExportSemaphoreWin32HandleInfoKHR`.
+    /// A binary semaphore as `OPAQUE_WIN32`. A name is that of `VkExportSemaphoreWin32HandleInfoKHR`.
     OpaqueWin32(NtHandle),
     /// A binary semaphore as Vulkan's `OPAQUE_WIN32_KMT`.
     OpaqueWin32Kmt(BorrowedHandle),
@@ -36,8 +35,7 @@ pub enum SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// The name in CUDA's manual, its constant, the form, what goes into the descriptor's union, and the operand of
-    /// waits and signals.
+    /// Returns the name in CUDA's manual, its constant, the form, the descriptor's union, and the operand.
     #[rustfmt::skip] // A table.
     fn row(&self) -> (&'static str, Type, Form, Words, &'static str) {
         use Type::*;
@@ -60,7 +58,6 @@ impl SemaphoreHandle {
         self.row().0
     }
 
-    /// What a wait or a signal takes: [`Operand::words`].
     pub(crate) fn takes(&self) -> &'static str {
         self.row().4
     }
@@ -77,7 +74,7 @@ impl SemaphoreHandle {
         form.exists_here(name)
     }
 
-    /// Ends the handle after a successful import: a descriptor is CUDA's now, and what else is ours is closed.
+    /// After a successful import, gives up a file descriptor, which is CUDA's now, or closes an NT handle.
     pub(crate) fn imported(self) {
         if let Self::OpaqueFd(fd) | Self::TimelineFd(fd) = self {
             fd.give_up();
@@ -97,11 +94,11 @@ pub enum Operand {
     Binary,
     /// For a timeline or a fence. A wait ends at this value or a greater one.
     Value(u64),
-    /// For a mutex: the key of its last release, as for `IDXGIKeyedMutex::AcquireSync`, or of this one.
+    /// For an `IDXGIKeyedMutex`: a wait takes the key of the last release, a signal that of its own.
     Key {
         /// The key.
         key: u64,
-        /// The limit of a wait, in milliseconds. Windows' `INFINITE` (`u32::MAX`) means none. A signal ignores it.
+        /// The limit of a wait in milliseconds; `INFINITE` (`u32::MAX`) means none. A signal ignores it.
         timeout_ms: u32,
     },
     /// An `NvSciSyncFence`, which a signal writes.
@@ -109,7 +106,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// What it is. Two of the same kind have the same words.
+    /// Returns the kind in words, one for each variant.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Binary => NOTHING,
@@ -121,7 +118,7 @@ impl Operand {
 
     /// Returns the parameters that `cuWaitExternalSemaphoresAsync` takes.
     pub fn wait_params(self) -> sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS {
-        // SAFETY: a plain C structure of integers and unused pointers, for which all zeros mean "nothing requested".
+        // SAFETY: a C structure of integers and pointers, for which all zeros mean "nothing requested".
         let mut params: sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
         match self {
             Self::Binary => {}
@@ -160,9 +157,9 @@ mod tests {
     type WaitParams = sys::CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS;
     type SignalParams = sys::CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS;
 
-    /// `cuda.h` of CUDA 11.2 to 13 on 64-bit systems, by hand. A descriptor: type, 4 bytes of padding, a union of 16
-    /// bytes, flags, 16 reserved integers, 4 bytes of padding. Parameters: 72 bytes of operands, flags, 16 reserved
-    /// integers, 4 bytes of padding.
+    /// `cuda.h` of CUDA 11.2 to 13 on 64-bit systems, by hand. A descriptor: type, 4 bytes of padding, a
+    /// union of 16 bytes, flags, 16 reserved integers, 4 bytes of padding. Parameters: 72 bytes of operands,
+    /// flags, 16 reserved integers, 4 bytes of padding.
     #[test]
     fn the_structures_are_those_of_cuda_h() {
         assert_eq!((size_of::<Desc>(), align_of::<Desc>()), (96, 8));
@@ -195,8 +192,8 @@ mod tests {
         assert_eq!(signal, [0, 8, 16, 24, 72, 76]);
     }
 
-    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalSemaphore`: the type's number and the
-    /// two words of the union (handle, name).
+    /// Compares each variant with `cuda.h` and the manual of `cuImportExternalSemaphore`: the type's number
+    /// and the two words of the union (handle, name).
     #[test]
     fn every_variant_is_described_as_the_manual_says() {
         fn row<H>(
@@ -238,8 +235,8 @@ mod tests {
         }
     }
 
-    /// The places of `fence.value`, `nvSciSync.fence`, `keyedMutex.key`, `keyedMutex.timeoutMs` (waits only) and
-    /// `flags`. Everything else must be zero.
+    /// The places of `fence.value`, `nvSciSync.fence`, `keyedMutex.key`, `keyedMutex.timeoutMs` (waits only)
+    /// and `flags`. Everything else must be zero.
     const PLACES: [(usize, usize); 5] = [(0, 8), (8, 8), (16, 8), (24, 4), (72, 4)];
 
     fn values<T>(params: &T) -> [u64; 5] {
