@@ -11,7 +11,7 @@
 //
 // After a change, `scripts/kernels.sh build` makes wave.ptx. The same formula stands in
 // shaders/wave.wgsl, for machines without CUDA, and for the tests in
-// crates/field/src/wave.rs and tests/stand_in/src/cuda.rs.
+// tool/handoff/src/contents/wave.rs and tests/stand_in/src/cuda.rs.
 //
 //!PARAM amplitude float 0 2 1 "x"
 //!PARAM frequency float 0.25 4 1 "x"

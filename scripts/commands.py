@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """commands.py LIST [--kind run|window|build]: runs the commands that README.md and the guide show, and writes a list.
 
-crates/wavefield/tests/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
+tool/wavefield/tests/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
 the programs (without a display), `window` those that open a window, which is closed after a while, and `build` those that build
 in a clone. A command whose program this machine lacks is left out.
 
@@ -102,7 +102,7 @@ def prepare(place: Path, what: str) -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), str(place)], check=True)
         return
     place.mkdir()
-    shutil.copy(ROOT / "crates/field/kernels/pond.cu", place / "mine.cu")
+    shutil.copy(ROOT / "tool/handoff/kernels/pond.cu", place / "mine.cu")
     for name in ("old", "new"):
         shutil.copy(ROOT / "docs/measurements/h200-bench.json", place / f"{name}.json")
 

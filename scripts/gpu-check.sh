@@ -97,17 +97,17 @@ check texture-inline fails 2 'fields only' "${run[@]}" --scene texture --frames 
 check largest "${run[@]}" --frames 3 --ring 1 --grid 16379x16379
 check too-large fails 1 'largest square --grid' "${run[@]}" --frames 1 --grid 16384x16384
 check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x77 --ring 5
-check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel crates/field/kernels/test/flat.ptx
-check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel crates/field/kernels/test/level.ptx --param height=0.5
+check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel tool/handoff/kernels/test/flat.ptx
+check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel tool/handoff/kernels/test/level.ptx --param height=0.5
 # Kernels that are refused before the launch, and kernels that take smaller blocks.
-check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel crates/field/kernels/stamp.ptx
+check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel tool/handoff/kernels/stamp.ptx
 check without-consent fails 2 'risk-the-gpu' \
-  "${run[@]}" --frames 1 --handoff inline --kernel crates/field/kernels/test/flat.ptx
-sed 's/^\.maxntid 64/.reqntid 96/' crates/field/kernels/test/bounded.ptx >"$out/required.ptx"
+  "${run[@]}" --frames 1 --handoff inline --kernel tool/handoff/kernels/test/flat.ptx
+sed 's/^\.maxntid 64/.reqntid 96/' tool/handoff/kernels/test/bounded.ptx >"$out/required.ptx"
 # blocks HANDOFF
 blocks() {
   local kernel
-  for kernel in crates/field/kernels/test/bounded.ptx "$out/required.ptx"; do
+  for kernel in tool/handoff/kernels/test/bounded.ptx "$out/required.ptx"; do
     check "$(basename "$kernel" .ptx)-$1" quiet timeout -k 5 120 "$WAVEFIELD_BIN" verify --producer cuda \
       --frames 200 --grid 512x512 --handoff "$1" --risk-the-gpu --kernel "$kernel"
   done
@@ -123,7 +123,7 @@ done
 check verify-batch quiet "${verify[@]}" --producer cuda --frames 1000 --grid 512x512 --ring 8 --batch 8
 check kernel-files scripts/kernel-files.sh "$out/kernel-files"
 check verify-validated quiet "${verify[@]}" --producer cuda --frames 300 --validation --json "$out/verify.json"
-check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel crates/field/kernels/test/flat.ptx
+check verify-user-kernel quiet "${verify[@]}" --producer cuda --frames 300 --kernel tool/handoff/kernels/test/flat.ptx
 check verify-compute quiet "${verify[@]}" --producer compute --frames 1000 --grid 512x512
 check verify-host quiet "${verify[@]}" --producer host --frames 300 --grid 512x512
 for handoff in "${on_a_stream[@]}"; do
@@ -166,15 +166,15 @@ for stage in 1 2 3 4 5; do
 done
 suites vulkan-cuda examples cuda_memory shared_ring ring_to_cuda
 suites wavefield-gpu sound handles
-suites wavefield-engine gallery rounds allocations producers checker semaphores
+suites wavefield-run gallery rounds allocations producers checker semaphores
 suites wavefield errors pictures imports parameters switching recording verify formats
 
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do
   check "trap-$handoff" fails 1 'trap.ptx.*CUDA_ERROR' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/trap.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel tool/handoff/kernels/test/trap.ptx
   check "endless-$handoff" fails 1 'no frame was finished for 2 s' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/spin.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel tool/handoff/kernels/test/spin.ptx
 done
 # Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
 suites wavefield serve serve_arrays serve_renders reload
@@ -184,10 +184,10 @@ blocks inline
 # These are last, because after either of them nothing draws on an H200 (driver 580) any more: first a fault in Vulkan's
 # command buffer, which needs a GPU that still draws; then illegal addresses, for which CUDA returns the error.
 check late-inline fails 1 'error: ' \
-  "${run[@]}" --timeout 10 --frames 1000 --handoff inline --risk-the-gpu --kernel crates/field/kernels/test/late.ptx
+  "${run[@]}" --timeout 10 --frames 1000 --handoff inline --risk-the-gpu --kernel tool/handoff/kernels/test/late.ptx
 for handoff in "${on_a_stream[@]}"; do
   check "illegal-$handoff" fails 1 'illegal.ptx.*CUDA_ERROR_ILLEGAL_ADDRESS' \
-    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel crates/field/kernels/test/illegal.ptx
+    "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel tool/handoff/kernels/test/illegal.ptx
 done
 
 head -n 3 "$out"/{wave,ring-1,ring-2,ring-8,batch,handoff-*[a-z],compute,largest}.log

@@ -27,7 +27,7 @@ refused() {
   [ "$status" = 1 ] && grep -qF "$2" <<<"$text"
 }
 
-ptx=crates/field/kernels/test/flat.ptx
+ptx=tool/handoff/kernels/test/flat.ptx
 cu='extern "C" __global__ void k(float4 *v, unsigned cols, unsigned rows, unsigned long long frame, double time) {
   unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < cols * rows) v[i] = float4{i % cols / float(cols) - 0.5f, sinf(time), i / cols / float(rows) - 0.5f, 0.5f};

@@ -27,7 +27,7 @@ archs=(50 52 53 60 61 62 70 72 75 80 86 87 89 90 100 101 103 120 121)
 # The kernels that are compiled from CUDA C++.
 sources=(wave ripples ocean pond swarm frame_stamp texture surfaces)
 # The wave is the demo's, the surfaces are an example's, and all others are the tool's.
-folder=crates/field/kernels
+folder=tool/handoff/kernels
 source_of() {
     case $1 in
         wave) echo kernels/wave.cu ;;

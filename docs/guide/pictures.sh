@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=$(realpath -m "${1:-target/pictures}")
 mkdir -p "$out"
 program=$(realpath -m "${CARGO_TARGET_DIR:-target}")/release/wavefield
-field=(--producer cuda --ring 1 --kernel crates/field/kernels/test/colour.ptx --grid 2048x2048 --size 640x360)
+field=(--producer cuda --ring 1 --kernel tool/handoff/kernels/test/colour.ptx --grid 2048x2048 --size 640x360)
 
 # keep NAME COMMAND…: runs it, and keeps what it says. It may fail: that is what is to be shown.
 keep() {

@@ -519,7 +519,7 @@ def test_a_script_without_a_window_or_with_an_error_does_not_wait(renderer: Fake
 )
 def test_default_limits_are_limits_that_the_renderer_takes(values: list[float]) -> None:
     low, high = (np.float32(limit) for limit in _libraries.extent(np.array(values)))
-    # The same check as `checked_limits` in crates/serve/src/settings.rs.
+    # The same check as `checked_limits` in tool/serve/src/settings.rs.
     assert np.isfinite(low) and np.isfinite(high) and np.finfo(np.float32).tiny <= high - low < np.inf
 
 

@@ -1,5 +1,5 @@
 //! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of
-//! `crates/render/src`, so the picture must be the same as Vulkan's picture of the same frame.
+//! `tool/draw/src`, so the picture must be the same as Vulkan's picture of the same frame.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::interop::{Buffer, Frames, Gpu, Slot};
 use crate::kernels::{Kernel, PAINT, WAVE};
 use crate::picture::Picture;
 use crate::program::{Program, at};
-use wavefield_field::texture::{Texel, chain_texels, level, levels, paint_chain};
-use wavefield_field::wave::{Grid, Shape, Vertex, phase, vertex};
-use wavefield_render::Camera;
-use wavefield_render::{TILE, tile_count, tile_indices};
+use wavefield_handoff::contents::texture::{Texel, chain_texels, level, levels, paint_chain};
+use wavefield_handoff::contents::wave::{Grid, Shape, Vertex, phase, vertex};
+use wavefield_draw::Camera;
+use wavefield_draw::{TILE, tile_count, tile_indices};
 
 const SAMPLES: i32 = 4;
 /// Frames per second of the kernels' time.
@@ -127,7 +127,7 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
     }
 }
 
-/// The kernels' time in a frame, in seconds, as in `crates/engine/src/headless.rs`.
+/// The kernels' time in a frame, in seconds, as in `tool/run/src/headless.rs`.
 fn time(frame: u64) -> f64 {
     frame as f64 / RATE
 }

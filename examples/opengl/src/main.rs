@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use cudarc::driver::DriverError;
 use vulkan_cuda::cuda_advice;
-use wavefield_field::wave::Grid;
+use wavefield_handoff::contents::wave::Grid;
 
 use gl::Gl;
 use interop::semaphore::By;

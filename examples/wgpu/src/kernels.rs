@@ -10,7 +10,7 @@ use cudarc::nvrtc::Ptx;
 /// A moving surface: float4 vertices, x y z and the position in the colour map.
 pub const WAVE: (&str, &str) = (include_str!("../../../kernels/wave.ptx"), "wave");
 /// A moving texture: half4 texels with a height, its slopes, and contour lines.
-pub const PAINT: (&str, &str) = (include_str!("../../../crates/field/kernels/texture.ptx"), "paint");
+pub const PAINT: (&str, &str) = (include_str!("../../../tool/handoff/kernels/texture.ptx"), "paint");
 /// The pattern that the check expects.
 pub const PATTERN: (&str, &str) = (include_str!("pattern.ptx"), "pattern");
 /// The same pattern in a texture.

@@ -44,7 +44,7 @@ def find_renderer() -> str:
     if found is None:
         raise NoRenderer(
             "the program wavefield was not found: install the wheel with pip, run `cargo install --path "
-            "crates/wavefield` in the repository, or set WAVEFIELD_BIN to the program"
+            "tool/wavefield` in the repository, or set WAVEFIELD_BIN to the program"
         )
     return found
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ._protocol import Message
 
-# Of the window's mouse: crates/render/src/camera.rs.
+# Of the window's mouse: tool/draw/src/camera.rs.
 _PER_PIXEL, _STEEPEST, _NEAREST, _MOST_DISTANT, _TARGET_FARTHEST, _FIELD_OF_VIEW = 0.006, 1.5, 0.4, 20.0, 3.0, 0.72
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .field import Field
     from .frame import Frame
 
-# As in crates/window/src/controls.rs and crates/render/src/view.rs: pixels of the wheel, and where an image just fits.
+# As in tool/window/src/controls.rs and tool/draw/src/view.rs: pixels of the wheel, and where an image just fits.
 PIXELS_PER_NOTCH, FITTING_DISTANCE = 40.0, 3.3
 
 

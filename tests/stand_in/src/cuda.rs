@@ -78,7 +78,7 @@ fn allowed(name: &'static str) -> Result<(), u32> {
 
 unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<(), u32> {
     let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
-    // Only a compiler sees what is wrong with `crates/field/kernels/test/broken.ptx`, so it is recognised by its name.
+    // Only a compiler sees what is wrong with `tool/handoff/kernels/test/broken.ptx`, so it is recognised by its name.
     // A byte-order mark before the first directive or comment is no PTX.
     let starts = ptx.trim_start().starts_with(['.', '/']);
     if !starts || !ptx.contains(".version") || ptx.contains(".entry broken(") {
@@ -1158,7 +1158,7 @@ fn take_time() {
     }
 }
 
-/// Runs a kernel of `kernels/`, `crates/field/kernels/test` or `examples/wgpu`.
+/// Runs a kernel of `kernels/`, `tool/handoff/kernels/test` or `examples/wgpu`.
 fn run(kernel: usize, out: Address, arguments: Arguments) -> Result<(), u32> {
     let Arguments { cols, rows, frame, time, values } = arguments;
     let [first, second] = [values[0], values[1]].map(f64::from);
@@ -1275,7 +1275,7 @@ impl Level {
     }
 }
 
-/// The formula of `paint` in `crates/field/kernels/texture.cu`.
+/// The formula of `paint` in `tool/handoff/kernels/texture.cu`.
 fn paint(cols: u32, rows: u32, col: u32, row: u32, time: f64) -> Texel {
     const TAU: f64 = std::f64::consts::TAU;
     let turn = (time / 20.0).rem_euclid(1.0);

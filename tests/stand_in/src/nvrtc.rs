@@ -1,4 +1,4 @@
-//! `libnvrtc`: a compiler that does not understand CUDA C++. It returns the PTX of `flat` or `level` of `crates/field/kernels/test`. The word
+//! `libnvrtc`: a compiler that does not understand CUDA C++. It returns the PTX of `flat` or `level` of `tool/handoff/kernels/test`. The word
 //! `mistake` in a source is an error, and `unused` is a warning. As in NVRTC, a byte-order mark is an error, a header that is not
 //! found is one, and what looks like UTF-16 is an empty source.
 
@@ -133,8 +133,8 @@ pub unsafe extern "C" fn nvrtcCompileProgram(
                 format!("{}({line}): warning #177-D: \"unused\" is not used\n", program.name).into();
         }
         program.ptx = without_declarations(match line("void level(") {
-            Some(_) => include_str!("../../../crates/field/kernels/test/level.ptx"),
-            None => include_str!("../../../crates/field/kernels/test/flat.ptx"),
+            Some(_) => include_str!("../../../tool/handoff/kernels/test/level.ptx"),
+            None => include_str!("../../../tool/handoff/kernels/test/flat.ptx"),
         });
         0
     })

@@ -103,13 +103,13 @@ pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The path of a kernel's file, such as `pond.cu`. The wave is the demo's.
 pub fn kernel(file: &str) -> PathBuf {
-    let folder = if file.starts_with("wave.") { "kernels" } else { "crates/field/kernels" };
+    let folder = if file.starts_with("wave.") { "kernels" } else { "tool/handoff/kernels" };
     Path::new(ROOT).join(folder).join(file)
 }
 
 /// The path of a reference picture.
 pub fn reference(name: &str) -> PathBuf {
-    Path::new(ROOT).join("crates/wavefield/tests/references").join(name)
+    Path::new(ROOT).join("tool/wavefield/tests/references").join(name)
 }
 
 /// How far two pictures may differ: drivers round differently, and rasterise edges differently.

@@ -1,4 +1,4 @@
-// A calm gradient behind everything, as in crates/shaders/wgsl/background.wgsl.
+// A calm gradient behind everything, as in tool/gpu/wgsl/background.wgsl.
 
 #ifdef VERTEX
 

@@ -1,4 +1,4 @@
-// The field as a lit surface, as in crates/shaders/wgsl/field.wgsl, which has the explanations.
+// The field as a lit surface, as in tool/gpu/wgsl/field.wgsl, which has the explanations.
 
 layout(location = 0) uniform mat4 view_projection;
 layout(location = 1) uniform vec3 eye;

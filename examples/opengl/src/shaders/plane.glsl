@@ -1,4 +1,4 @@
-// A plane to the horizon with the texture on it, as in crates/shaders/wgsl/plane.wgsl, which has the explanations.
+// A plane to the horizon with the texture on it, as in tool/gpu/wgsl/plane.wgsl, which has the explanations.
 
 layout(location = 0) uniform mat4 view_projection;
 layout(location = 1) uniform vec3 eye;

@@ -1,4 +1,4 @@
-// Draws the field of `kernels/wave.cu` as a lit surface, and the texture of `crates/field/kernels/texture.cu` on a quad.
+// Draws the field of `kernels/wave.cu` as a lit surface, and the texture of `tool/handoff/kernels/texture.cu` on a quad.
 
 struct View {
     clip_of_world: mat4x4<f32>,

@@ -1,0 +1,393 @@
+//! Draws a slot, multisampled: a surface, points, an image or the textured plane, before a background.
+
+use std::rc::Rc;
+
+use ash::vk;
+
+use super::inputs::{Inputs, Tile};
+use super::pass::Attachments;
+use super::pipeline::{
+    BACKGROUND, CLOUD, CLOUD_FACTS, FIELD, FIELD_FACTS, HEIGHT_FACTS, HEIGHT_POINT_FACTS, HEIGHT_POINTS,
+    HEIGHT_WIREFRAME, HEIGHTS, IMAGE, IMAGE_FACTS, PLANE, POINT_FACTS, POINTS, Pipeline, PipelineDesc,
+    Shaders, WIREFRAME,
+};
+use super::{ColorMap, Picture, Samples, Style, View, mesh};
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_gpu::vulkan::{Buffer, Device, Queue};
+use wavefield_handoff::producer::Source;
+
+pub struct Slices<'a> {
+    pub count: usize,
+    /// Called in the render pass after each slice, with its number.
+    pub after: &'a dyn Fn(usize),
+}
+
+pub struct FieldRendererDesc {
+    pub output: Output,
+    /// Each has its own uniforms.
+    pub flights: usize,
+    /// The most views of a frame.
+    pub views: usize,
+    pub scene: Scene,
+    /// For a texture, the size of its first level.
+    pub array: Array,
+    pub style: Style,
+    pub color_map: ColorMap,
+    pub samples: Samples,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A picture for people, in this format.
+    Color(vk::Format),
+    /// Depth, normal and index, in three pictures of one sample, since a mean of indices means nothing.
+    Facts,
+}
+
+impl Output {
+    pub(super) fn formats(&self) -> &[vk::Format] {
+        match self {
+            Self::Color(format) => std::slice::from_ref(format),
+            // Every device can draw on these ("Required Format Support").
+            Self::Facts => &[vk::Format::R32_SFLOAT, vk::Format::R32G32B32A32_SFLOAT, vk::Format::R32_SINT],
+        }
+    }
+
+    /// Returns the pictures' first values; none if every pixel is drawn.
+    fn clear(self) -> &'static [vk::ClearColorValue] {
+        const NOTHING: &[vk::ClearColorValue] = &[
+            vk::ClearColorValue { float32: [f32::INFINITY, 0.0, 0.0, 0.0] },
+            vk::ClearColorValue { float32: [0.0; 4] },
+            vk::ClearColorValue { int32: [-1, 0, 0, 0] },
+        ];
+        match self {
+            Self::Color(_) => &[],
+            Self::Facts => NOTHING,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Drawing {
+    array: Array,
+    style: Style,
+    pipeline: Rc<Pipeline>,
+}
+
+impl Drawing {
+    pub fn array(&self) -> &Array {
+        &self.array
+    }
+}
+
+pub struct FieldRenderer {
+    drawing: Drawing,
+    /// `None` for [`Output::Facts`].
+    background_pipeline: Option<Pipeline>,
+    inputs: Inputs,
+    indices: Buffer,
+    index_count: u32,
+    attachments: Option<Attachments>,
+    output: Output,
+    color_map: ColorMap,
+    samples: Samples,
+    scene: Scene,
+    device: Device,
+}
+
+/// Two triangles, for the plane, an image or a point.
+const SQUARE_VERTICES: u32 = 6;
+/// One triangle, larger than the picture.
+const BACKGROUND_VERTICES: u32 = 3;
+
+impl FieldRenderer {
+    /// Uploads the colour map. Waits for the queue.
+    pub fn new(queue: &mut Queue, desc: &FieldRendererDesc) -> Result<Self> {
+        let _span = tracing::trace_span!("pipelines").entered();
+        let device = queue.device().clone();
+        let inputs = Inputs::new(queue, desc.scene, (desc.flights, desc.views), desc.color_map)?;
+        let tile = mesh::tile_indices();
+        let indices = Buffer::filled(
+            &device,
+            "indices",
+            bytemuck::cast_slice(&tile),
+            vk::BufferUsageFlags::INDEX_BUFFER,
+        )?;
+        let (scene, array, style) = (desc.scene, desc.array, desc.style);
+        let pipeline = |shaders, shows| {
+            let (layout, formats, samples) = (inputs.layout(), desc.output.formats(), desc.samples);
+            Pipeline::new(&device, shaders, &PipelineDesc { layout, formats, samples, shows })
+        };
+        let drawn = pipeline(shaders(desc.output, scene, array.kind(), style), vk::CompareOp::GREATER)?;
+        let background = || pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL);
+        Ok(Self {
+            background_pipeline: (desc.output != Output::Facts).then(background).transpose()?,
+            drawing: Drawing { array, style, pipeline: Rc::new(drawn) },
+            inputs,
+            indices,
+            index_count: tile.len() as u32,
+            attachments: None,
+            output: desc.output,
+            color_map: desc.color_map,
+            samples: desc.samples,
+            scene,
+            device,
+        })
+    }
+
+    pub fn drawing(&self) -> &Drawing {
+        &self.drawing
+    }
+
+    pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
+        self.made(array, self.drawing.style)
+    }
+
+    fn made(&self, array: Array, style: Style) -> Result<Drawing> {
+        let now = &self.drawing;
+        // Arrays that differ only in size share the pipeline.
+        if (array.kind(), style) == (now.array.kind(), now.style) {
+            return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
+        }
+        let (layout, formats, samples) = (self.inputs.layout(), self.output.formats(), self.samples);
+        let desc = PipelineDesc { layout, formats, samples, shows: vk::CompareOp::GREATER };
+        let shaders = shaders(self.output, self.scene, array.kind(), style);
+        Ok(Drawing { array, style, pipeline: Rc::new(Pipeline::new(&self.device, shaders, &desc)?) })
+    }
+
+    /// Prepares an older drawing for [`FieldRenderer::exchange`], as the style may have changed.
+    pub fn renew(&self, drawing: &mut Drawing) -> Result<()> {
+        if drawing.style != self.drawing.style {
+            *drawing = self.drawing_of(drawing.array)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the old drawing. The GPU must be idle, and nothing recorded earlier may be submitted again.
+    pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
+        std::mem::replace(&mut self.drawing, drawing)
+    }
+
+    /// Changes a mesh's or surface's style. The GPU must be idle, and nothing recorded submitted again.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        self.drawing = self.made(self.drawing.array, style)?;
+        Ok(())
+    }
+
+    /// Waits for the queue.
+    pub fn set_color_map(&mut self, queue: &mut Queue, map: ColorMap) -> Result<()> {
+        self.inputs.palette.set(queue, map)?;
+        self.color_map = map;
+        Ok(())
+    }
+
+    /// Makes a renderer of the same array in the same style. Waits for the queue.
+    pub fn twin(&self, queue: &mut Queue, output: Output, (flights, views): (usize, usize)) -> Result<Self> {
+        let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
+        let samples = if output == Output::Facts { Samples::One } else { self.samples };
+        let scene = self.scene;
+        Self::new(
+            queue,
+            &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples },
+        )
+    }
+
+    /// Returns `None` before the first [`FieldRenderer::resize`].
+    pub fn extent(&self) -> Option<vk::Extent2D> {
+        self.attachments.as_ref().map(Attachments::extent)
+    }
+
+    /// Makes the attachments. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        // Drop the old ones first, so that both are never held at once.
+        self.attachments = None;
+        self.attachments =
+            Some(Attachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
+        Ok(())
+    }
+
+    /// Sets the only view of a flight, whose previous frame must be done.
+    pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
+        self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
+    }
+
+    /// Sets a view of a flight, which is drawn in `tile`. The flight's previous frame must be done.
+    pub(super) fn set_tile(&mut self, number: (usize, usize), view: &View, tile: &Tile) -> Result<()> {
+        self.inputs.set_view(number, view, tile, &self.drawing.array)
+    }
+
+    /// Records the draw of `source` into `picture`, whole or cut into [`Slices`].
+    ///
+    /// # Errors
+    /// [`FieldRenderer::resize`] was not called for this size, or the source is for the other scene.
+    ///
+    /// # Safety
+    /// - `commands` is recording, and the flight's previous frame is done.
+    /// - `source` is as large as the array in whole words, alive until the frame is done, and readable as
+    ///   [`wavefield_handoff::producer::reads`] says. Its offset is aligned for a storage buffer.
+    /// - `picture` has the renderer's format, is alive, and may be overwritten. Its earlier uses end at
+    ///   `COLOR_ATTACHMENT_OUTPUT` or in transfers, because the draw waits only for these.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        source: Source,
+        picture: &Picture,
+        slices: Option<Slices<'_>>,
+    ) -> Result<()> {
+        let tile = [Tile { corner: [0, 0], size: picture.extent }];
+        // SAFETY: the caller's promise, for one picture and one view.
+        unsafe {
+            self.point_at(flight, source)?;
+            self.record_tiles(commands, flight, (&[*picture], 0, &tile), slices)
+        }
+    }
+
+    /// Says what a flight draws. Comes before the flight's commands, which use the same descriptor sets.
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`] for the flight and the source.
+    pub(super) unsafe fn point_at(&mut self, flight: usize, source: Source) -> Result<()> {
+        if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
+            return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
+        }
+        // SAFETY: the flight's previous frame is done, and the source is alive (the caller's promise).
+        unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
+        Ok(())
+    }
+
+    /// Draws into a picture of each format, with views in tiles. The first view is number `first`.
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`], after [`FieldRenderer::point_at`].
+    pub(super) unsafe fn record_tiles(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        (pictures, first, tiles): (&[Picture], usize, &[Tile]),
+        slices: Option<Slices<'_>>,
+    ) -> Result<()> {
+        let fits = |a: &&Attachments| pictures.iter().all(|picture| picture.extent == a.extent());
+        let Some(attachments) = self.attachments.as_ref().filter(fits) else {
+            return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
+        };
+        let draw = || {
+            // SAFETY: in a render pass, after the flight's source and views were set.
+            unsafe { self.draw(commands, flight, first, tiles, slices) };
+        };
+        // SAFETY: the caller's promise. Without first values, surface and background cover every pixel.
+        unsafe { attachments.record(commands, pictures, self.output.clear(), draw) };
+        Ok(())
+    }
+
+    /// Draws the surface and the background in each tile.
+    ///
+    /// # Safety
+    /// `commands` is recording, in a render pass; the flight's source and views were set.
+    unsafe fn draw(
+        &self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        first: usize,
+        tiles: &[Tile],
+        slices: Option<Slices<'_>>,
+    ) {
+        let Drawing { array, style, pipeline } = &self.drawing;
+        let draws = draws(self.scene, array, *style);
+        // Shared among the slices.
+        let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
+        let count = slices.as_ref().map_or(1, |slices| slices.count);
+        let vk = self.device.raw();
+        // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
+        let aim = |number: usize, tile: &Tile| unsafe {
+            let [x, y] = tile.corner;
+            let (width, height) = (tile.size.width as f32, tile.size.height as f32);
+            let (x, y, offset) = (x as f32, y as f32, vk::Offset2D { x: x as i32, y: y as i32 });
+            let viewport = vk::Viewport { x, y, width, height, min_depth: 0.0, max_depth: 1.0 };
+            vk.cmd_set_viewport(commands, 0, &[viewport]);
+            vk.cmd_set_scissor(commands, 0, &[vk::Rect2D { offset, extent: tile.size }]);
+            self.inputs.bind(commands, flight, first + number);
+        };
+        // SAFETY: as above.
+        unsafe {
+            pipeline.bind(commands);
+            vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
+            for (number, tile) in tiles.iter().enumerate() {
+                aim(number, tile);
+                for slice in 0..count {
+                    let (first, end) = (part(pieces, slice, count), part(pieces, slice + 1, count));
+                    let some = end - first;
+                    match draws {
+                        _ if some == 0 => {}
+                        Draws::Squares(_) => {
+                            vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
+                        }
+                        Draws::Tiles(_) => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
+                    }
+                    if let Some(slices) = &slices {
+                        (slices.after)(slice);
+                    }
+                }
+            }
+            // Last, so that only pixels without a surface are shaded.
+            if let Some(background) = &self.background_pipeline {
+                background.bind(commands);
+                for (number, tile) in tiles.iter().enumerate() {
+                    aim(number, tile);
+                    vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
+                }
+            }
+        }
+    }
+}
+
+fn shaders(output: Output, scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
+    match (scene, kind, style) {
+        // A texture's plane has no facts.
+        (Scene::Field, ..) if output == Output::Facts => match (kind, style) {
+            (Kind::Mesh, Style::Points) => &POINT_FACTS,
+            (Kind::Mesh, _) => &FIELD_FACTS,
+            (Kind::Surface, Style::Points) => &HEIGHT_POINT_FACTS,
+            (Kind::Surface, _) => &HEIGHT_FACTS,
+            (Kind::Points, _) => &CLOUD_FACTS,
+            (Kind::Image, _) => &IMAGE_FACTS,
+        },
+        (Scene::Texture, ..) => &PLANE,
+        (Scene::Field, Kind::Mesh, Style::Surface) => &FIELD,
+        (Scene::Field, Kind::Mesh, Style::Wireframe) => &WIREFRAME,
+        (Scene::Field, Kind::Mesh, Style::Points) => &POINTS,
+        (Scene::Field, Kind::Surface, Style::Surface) => &HEIGHTS,
+        (Scene::Field, Kind::Surface, Style::Wireframe) => &HEIGHT_WIREFRAME,
+        (Scene::Field, Kind::Surface, Style::Points) => &HEIGHT_POINTS,
+        (Scene::Field, Kind::Points, _) => &CLOUD,
+        (Scene::Field, Kind::Image, _) => &IMAGE,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Draws {
+    /// Two triangles each: the plane, an image, or dots.
+    Squares(u32),
+    Tiles(u32),
+}
+
+fn draws(scene: Scene, array: &Array, style: Style) -> Draws {
+    match (scene, array.kind(), style) {
+        (Scene::Texture, ..) | (_, Kind::Image, _) => Draws::Squares(1),
+        // Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
+        (_, Kind::Points, _) | (_, _, Style::Points) => {
+            Draws::Squares(array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
+        }
+        (_, Kind::Mesh | Kind::Surface, Style::Surface | Style::Wireframe) => {
+            let (across, along) = mesh::tile_count(array.grid());
+            Draws::Tiles(across * along)
+        }
+    }
+}
+
+/// Returns the first of `all` pieces that belongs to this slice.
+fn part(all: u32, slice: usize, slices: usize) -> u32 {
+    (u64::from(all) * slice as u64 / slices as u64) as u32
+}

@@ -1,0 +1,176 @@
+use ash::vk;
+use bytemuck::{Pod, Zeroable};
+use glam::{Mat4, Vec4};
+use gpu_allocator::MemoryLocation;
+
+use super::palette::Palette;
+use super::{ColorMap, Placement, View, mesh};
+use wavefield_gpu::Result;
+use wavefield_handoff::contents::array::{Array, Number};
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_gpu::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
+use wavefield_handoff::producer::{ImageSlot, Source};
+
+/// As in `parts/globals.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+struct Globals {
+    view_projection: Mat4,
+    eye: Vec4,
+    grid: [u32; 2],
+    tiles: u32,
+    components: u32,
+    picture: [f32; 2],
+    pixels_per_length: f32,
+    dot_size: f32,
+    limits: [f32; 2],
+    number: u32,
+    unused: u32,
+    place: [f32; 4],
+    corner: [f32; 2],
+    unused_too: [f32; 2],
+}
+
+/// Bytes between two [`Globals`]: the largest `minUniformBufferOffsetAlignment` ("Required Limits").
+const STRIDE: usize = 256;
+
+pub(super) struct Tile {
+    pub(super) corner: [u32; 2],
+    pub(super) size: vk::Extent2D,
+}
+
+/// Returns the code in `parts/numbers.wgsl`.
+fn code(number: Number) -> u32 {
+    match number {
+        Number::F32 => 0,
+        Number::F16 => 1,
+        Number::U8 => 2,
+    }
+}
+
+const FRAME: usize = 0;
+const SOURCE: usize = 1;
+
+/// Descriptor sets, and what they point at except the slots. Each frame in flight has its own. Its source set
+/// is pointed at a slot when it is recorded, because each producer has its own slots.
+pub(super) struct Inputs {
+    bindings: Bindings,
+    uniforms: Buffer,
+    views: usize,
+    pub(super) palette: Palette,
+    texture_sampler: Owned<vk::Sampler>,
+}
+
+impl Inputs {
+    /// Makes the sets for `flights` frames of `views` views. Waits for the queue.
+    pub(super) fn new(
+        queue: &mut Queue,
+        scene: Scene,
+        (flights, views): (usize, usize),
+        map: ColorMap,
+    ) -> Result<Self> {
+        let (vertex, fragment) = (vk::ShaderStageFlags::VERTEX, vk::ShaderStageFlags::FRAGMENT);
+        let sampled =
+            [(vk::DescriptorType::SAMPLED_IMAGE, fragment), (vk::DescriptorType::SAMPLER, fragment)];
+        let frame = [(vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC, vertex | fragment), sampled[0], sampled[1]];
+        let vertices = [(vk::DescriptorType::STORAGE_BUFFER, vertex | fragment)];
+        let source = match scene {
+            Scene::Field => &vertices[..],
+            Scene::Texture => &sampled[..],
+        };
+        let sets = [&frame[..], source].map(|bindings| SetDesc { bindings, count: flights });
+        let uniforms = BufferDesc {
+            label: "uniforms",
+            size: (flights * views * STRIDE) as u64,
+            usage: vk::BufferUsageFlags::UNIFORM_BUFFER,
+            location: MemoryLocation::CpuToGpu,
+        };
+        let palette = Palette::new(queue, map)?;
+        let device = queue.device();
+        let inputs = Self {
+            bindings: Bindings::new(device, &sets, &[])?,
+            uniforms: Buffer::new(device, &uniforms)?,
+            views,
+            palette,
+            texture_sampler: sampler(device, vk::SamplerAddressMode::REPEAT)?,
+        };
+        let [colors, color_sampler] = inputs.palette.bound();
+        for flight in 0..flights {
+            // SAFETY: the set has never been used.
+            unsafe {
+                let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
+                let bound = [seen, colors, color_sampler];
+                inputs.bindings.point(FRAME, flight, bound);
+            }
+        }
+        Ok(inputs)
+    }
+
+    pub(super) fn layout(&self) -> vk::PipelineLayout {
+        self.bindings.layout()
+    }
+
+    /// Writes a view's uniforms. The flight's previous frame must be done.
+    pub(super) fn set_view(
+        &mut self,
+        (flight, number): (usize, usize),
+        view: &View,
+        tile: &Tile,
+        array: &Array,
+    ) -> Result<()> {
+        let (camera, grid, extent) = (&view.camera, array.grid(), tile.size);
+        let place = Placement::new(grid, camera, (extent.width, extent.height));
+        let globals = Globals {
+            view_projection: camera.view_projection(extent.width, extent.height),
+            eye: camera.eye().extend(camera.distance),
+            grid: [grid.cols, grid.rows],
+            tiles: mesh::tile_count(grid).0,
+            components: array.components(),
+            picture: [extent.width as f32, extent.height as f32],
+            pixels_per_length: camera.pixels_per_length(extent.width, extent.height),
+            dot_size: view.size,
+            limits: view.scale(),
+            number: code(array.number()),
+            unused: 0,
+            place: [place.corner[0], place.corner[1], place.size[0], place.size[1]],
+            corner: tile.corner.map(|pixels| pixels as f32),
+            unused_too: [0.0; 2],
+        };
+        let at = self.offset(flight, number);
+        let bytes = &mut self.uniforms.bytes_mut()?[at..at + size_of::<Globals>()];
+        bytes.copy_from_slice(bytemuck::bytes_of(&globals));
+        Ok(())
+    }
+
+    fn offset(&self, flight: usize, number: usize) -> usize {
+        (flight * self.views + number) * STRIDE
+    }
+
+    /// Points a flight's source at a slot of the right scene, which holds `array` if it is a buffer.
+    ///
+    /// # Safety
+    /// The flight's previous frame is done, and nothing recorded for the flight is submitted again. The slot
+    /// lives until the frame is done.
+    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &Array) {
+        let sampler = Bound::Sampler(self.texture_sampler.raw());
+        // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
+        unsafe {
+            match source {
+                Source::Vertices(vertices) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Buffer(vertices.whole(array))]);
+                }
+                Source::Texture(ImageSlot { view, layout, .. }) => {
+                    self.bindings.point(SOURCE, flight, [Bound::Sampled(view, layout), sampler]);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `commands` is recording, and the flight's source and view were set.
+    pub(super) unsafe fn bind(&self, commands: vk::CommandBuffer, flight: usize, number: usize) {
+        let offsets = [self.offset(flight, number) as u32];
+        // SAFETY: recording, with the source set (the caller's promise); the view lies in the uniforms.
+        unsafe { self.bindings.bind(commands, vk::PipelineBindPoint::GRAPHICS, [flight, flight], &offsets) };
+    }
+}

@@ -1,0 +1,34 @@
+use ash::vk;
+
+use super::Picture;
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Image, ImageDesc};
+
+pub struct OffscreenTarget {
+    image: Image,
+}
+
+impl OffscreenTarget {
+    /// As PNG files have it.
+    pub const FORMAT: vk::Format = vk::Format::R8G8B8A8_SRGB;
+
+    pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
+        let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
+        let image = Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?;
+        Ok(Self { image })
+    }
+
+    pub fn picture(&self) -> Picture {
+        Picture {
+            image: self.image.raw(),
+            view: self.image.view(),
+            extent: self.image.extent(),
+            final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
+        }
+    }
+
+    /// Returns the image, which is in the layout `TRANSFER_SRC_OPTIMAL` after a frame.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+}

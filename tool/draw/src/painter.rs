@@ -1,0 +1,105 @@
+use std::mem::ManuallyDrop;
+
+use ash::vk;
+use egui::{ClippedPrimitive, TexturesDelta};
+use egui_ash_renderer::{DynamicRendering, Options, Renderer, RendererError};
+
+use super::Picture;
+use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
+use wavefield_gpu::{Error, Result};
+use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
+
+/// See [`egui::Context::tessellate`].
+#[derive(Default)]
+pub struct Painting {
+    pub primitives: Vec<ClippedPrimitive>,
+    pub pixels_per_point: f32,
+}
+
+/// Draws egui's output over resolved pictures. The queue must be idle before it is dropped.
+pub struct Painter {
+    // Never dropped if the device is leaked.
+    renderer: ManuallyDrop<Renderer>,
+    pool: CommandPool,
+    device: Device,
+}
+
+impl Painter {
+    pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
+        let device = queue.device().clone();
+        let pool = CommandPool::transient(&device, queue.family())?;
+        let target = DynamicRendering { color_attachment_format: format, depth_attachment_format: None };
+        let options = Options {
+            in_flight_frames: flights,
+            srgb_framebuffer: matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB),
+            ..Options::default()
+        };
+        let (allocator, raw) = (device.shared_allocator(), device.raw().clone());
+        let renderer = Renderer::with_gpu_allocator(allocator, raw, target, options);
+        let renderer = ManuallyDrop::new(renderer.map_err(|error| failed(&device, error))?);
+        Ok(Self { renderer, pool, device })
+    }
+
+    /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
+    pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
+        let (raw, pool) = (queue.raw(), self.pool.raw());
+        let set = self.renderer.set_textures(raw, pool, &textures.set);
+        set.and_then(|()| self.renderer.free_textures(&textures.free))
+            .map_err(|error| failed(&self.device, error))
+    }
+
+    /// Records the draw over `picture`, which is in its final layout before and after.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, after the draw of `picture`, which lives until they
+    /// are done and has the painter's format. The painter has room for the frames in flight.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        picture: &Picture,
+        painting: &Painting,
+    ) -> Result<()> {
+        let device = self.device.clone();
+        let drawn = vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL;
+        let barrier = |from, to| {
+            let barrier = image_barrier(picture.image, vk::ImageAspectFlags::COLOR, from, to);
+            // SAFETY: recording, outside a render pass, and the picture is alive (the caller's promise).
+            unsafe { pipeline_barrier(&device, commands, &[], &[barrier]) };
+        };
+        let reads = (COLOR_WRITES.0, COLOR_WRITES.1 | vk::AccessFlags2::COLOR_ATTACHMENT_READ);
+        barrier((picture.final_layout, (PICTURE_STAGES, COLOR_WRITES.1)), (drawn, reads));
+        let target = [vk::RenderingAttachmentInfo::default()
+            .image_view(picture.view)
+            .image_layout(drawn)
+            .load_op(vk::AttachmentLoadOp::LOAD)
+            .store_op(vk::AttachmentStoreOp::STORE)];
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: picture.extent };
+        let rendering =
+            vk::RenderingInfo::default().render_area(area).layer_count(1).color_attachments(&target);
+        // SAFETY: recording (the caller's promise), and the picture is alive.
+        unsafe { device.raw().cmd_begin_rendering(commands, &rendering) };
+        let painted =
+            self.renderer.cmd_draw(commands, picture.extent, painting.pixels_per_point, &painting.primitives);
+        // SAFETY: in the render pass begun above.
+        unsafe { device.raw().cmd_end_rendering(commands) };
+        barrier((drawn, COLOR_WRITES), (picture.final_layout, next_use(picture.final_layout)));
+        painted.map_err(|error| failed(&device, error))
+    }
+}
+
+fn failed(device: &Device, error: RendererError) -> Error {
+    match error {
+        RendererError::Vulkan(result) => device.failed("drawing the overlay")(result),
+        other => Error::Unsupported(format!("the overlay on {}: {other}", device.info().name)),
+    }
+}
+
+impl Drop for Painter {
+    fn drop(&mut self) {
+        if self.device.is_stuck() {
+            return;
+        }
+        // SAFETY: dropped only here; the GPU is done with it, as the module `vulkan` demands.
+        unsafe { ManuallyDrop::drop(&mut self.renderer) };
+    }
+}

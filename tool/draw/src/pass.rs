@@ -1,0 +1,227 @@
+//! The render pass of a picture: its multisampled colour, its depth, and the barriers around it.
+
+use ash::vk;
+
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    pub image: vk::Image,
+    pub view: vk::ImageView,
+    pub extent: vk::Extent2D,
+    pub final_layout: vk::ImageLayout,
+}
+
+/// Every device supports 1 and 4 for colour and depth ("Required Limits", `framebufferColorSampleCounts`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Samples {
+    /// One: fast, with jagged edges.
+    #[value(name = "1")]
+    One,
+    /// Four: smooth edges.
+    #[default]
+    #[value(name = "4")]
+    Four,
+}
+
+impl Samples {
+    pub fn flags(self) -> vk::SampleCountFlags {
+        match self {
+            Self::One => vk::SampleCountFlags::TYPE_1,
+            Self::Four => vk::SampleCountFlags::TYPE_4,
+        }
+    }
+
+    pub fn count(self) -> u32 {
+        self.flags().as_raw()
+    }
+}
+
+/// The texture's plane has only one style.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Style {
+    /// A lit surface.
+    #[default]
+    Surface,
+    /// The grid's lines on a dark surface. Where they would touch, only every second, fourth, … line.
+    Wireframe,
+    /// A dot for each vertex.
+    Points,
+}
+
+pub(super) const COLOR_WRITES: (vk::PipelineStageFlags2, vk::AccessFlags2) =
+    (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+
+pub(super) const PICTURE_STAGES: vk::PipelineStageFlags2 = vk::PipelineStageFlags2::from_raw(
+    vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT.as_raw()
+        | vk::PipelineStageFlags2::ALL_TRANSFER.as_raw(),
+);
+
+pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk::AccessFlags2) {
+    match layout {
+        // A semaphore orders the present. Later commands begin at these stages.
+        vk::ImageLayout::PRESENT_SRC_KHR => (PICTURE_STAGES, vk::AccessFlags2::NONE),
+        _ => (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ),
+    }
+}
+
+/// Prefers 24 bits, which are faster to clear and write than 32 (`docs/performance.md`, "The draw"), and
+/// still resolve a hundred-thousandth of the field's width. Every device has one ("Required Format Support").
+pub(super) fn depth_format(device: &Device) -> vk::Format {
+    let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
+    let small = vk::Format::X8_D24_UNORM_PACK32;
+    // SAFETY: a live physical device of this instance.
+    let features = unsafe { instance.get_physical_device_format_properties(adapter, small) };
+    match features.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT) {
+        true => small,
+        false => vk::Format::D32_SFLOAT,
+    }
+}
+
+/// One pair serves all frames, because those of one queue draw one after another.
+pub(super) struct Attachments {
+    color: Option<Image>,
+    depth: Image,
+    device: Device,
+}
+
+impl Attachments {
+    pub(super) fn new(
+        device: &Device,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        samples: Samples,
+    ) -> Result<Self> {
+        let image = |label, format, usage, aspect| {
+            // The contents never outlive the render pass, so a tiling GPU need not store them.
+            let usage = usage | vk::ImageUsageFlags::TRANSIENT_ATTACHMENT;
+            let color = ImageDesc::color(label, extent, format, usage);
+            Image::new(device, &ImageDesc { samples: samples.flags(), aspect, ..color })
+        };
+        let (color, depth) =
+            (vk::ImageUsageFlags::COLOR_ATTACHMENT, vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT);
+        let multisampled = || image("multisampled colour", format, color, vk::ImageAspectFlags::COLOR);
+        Ok(Self {
+            color: (samples != Samples::One).then(multisampled).transpose()?,
+            depth: image("depth", depth_format(device), depth, vk::ImageAspectFlags::DEPTH)?,
+            device: device.clone(),
+        })
+    }
+
+    pub(super) fn extent(&self) -> vk::Extent2D {
+        self.depth.extent()
+    }
+
+    /// Records a render pass with the draws of `draw`. They begin with `clear`, a value for each picture, or
+    /// cover every pixel. With more than one sample there is one picture.
+    ///
+    /// # Safety
+    /// `commands` is recording. The pictures have this size and format, outlive the commands, and may be
+    /// overwritten. Their earlier uses end at `COLOR_ATTACHMENT_OUTPUT` or in transfers.
+    pub(super) unsafe fn record(
+        &self,
+        commands: vk::CommandBuffer,
+        pictures: &[Picture],
+        clear: &[vk::ClearColorValue],
+        draw: impl FnOnce(),
+    ) {
+        let hand_on = |picture: &Picture| {
+            image_barrier(
+                picture.image,
+                vk::ImageAspectFlags::COLOR,
+                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
+                (picture.final_layout, next_use(picture.final_layout)),
+            )
+        };
+        let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
+        // SAFETY: the caller's promise; the last barriers are outside the render pass.
+        unsafe {
+            self.prepare(commands, pictures);
+            self.begin(commands, pictures, clear);
+            draw();
+            self.device.raw().cmd_end_rendering(commands);
+            pipeline_barrier(&self.device, commands, &[], &handed_on);
+        }
+    }
+
+    /// Prepares pictures and attachments for the draw, and discards their contents.
+    ///
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn prepare(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
+        let color = vk::ImageAspectFlags::COLOR;
+        let depth_writes = (
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+        );
+        // After a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
+        let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
+        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
+        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        let depth = image_barrier(
+            self.depth.raw(),
+            vk::ImageAspectFlags::DEPTH,
+            undefined(depth_writes),
+            (
+                vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
+                (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
+            ),
+        );
+        let written =
+            |picture: &Picture| image_barrier(picture.image, color, undefined(picture_before), drawable);
+        // Without this image, the draw goes to the pictures themselves.
+        let multisampled = self
+            .color
+            .as_ref()
+            .map(|image| image_barrier(image.raw(), color, undefined(COLOR_WRITES), drawable));
+        let barriers: Vec<_> =
+            [depth].into_iter().chain(pictures.iter().map(written)).chain(multisampled).collect();
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe { pipeline_barrier(&self.device, commands, &[], &barriers) };
+    }
+
+    /// # Safety
+    /// As [`Attachments::record`].
+    unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
+        let target = |(number, picture): (usize, &Picture)| {
+            let target = vk::RenderingAttachmentInfo::default()
+                .image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL);
+            let target = match clear.get(number) {
+                Some(&color) => {
+                    target.load_op(vk::AttachmentLoadOp::CLEAR).clear_value(vk::ClearValue { color })
+                }
+                // Every pixel is drawn, so the old contents do not matter.
+                None => target.load_op(vk::AttachmentLoadOp::DONT_CARE),
+            };
+            match &self.color {
+                // Only the resolved picture is kept.
+                Some(multisampled) => target
+                    .image_view(multisampled.view())
+                    .store_op(vk::AttachmentStoreOp::DONT_CARE)
+                    .resolve_mode(vk::ResolveModeFlags::AVERAGE)
+                    .resolve_image_view(picture.view)
+                    .resolve_image_layout(vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL),
+                None => target.image_view(picture.view).store_op(vk::AttachmentStoreOp::STORE),
+            }
+        };
+        let colors: Vec<_> = pictures.iter().enumerate().map(target).collect();
+        let depth = vk::RenderingAttachmentInfo::default()
+            .image_view(self.depth.view())
+            .image_layout(vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL)
+            .load_op(vk::AttachmentLoadOp::CLEAR)
+            .store_op(vk::AttachmentStoreOp::DONT_CARE)
+            .clear_value(vk::ClearValue {
+                // Reversed depth: 0 is the farthest.
+                depth_stencil: vk::ClearDepthStencilValue { depth: 0.0, stencil: 0 },
+            });
+        let area = vk::Rect2D { offset: vk::Offset2D::default(), extent: self.extent() };
+        let rendering = vk::RenderingInfo::default()
+            .render_area(area)
+            .layer_count(1)
+            .color_attachments(&colors)
+            .depth_attachment(&depth);
+        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
+        unsafe { self.device.raw().cmd_begin_rendering(commands, &rendering) };
+    }
+}

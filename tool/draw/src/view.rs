@@ -1,0 +1,118 @@
+use super::Camera;
+use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::wave::Grid;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// For an image, its distance zooms, and its target's x and y move: see [`Placement`].
+    pub camera: Camera,
+    /// The values at the colour map's ends, or of 0 and 1 in RGB, in the array's units. Finite and not equal.
+    pub limits: [f32; 2],
+    /// The diameter of points in pixels.
+    pub size: f32,
+}
+
+impl View {
+    pub fn of(array: &Array) -> Self {
+        Self {
+            camera: match array.kind() {
+                Kind::Image => Camera::UPRIGHT,
+                Kind::Mesh | Kind::Surface | Kind::Points => Camera::default(),
+            },
+            limits: match array.number() {
+                Number::U8 => [0.0, 255.0],
+                Number::F32 | Number::F16 => [0.0, 1.0],
+            },
+            size: 3.0,
+        }
+    }
+
+    /// Returns the lower limit, and the factor that maps the distance from it to 0..1, for shaders.
+    pub(super) fn scale(&self) -> [f32; 2] {
+        let [low, high] = self.limits.map(f64::from);
+        let scale = (high - low).recip() as f32;
+        // Limits that are almost equal give a step, not infinity.
+        [self.limits[0], scale.clamp(f32::MIN, f32::MAX)]
+    }
+}
+
+pub fn has_color_map(array: &Array) -> bool {
+    array.kind() != Kind::Image || array.components() == 1
+}
+
+/// An image's place in a picture, in pixels from the top left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placement {
+    pub corner: [f32; 2],
+    pub size: [f32; 2],
+}
+
+impl Placement {
+    /// Fits the image into the picture, then scales it by the default distance over the camera's. The
+    /// camera's target, in halves of the image's longer side with y up, is in the middle of the picture.
+    pub fn new(image: Grid, camera: &Camera, picture: (u32, u32)) -> Self {
+        let (cols, rows) = (image.cols as f32, image.rows as f32);
+        let (width, height) = (picture.0 as f32, picture.1 as f32);
+        let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
+        // Keep at least one pixel of a very long image.
+        let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
+        let (right, down) = (-camera.target.x * half(size), camera.target.y * half(size));
+        Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
+    }
+
+    /// Returns half of the longer side, in pixels.
+    pub fn unit(&self) -> f32 {
+        half(self.size)
+    }
+}
+
+fn half([width, height]: [f32; 2]) -> f32 {
+    0.5 * width.max(height)
+}
+
+impl Camera {
+    pub fn of(scene: Scene) -> Self {
+        match scene {
+            Scene::Field => Self::default(),
+            Scene::Texture => Self::ABOVE_A_PLANE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_become_a_scale() {
+        let array = Array::mesh(Grid { cols: 2, rows: 2 });
+        let scale = |limits| View { limits, ..View::of(&array) }.scale();
+        assert_eq!(View::of(&array).scale(), [0.0, 1.0], "exactly, so that a mesh is what it always was");
+        assert_eq!(scale([-2.0, 2.0]), [-2.0, 0.25]);
+        assert_eq!(scale([4.0, 0.0]), [4.0, -0.25]);
+        assert_eq!(scale([0.0, f32::from_bits(1)]), [0.0, f32::MAX]);
+        assert!(scale([f32::MIN, f32::MAX]).iter().all(|number| number.is_finite()));
+    }
+
+    #[test]
+    fn an_image_fills_the_picture_and_is_moved_and_enlarged() {
+        let place = |cols, rows, distance: f32, x, y| {
+            let camera =
+                Camera { distance: 3.3 * distance, target: glam::vec3(x, y, 0.0), ..Camera::UPRIGHT };
+            let Placement { corner: [left, top], size: [width, height] } =
+                Placement::new(Grid { cols, rows }, &camera, (400, 200));
+            (left, top, width, height)
+        };
+        assert_eq!(place(7, 7, 1.0, 0.0, 0.0), (100.0, 0.0, 200.0, 200.0));
+        assert_eq!(place(800, 100, 1.0, 0.0, 0.0), (0.0, 75.0, 400.0, 50.0));
+        assert_eq!(place(7, 7, 0.5, 0.0, 0.0), (0.0, -100.0, 400.0, 400.0));
+        assert_eq!(place(7, 7, 1.0, 1.0, 0.0), (0.0, 0.0, 200.0, 200.0), "its right edge is in the middle");
+        assert_eq!(
+            place(7, 7, 1.0, 0.0, 1.0),
+            (100.0, 100.0, 200.0, 200.0),
+            "its upper edge is in the middle"
+        );
+        assert_eq!(place(4_000_000, 1, 1.0, 0.0, 0.0), (0.0, 99.5, 400.0, 1.0));
+    }
+}

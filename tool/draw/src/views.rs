@@ -1,0 +1,269 @@
+//! Many views of a slot in one submission, as colours or as facts, for programs.
+
+use ash::vk;
+
+use super::inputs::Tile;
+use super::{FieldRenderer, OffscreenTarget, Output, Picture, View};
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
+use wavefield_handoff::producer::Source;
+
+/// In one submission.
+pub const MAX_VIEWS: usize = 1024;
+/// Views share sheets of about this many pixels, so that the multisampled attachments stay small.
+const SHEET_PIXELS: u64 = 1 << 22;
+/// Limits the kept sheets, each for one size and kind of pictures.
+const MAX_SHEETS: usize = 6;
+const KEPT_PIXELS: u64 = 4 * SHEET_PIXELS;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PictureKind {
+    /// RGBA, a byte each, sRGB.
+    Color,
+    /// The distance from the eye along the view's axis, `f32`; infinite where nothing is drawn.
+    Depth,
+    /// The direction in which the surface faces the eye, three `f32`, and 1; zeros where nothing is drawn.
+    Normal,
+    /// The number of the vertex, point or pixel of the array, `i32`; -1 where nothing is drawn.
+    Index,
+}
+
+impl PictureKind {
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Color | Self::Depth | Self::Index => 4,
+            Self::Normal => 16,
+        }
+    }
+
+    /// Returns what draws it, and which of that output's pictures it is.
+    fn output(self) -> (Output, usize) {
+        match self {
+            Self::Color => (Output::Color(OffscreenTarget::FORMAT), 0),
+            Self::Depth => (Output::Facts, 0),
+            Self::Normal => (Output::Facts, 1),
+            Self::Index => (Output::Facts, 2),
+        }
+    }
+}
+
+/// Pictures of one size, side by side on a sheet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Plan {
+    size: vk::Extent2D,
+    across: u32,
+    down: u32,
+}
+
+impl Plan {
+    /// Fits a sheet whose edges have at most `limit` pixels.
+    fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
+        let pixels = u64::from(size.width) * u64::from(size.height);
+        let most = (SHEET_PIXELS / pixels).clamp(1, count as u64) as u32;
+        let across = most.min(limit / size.width).max(1);
+        let down = most.div_ceil(across).min(limit / size.height).max(1);
+        Self { size, across, down }
+    }
+
+    fn extent(&self) -> vk::Extent2D {
+        let vk::Extent2D { width, height } = self.size;
+        vk::Extent2D { width: width * self.across, height: height * self.down }
+    }
+
+    fn pixels(&self) -> u64 {
+        let vk::Extent2D { width, height } = self.extent();
+        u64::from(width) * u64::from(height)
+    }
+
+    fn count(&self) -> usize {
+        (self.across * self.down) as usize
+    }
+
+    fn tile(&self, number: usize) -> Tile {
+        let place = (number % self.count()) as u32;
+        let (col, row) = (place % self.across, place / self.across);
+        Tile { corner: [col * self.size.width, row * self.size.height], size: self.size }
+    }
+}
+
+struct Sheet {
+    output: Output,
+    plan: Plan,
+    renderer: FieldRenderer,
+    targets: Vec<OffscreenTarget>,
+}
+
+impl Sheet {
+    fn new(
+        queue: &mut Queue,
+        like: &FieldRenderer,
+        output: Output,
+        plan: Plan,
+        flights: usize,
+    ) -> Result<Self> {
+        let mut renderer = like.twin(queue, output, (flights, MAX_VIEWS))?;
+        renderer.resize(plan.extent())?;
+        let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
+        let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
+        Ok(Self { output, plan, renderer, targets })
+    }
+}
+
+/// Where the pictures of a kind begin in the buffer, in bytes: a multiple of 16.
+pub type Place = (PictureKind, u64);
+
+/// In the buffer, the pictures of a kind follow each other, without gaps, each with its rows from the top.
+pub struct Wanted<'a> {
+    pub views: &'a [View],
+    pub size: vk::Extent2D,
+    pub places: &'a [Place],
+}
+
+impl Wanted<'_> {
+    fn outputs(&self) -> Vec<Output> {
+        let all = [PictureKind::Color, PictureKind::Depth].map(|kind| kind.output().0);
+        let is_wanted = |output: &Output| self.places.iter().any(|(kind, _)| kind.output().0 == *output);
+        all.into_iter().filter(is_wanted).collect()
+    }
+}
+
+/// The sheets used last come last.
+pub struct Views {
+    sheets: Vec<Sheet>,
+    flights: usize,
+}
+
+impl Views {
+    pub fn new(flights: usize) -> Self {
+        Self { sheets: Vec::new(), flights }
+    }
+
+    /// Returns whether [`Views::prepare`] would make or drop something.
+    pub fn needs(&self, device: &Device, wanted: &Wanted<'_>) -> bool {
+        wanted.outputs().into_iter().any(|output| self.find(device, output, wanted).is_none())
+    }
+
+    /// Makes the sheets for the array of `like`. If [`Views::needs`], waits, and no frame may be in flight.
+    pub fn prepare(&mut self, queue: &mut Queue, like: &FieldRenderer, wanted: &Wanted<'_>) -> Result<()> {
+        let plan = plan(queue.device(), wanted);
+        let mut outputs = wanted.outputs();
+        let (mut used, unused): (Vec<_>, Vec<_>) = std::mem::take(&mut self.sheets)
+            .into_iter()
+            .partition(|sheet| sheet.plan == plan && outputs.contains(&sheet.output));
+        self.sheets = unused;
+        outputs.retain(|output| used.iter().all(|sheet| sheet.output != *output));
+        if !outputs.is_empty() {
+            let pixels: Vec<_> = self.sheets.iter().map(|sheet| sheet.plan.pixels()).collect();
+            let more = used.len() + outputs.len();
+            self.sheets.drain(..too_many(&pixels, (more, more as u64 * plan.pixels())));
+        }
+        for output in outputs {
+            used.push(Sheet::new(queue, like, output, plan, self.flights)?);
+        }
+        self.sheets.append(&mut used);
+        Ok(())
+    }
+
+    fn find(&self, device: &Device, output: Output, wanted: &Wanted<'_>) -> Option<usize> {
+        let plan = plan(device, wanted);
+        self.sheets.iter().position(|sheet| (sheet.output, sheet.plan) == (output, plan))
+    }
+
+    /// Records the draws of `source` and the copies to `into`, after [`Views::prepare`].
+    ///
+    /// # Safety
+    /// As [`FieldRenderer::record`] for `commands`, `flight` and `source`. There are at most [`MAX_VIEWS`]
+    /// views. `into` outlives the commands, may be written, and has room and the usage `TRANSFER_DST`.
+    pub unsafe fn record(
+        &mut self,
+        device: &Device,
+        commands: vk::CommandBuffer,
+        (flight, source): (usize, Source),
+        wanted: &Wanted<'_>,
+        into: vk::Buffer,
+    ) -> Result<()> {
+        let &Wanted { views, size, places } = wanted;
+        for output in wanted.outputs() {
+            let drawn: Vec<_> = places.iter().filter(|(kind, _)| kind.output().0 == output).collect();
+            let Some(number) = self.find(device, output, wanted) else { continue };
+            let Sheet { plan, renderer, targets, .. } = &mut self.sheets[number];
+            let tiles: Vec<_> = (0..views.len()).map(|number| plan.tile(number)).collect();
+            for (number, (view, tile)) in views.iter().zip(&tiles).enumerate() {
+                renderer.set_tile((flight, number), view, tile)?;
+            }
+            let pictures: Vec<Picture> = targets.iter().map(OffscreenTarget::picture).collect();
+            // SAFETY: the flight is free, so nothing uses its sets; the source lives (the caller's promise).
+            unsafe { renderer.point_at(flight, source) }?;
+            for (first, tiles) in (0..).step_by(plan.count()).zip(tiles.chunks(plan.count())) {
+                // SAFETY: the caller's promise; the sheet's last use was the copy of the tiles before these.
+                unsafe { renderer.record_tiles(commands, flight, (&pictures, first, tiles), None) }?;
+                for &&(kind, offset) in &drawn {
+                    let bytes = kind.bytes() * u64::from(size.width) * u64::from(size.height);
+                    let copy = |(number, tile): (usize, &Tile)| {
+                        let [x, y] = tile.corner.map(|pixels| pixels as i32);
+                        copy_of_level(0, size, offset + bytes * (first + number) as u64)
+                            .image_offset(vk::Offset3D { x, y, z: 0 })
+                    };
+                    let copies: Vec<_> = tiles.iter().enumerate().map(copy).collect();
+                    let Picture { image, final_layout, .. } = pictures[kind.output().1];
+                    // SAFETY: the caller's promise; the image is readable in its final layout.
+                    unsafe {
+                        device.raw().cmd_copy_image_to_buffer(commands, image, final_layout, into, &copies)
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns how many of the oldest sheets, with pixels as in `kept`, to drop before there are `more`.
+fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
+    let fits =
+        |kept: &[u64]| kept.len() + more <= MAX_SHEETS && kept.iter().sum::<u64>() + pixels <= KEPT_PIXELS;
+    (0..kept.len()).find(|&dropped| fits(&kept[dropped..])).unwrap_or(kept.len())
+}
+
+fn plan(device: &Device, wanted: &Wanted<'_>) -> Plan {
+    Plan::new(wanted.size, wanted.views.len(), device.info().largest_picture)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_lie_side_by_side_on_sheets_that_are_not_too_large() {
+        for (width, height, count, across, down) in [
+            (84, 84, 1, 1, 1),
+            (84, 84, 256, 195, 2),
+            (84, 84, 1024, 195, 4),
+            (1280, 720, 256, 4, 1),
+            (1, 1, 1024, 1024, 1),
+            (16384, 1, 1024, 1, 256),
+            (16384, 16384, 3, 1, 1),
+        ] {
+            let plan = Plan::new(vk::Extent2D { width, height }, count, 16384);
+            assert_eq!((plan.across, plan.down), (across, down), "{width}x{height}, {count}");
+            let vk::Extent2D { width: all, height: high } = plan.extent();
+            assert!(all <= 16384 && high <= 16384);
+            let corners: std::collections::HashSet<_> =
+                (0..plan.count()).map(|number| plan.tile(number).corner).collect();
+            assert_eq!(corners.len(), plan.count(), "no two in one place");
+            assert!(corners.iter().all(|[x, y]| x + width <= all && y + height <= high));
+        }
+    }
+
+    #[test]
+    fn the_oldest_sheets_make_room() {
+        let one = SHEET_PIXELS;
+        assert_eq!(too_many(&[], (2, 99 * one)), 0, "what is wanted is drawn, whatever its size");
+        assert_eq!(too_many(&[1, 1, 1, 1, 1], (1, 1)), 0);
+        assert_eq!(too_many(&[1, 1, 1, 1, 1, 1], (1, 1)), 1);
+        assert_eq!(too_many(&[1, 1, 1, 1, 1, 1], (2, 2)), 2);
+        assert_eq!(too_many(&[one, one, one], (1, one)), 0);
+        assert_eq!(too_many(&[3 * one, one], (1, one)), 1);
+        assert_eq!(too_many(&[one, 3 * one], (1, one + 1)), 2);
+    }
+}

@@ -1,0 +1,39 @@
+//! Streams, kernels and memory. Drivers, devices and contexts are in [`vulkan_cuda::cuda`].
+//!
+//! The types own what they create, keep their [`Cuda`] alive, and name call and device in every error.
+
+pub mod api;
+pub mod cubin;
+mod jit_log;
+mod kernel;
+mod memory;
+mod mipmap;
+mod nvrtc;
+mod parameters;
+mod peers;
+mod ptx;
+mod stream;
+mod texture;
+
+pub use kernel::blocks;
+pub use kernel::{Kernel, KernelSource, MAX_PTX};
+pub use memory::DeviceMemory;
+pub use memory::memset;
+pub use mipmap::MipmappedArray;
+pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
+pub use peers::peers;
+pub use ptx::Signature;
+pub use stream::{Event, Stream};
+pub use texture::{Texture, TextureDesc};
+pub use vulkan_cuda::cuda::is_sticky;
+pub use vulkan_cuda::cuda::{Array, Surface};
+pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
+
+use crate::Result;
+
+/// Loads the driver, with the functions that only this program calls.
+pub fn load_driver() -> Result<Driver> {
+    let driver = Driver::load_without_cudarc()?;
+    api::look_up()?;
+    Ok(driver)
+}

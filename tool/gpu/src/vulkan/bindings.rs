@@ -1,0 +1,178 @@
+use ash::vk;
+
+use super::{Device, Owned};
+use crate::Result;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Bound {
+    Buffer(vk::DescriptorBufferInfo),
+    /// A buffer and how many of its bytes a shader sees. [`Bindings::bind`] says where they begin.
+    Uniforms(vk::Buffer, u64),
+    Sampled(vk::ImageView, vk::ImageLayout),
+    /// Written in the layout `GENERAL`.
+    Storage(vk::ImageView),
+    Sampler(vk::Sampler),
+}
+
+impl Bound {
+    pub(super) fn kind(&self) -> vk::DescriptorType {
+        match self {
+            Self::Buffer(_) => vk::DescriptorType::STORAGE_BUFFER,
+            Self::Uniforms(..) => vk::DescriptorType::UNIFORM_BUFFER_DYNAMIC,
+            Self::Sampled(..) => vk::DescriptorType::SAMPLED_IMAGE,
+            Self::Storage(_) => vk::DescriptorType::STORAGE_IMAGE,
+            Self::Sampler(_) => vk::DescriptorType::SAMPLER,
+        }
+    }
+
+    fn buffer(self) -> vk::DescriptorBufferInfo {
+        match self {
+            Self::Buffer(part) => part,
+            Self::Uniforms(buffer, range) => vk::DescriptorBufferInfo { buffer, offset: 0, range },
+            _ => vk::DescriptorBufferInfo::default(),
+        }
+    }
+
+    fn image(self) -> vk::DescriptorImageInfo {
+        let info = vk::DescriptorImageInfo::default();
+        match self {
+            Self::Sampled(view, layout) => info.image_view(view).image_layout(layout),
+            Self::Storage(view) => info.image_view(view).image_layout(vk::ImageLayout::GENERAL),
+            Self::Sampler(sampler) => info.sampler(sampler),
+            _ => info,
+        }
+    }
+}
+
+impl From<vk::Buffer> for Bound {
+    fn from(buffer: vk::Buffer) -> Self {
+        Self::Buffer(whole(buffer))
+    }
+}
+
+fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
+    vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
+}
+
+/// Sets that can be bound as one set of a shader. They differ only in what they point at.
+pub struct SetDesc<'a> {
+    /// Kind and stages of bindings 0, 1, …; not empty.
+    pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
+    /// At least one.
+    pub count: usize,
+}
+
+impl SetDesc<'_> {
+    fn layout(&self, device: &Device) -> Result<Owned<vk::DescriptorSetLayout>> {
+        let binding = |(index, &(kind, stages))| {
+            vk::DescriptorSetLayoutBinding::default()
+                .binding(index)
+                .descriptor_type(kind)
+                .descriptor_count(1)
+                .stage_flags(stages)
+        };
+        let bindings: Vec<_> = (0..).zip(self.bindings).map(binding).collect();
+        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+        // SAFETY: a live device, and a description that points to locals.
+        let raw = unsafe { device.raw().create_descriptor_set_layout(&info, None) };
+        Ok(Owned::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
+    }
+}
+
+pub struct Bindings {
+    layout: Owned<vk::PipelineLayout>,
+    _set_layouts: Vec<Owned<vk::DescriptorSetLayout>>,
+    _pool: Owned<vk::DescriptorPool>,
+    /// For each set of the shader, those that can be bound to it.
+    sets: Vec<Vec<vk::DescriptorSet>>,
+}
+
+impl Bindings {
+    /// Allocates the sets. Each must be [pointed](Self::point) at something before it is used.
+    pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
+        let vk = device.raw();
+        let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
+        let layouts: Vec<_> = set_layouts.iter().map(Owned::raw).collect();
+        let info =
+            vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);
+        // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
+        let layout = unsafe { vk.create_pipeline_layout(&info, None) };
+        let layout = Owned::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
+
+        let sizes: Vec<_> = desc
+            .iter()
+            .flat_map(|set| set.bindings.iter().map(|&(kind, _)| (kind, set.count as u32)))
+            .map(|(kind, count)| vk::DescriptorPoolSize::default().ty(kind).descriptor_count(count))
+            .collect();
+        let count = desc.iter().map(|set| set.count as u32).sum();
+        let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
+        // SAFETY: as above.
+        let pool = unsafe { vk.create_descriptor_pool(&info, None) };
+        let pool = Owned::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
+        let sets = desc.iter().zip(layouts).map(|(set, layout)| {
+            let layouts = vec![layout; set.count];
+            let info =
+                vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw()).set_layouts(&layouts);
+            // SAFETY: as above; the pool was sized for this.
+            unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
+        });
+        let sets = sets.collect::<Result<_>>()?;
+        Ok(Self { layout, _set_layouts: set_layouts, _pool: pool, sets })
+    }
+
+    pub fn layout(&self) -> vk::PipelineLayout {
+        self.layout.raw()
+    }
+
+    /// Points bindings 0, 1, … at `bound`, in set number `chosen` of those made for the shader's set `set`.
+    ///
+    /// # Safety
+    /// The kinds are the set's. No pending commands use the set, and none recorded with it are submitted
+    /// again. What is bound outlives the commands that use it.
+    pub unsafe fn point<const COUNT: usize>(&self, set: usize, chosen: usize, bound: [Bound; COUNT]) {
+        let (buffers, images) = (bound.map(Bound::buffer), bound.map(Bound::image));
+        let writes: [_; COUNT] = std::array::from_fn(|index| {
+            // Vulkan reads only the one that the kind needs.
+            vk::WriteDescriptorSet::default()
+                .dst_set(self.sets[set][chosen])
+                .dst_binding(index as u32)
+                .descriptor_type(bound[index].kind())
+                .buffer_info(&buffers[index..=index])
+                .image_info(&images[index..=index])
+        });
+        // SAFETY: the set is not in use (the caller's promise), and the descriptions point to locals.
+        unsafe { self.layout.device().raw().update_descriptor_sets(&writes, &[]) };
+    }
+
+    /// Binds set `chosen[n]` of the shader's set n. `offsets` has the first byte of each [`Bound::Uniforms`].
+    ///
+    /// # Safety
+    /// `commands` is recording, and these sets were pointed at something. The offsets are multiples of
+    /// `minUniformBufferOffsetAlignment` and lie in the buffers.
+    pub unsafe fn bind<const SETS: usize>(
+        &self,
+        commands: vk::CommandBuffer,
+        point: vk::PipelineBindPoint,
+        chosen: [usize; SETS],
+        offsets: &[u32],
+    ) {
+        let sets: [_; SETS] = std::array::from_fn(|set| self.sets[set][chosen[set]]);
+        let vk = self.layout.device().raw();
+        // SAFETY: the caller's promise; layout and sets belong together and are alive.
+        unsafe { vk.cmd_bind_descriptor_sets(commands, point, self.layout(), 0, &sets, offsets) };
+    }
+}
+
+/// Filters linearly between texels and mip levels. `beyond` says what is read outside the image.
+pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Owned<vk::Sampler>> {
+    let info = vk::SamplerCreateInfo::default()
+        .mag_filter(vk::Filter::LINEAR)
+        .min_filter(vk::Filter::LINEAR)
+        .mipmap_mode(vk::SamplerMipmapMode::LINEAR)
+        .max_lod(vk::LOD_CLAMP_NONE)
+        .address_mode_u(beyond)
+        .address_mode_v(beyond);
+    // SAFETY: a live device and a plain description.
+    let raw = unsafe { device.raw().create_sampler(&info, None) };
+    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateSampler"))?))
+}

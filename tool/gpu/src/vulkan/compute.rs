@@ -1,0 +1,118 @@
+use std::ffi::CStr;
+
+use ash::vk;
+
+use super::{Bindings, Bound, Device, Owned, SetDesc};
+use crate::{Error, Result};
+
+/// As in every one-dimensional compute shader.
+const WORKGROUP: u64 = 256;
+/// Allowed by every device in one dimension (`maxComputeWorkGroupCount`).
+const MAX_GROUPS: u64 = 65_535;
+
+/// Returns the workgroups for `threads` threads, in two dimensions because one may have only 65,535.
+pub fn groups(threads: u64) -> [u32; 2] {
+    let groups = threads.div_ceil(WORKGROUP);
+    [groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32]
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Choices<'a> {
+    These(&'a [Bound]),
+    /// A kind and a count. Each must be pointed at something before it is used.
+    Later(vk::DescriptorType, usize),
+}
+
+impl Choices<'_> {
+    fn kind(&self) -> vk::DescriptorType {
+        match self {
+            Self::These(list) => list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind),
+            Self::Later(kind, _) => *kind,
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::These(list) => list.len(),
+            Self::Later(_, count) => *count,
+        }
+    }
+}
+
+pub struct ComputePipeline {
+    raw: Owned<vk::Pipeline>,
+    pub bindings: Bindings,
+}
+
+impl ComputePipeline {
+    /// Makes a pipeline with `constants` bytes of push constants, a multiple of 4. `sets` lists what each
+    /// descriptor set can have at its only binding, 0; no list is empty. What is bound outlives its use.
+    pub fn new(
+        device: &Device,
+        (spirv, entry): (&[u8], &CStr),
+        constants: u32,
+        sets: &[Choices<'_>],
+    ) -> Result<Self> {
+        let compute = vk::ShaderStageFlags::COMPUTE;
+        let kinds: Vec<_> = sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
+        let descs = kinds.iter().zip(sets);
+        let descs: Vec<_> =
+            descs.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
+        let range = [vk::PushConstantRange::default().stage_flags(compute).size(constants)];
+        // Vulkan forbids an empty range.
+        let ranges = &range[..usize::from(constants > 0)];
+        let bindings = Bindings::new(device, &descs, ranges)?;
+        for (set, choices) in sets.iter().enumerate() {
+            let Choices::These(bound) = choices else { continue };
+            for (chosen, &bound) in bound.iter().enumerate() {
+                // SAFETY: the sets have never been used.
+                unsafe { bindings.point(set, chosen, [bound]) };
+            }
+        }
+        let module = shader_module(device, spirv)?;
+        let stage = vk::PipelineShaderStageCreateInfo::default()
+            .stage(vk::ShaderStageFlags::COMPUTE)
+            .module(module.raw())
+            .name(entry);
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
+        // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
+        let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
+            .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
+        Ok(Self { raw: Owned::new(device, made[0]), bindings })
+    }
+
+    /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass. Every list has a choice within its bounds. `constants`
+    /// has the pipeline's size. The caller's barriers order the memory that the shader uses.
+    pub unsafe fn dispatch<const SETS: usize>(
+        &self,
+        commands: vk::CommandBuffer,
+        chosen: [usize; SETS],
+        constants: &[u8],
+        groups: [u32; 2],
+    ) {
+        let (point, stage) = (vk::PipelineBindPoint::COMPUTE, vk::ShaderStageFlags::COMPUTE);
+        let vk = self.raw.device().raw();
+        // SAFETY: recording (the caller's promise); pipeline and layout belong together and are alive.
+        unsafe {
+            vk.cmd_bind_pipeline(commands, point, self.raw.raw());
+            self.bindings.bind(commands, point, chosen, &[]);
+            if !constants.is_empty() {
+                vk.cmd_push_constants(commands, self.bindings.layout(), stage, 0, constants);
+            }
+            vk.cmd_dispatch(commands, groups[0], groups[1], 1);
+        }
+    }
+}
+
+/// Makes a module from SPIR-V of the crate `shaders`. It may be dropped once the pipelines are made.
+pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
+    let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
+        .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
+    let info = vk::ShaderModuleCreateInfo::default().code(&words);
+    // SAFETY: naga validated the module that this SPIR-V was made from.
+    let raw = unsafe { device.raw().create_shader_module(&info, None) };
+    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
+}

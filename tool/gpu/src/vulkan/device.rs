@@ -1,0 +1,278 @@
+use std::mem::ManuallyDrop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ash::{ext, khr, vk};
+use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
+use vulkan_cuda::{Cuda, Pair, Vk};
+
+use super::fault::FaultReport;
+use super::{Adapter, AdapterInfo, Instance, Owned};
+use crate::{Error, Result, stuck_gpu};
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceDesc {
+    /// `VK_KHR_swapchain`, to draw to a window.
+    pub present: bool,
+    /// External memory and semaphores for CUDA, and `sparseBinding` if the device has it.
+    pub interop: bool,
+    /// CUDA kernels in command buffers, if the device can: for `--handoff inline`.
+    pub inline: bool,
+}
+
+impl DeviceDesc {
+    pub(super) fn inline(&self, info: &AdapterInfo) -> bool {
+        self.inline && info.inline
+    }
+}
+
+/// Cheap to clone; every object made from it keeps a clone.
+#[derive(Clone)]
+pub struct Device {
+    /// The same device, as `vulkan_cuda` sees it; only with `interop`.
+    vk: Option<Vk>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    // Dropped by hand, before the device: its Drop frees VkDeviceMemory.
+    allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
+    raw: ash::Device,
+    swapchain: Option<khr::swapchain::Device>,
+    calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
+    inline: bool,
+    fault: Option<FaultReport>,
+    stuck: AtomicBool,
+    adapter: Adapter,
+}
+
+impl Device {
+    /// Takes ownership of `raw`, also on failure.
+    ///
+    /// # Safety
+    /// `raw` was made from this adapter as `desc` asks, and nothing has been made from it yet.
+    pub(super) unsafe fn new(adapter: &Adapter, raw: ash::Device, desc: &DeviceDesc) -> Result<Self> {
+        let (info, instance) = (adapter.info(), adapter.instance().raw());
+        let inline = desc.inline(info);
+        let allocator = Allocator::new(&AllocatorCreateDesc {
+            instance: instance.clone(),
+            device: raw.clone(),
+            physical_device: adapter.raw(),
+            debug_settings: Default::default(),
+            buffer_device_address: inline,
+            allocation_sizes: Default::default(),
+        });
+        let allocator = match allocator {
+            Ok(allocator) => ManuallyDrop::new(Arc::new(Mutex::new(allocator))),
+            Err(source) => {
+                // SAFETY: nothing has been made from the device yet.
+                unsafe { raw.destroy_device(None) };
+                return Err(Error::Allocation {
+                    what: "the allocator itself",
+                    bytes: 0,
+                    device: info.name.clone(),
+                    source,
+                });
+            }
+        };
+        let shared = Arc::new(Shared {
+            allocator,
+            swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
+            calibrated_timestamps: info
+                .calibrated_timestamps
+                .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
+            inline,
+            fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
+            raw,
+            stuck: AtomicBool::new(false),
+            adapter: adapter.clone(),
+        });
+        let vk = match desc.interop {
+            // SAFETY: the handles belong together and live as long as `shared`; the features are enabled.
+            true => Some(unsafe {
+                Vk::from_raw(instance.clone(), adapter.raw(), shared.raw.clone(), shared.clone())
+            }?),
+            false => None,
+        };
+        Ok(Self { vk, shared })
+    }
+
+    /// Leaks the device and everything made from it, because the GPU may still use any of it.
+    pub fn mark_stuck(&self) {
+        if !self.shared.stuck.swap(true, Ordering::Relaxed) {
+            if let Some(vk) = &self.vk {
+                vk.abandon();
+            }
+            stuck_gpu::leak(self.clone());
+        }
+    }
+
+    /// Returns whether the device is leaked, so that no `Drop` may destroy anything.
+    pub fn is_stuck(&self) -> bool {
+        self.shared.stuck.load(Ordering::Relaxed)
+    }
+
+    pub fn raw(&self) -> &ash::Device {
+        &self.shared.raw
+    }
+
+    pub fn adapter(&self) -> &Adapter {
+        &self.shared.adapter
+    }
+
+    pub fn info(&self) -> &AdapterInfo {
+        self.shared.adapter.info()
+    }
+
+    pub fn instance(&self) -> &Instance {
+        self.shared.adapter.instance()
+    }
+
+    /// Returns the allocator for a library that frees everything before the device's last clone goes.
+    pub fn shared_allocator(&self) -> Arc<Mutex<Allocator>> {
+        Arc::clone(&self.shared.allocator)
+    }
+
+    pub fn allocator(&self) -> MutexGuard<'_, Allocator> {
+        // A panic of another thread leaves the allocator intact.
+        self.shared.allocator.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails on a device made without `present`.
+    pub(super) fn swapchain(&self) -> Result<&khr::swapchain::Device> {
+        self.shared.swapchain.as_ref().ok_or_else(|| self.made_without("present"))
+    }
+
+    pub fn require_inline(&self) -> Result<()> {
+        self.shared.inline.then_some(()).ok_or_else(|| self.made_without("inline"))
+    }
+
+    /// Fails on a device made without `interop`.
+    pub fn sharing(&self) -> Result<&Vk> {
+        self.vk.as_ref().ok_or_else(|| self.made_without("interop"))
+    }
+
+    pub fn pair(&self, cuda: &Cuda) -> Result<Pair> {
+        Ok(Pair::new(self.sharing()?.clone(), cuda.clone())?)
+    }
+
+    /// Returns nanoseconds of the device's clock; `None` without `VK_EXT_calibrated_timestamps`.
+    pub fn calibrated_time(&self) -> Result<Option<f64>> {
+        let (Some(functions), Some(period)) =
+            (&self.shared.calibrated_timestamps, self.info().timestamp_period)
+        else {
+            return Ok(None);
+        };
+        let domain = [vk::CalibratedTimestampInfoEXT::default().time_domain(vk::TimeDomainEXT::DEVICE)];
+        // SAFETY: the extension is enabled, and every device with it has its own time domain.
+        let (times, _deviation) = unsafe { functions.get_calibrated_timestamps(&domain) }
+            .map_err(self.failed("vkGetCalibratedTimestampsEXT"))?;
+        Ok(times.first().map(|&ticks| ticks as f64 * period))
+    }
+
+    pub fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    pub fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
+        let mut kind = vk::SemaphoreTypeCreateInfo::default()
+            .semaphore_type(vk::SemaphoreType::TIMELINE)
+            .initial_value(value);
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+        // SAFETY: a live device with timeline semaphores enabled.
+        let raw = unsafe { self.raw().create_semaphore(&info, None) };
+        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+    }
+
+    /// Returns whether the timeline reached `value` within `limit`.
+    pub(super) fn wait(&self, timeline: &Owned<vk::Semaphore>, value: u64, limit: Duration) -> Result<bool> {
+        let (semaphores, values) = ([timeline.raw()], [value]);
+        let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
+        // SAFETY: a live timeline semaphore of this device.
+        match unsafe { self.raw().wait_semaphores(&info, limit.as_nanos() as u64) } {
+            Ok(()) => Ok(true),
+            Err(vk::Result::TIMEOUT) => Ok(false),
+            Err(result) => Err(self.failed("vkWaitSemaphores")(result)),
+        }
+    }
+
+    fn made_without(&self, what: &str) -> Error {
+        Error::Unsupported(format!("the device on {} was made without `{what}`", self.info().name))
+    }
+
+    /// Makes an error, for `map_err`, that says why a lost device was lost.
+    pub fn failed(&self, call: &'static str) -> impl FnOnce(vk::Result) -> Error + '_ {
+        move |result| {
+            let device = self.info().name.clone();
+            match result {
+                vk::Result::ERROR_DEVICE_LOST => {
+                    let fault = self.shared.fault.as_ref().and_then(FaultReport::words);
+                    Error::DeviceLost { call, device, fault }
+                }
+                result => Error::Vulkan { call, device, result },
+            }
+        }
+    }
+
+    /// Estimates the bytes of device memory that this process can still allocate.
+    pub fn free_memory(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_budget[heap].saturating_sub(budget.heap_usage[heap]))
+    }
+
+    /// Returns the bytes of device memory that this process uses, by the driver's count.
+    pub fn memory_used(&self) -> Option<u64> {
+        self.budget(|budget, heap| budget.heap_usage[heap])
+    }
+
+    /// Adds up `ask` over the device's own heaps; `None` without `VK_EXT_memory_budget`.
+    fn budget(
+        &self,
+        ask: impl Fn(&vk::PhysicalDeviceMemoryBudgetPropertiesEXT<'_>, usize) -> u64,
+    ) -> Option<u64> {
+        if !self.info().memory_budget {
+            return None;
+        }
+        let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
+        let mut memory = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
+        let (instance, adapter) = (self.instance().raw(), self.adapter().raw());
+        // SAFETY: a live physical device, which has the extension; the chain is of local structures.
+        unsafe { instance.get_physical_device_memory_properties2(adapter, &mut memory) };
+        let heaps = memory.memory_properties;
+        let local = |heap: &vk::MemoryHeap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
+        let heaps = heaps.memory_heaps_as_slice().iter().enumerate().filter(|(_, heap)| local(heap));
+        Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
+    }
+
+    /// Returns `minStorageBufferOffsetAlignment`, in bytes.
+    pub fn storage_alignment(&self) -> u64 {
+        // SAFETY: a live physical device.
+        let properties =
+            unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
+        properties.limits.min_storage_buffer_offset_alignment
+    }
+}
+
+/// Locks CUDA inside Vulkan while it is made or destroyed: devices that launch kernels, and their modules.
+///
+/// Without this, NVIDIA's driver (580.159.04) can deadlock. `vkCreateDevice` with `VK_NVX_binary_import`
+/// holds a lock of the Vulkan driver and takes one of libcuda; `vkCreateCuModuleNVX` takes them in the
+/// opposite order. If two threads do these at the same time, both hang, with all that need either lock.
+pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _alone = self.inline.then(cuda_inside_vulkan);
+        // SAFETY: every object of the device holds a clone of it, so none is left. The allocator goes first,
+        // because it frees its blocks through the device.
+        unsafe {
+            ManuallyDrop::drop(&mut self.allocator);
+            self.raw.destroy_device(None);
+        }
+    }
+}

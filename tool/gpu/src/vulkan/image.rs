@@ -1,0 +1,167 @@
+use std::ops::Range;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
+use vulkan_cuda::{ExportedImage, ownership};
+
+use super::owned::Memory;
+use super::{Device, Owned, color_barrier, pipeline_barrier};
+use crate::Result;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ImageDesc {
+    pub label: &'static str,
+    pub extent: vk::Extent2D,
+    pub format: vk::Format,
+    pub levels: u32,
+    pub samples: vk::SampleCountFlags,
+    pub usage: vk::ImageUsageFlags,
+    pub aspect: vk::ImageAspectFlags,
+}
+
+impl ImageDesc {
+    pub fn color(
+        label: &'static str,
+        extent: vk::Extent2D,
+        format: vk::Format,
+        usage: vk::ImageUsageFlags,
+    ) -> Self {
+        let (levels, samples, aspect) = (1, vk::SampleCountFlags::TYPE_1, vk::ImageAspectFlags::COLOR);
+        Self { label, extent, format, levels, samples, usage, aspect }
+    }
+}
+
+pub struct Image {
+    // Field order is drop order.
+    view: View,
+    raw: Owned<vk::Image>,
+    _memory: Memory,
+    desc: ImageDesc,
+}
+
+impl Image {
+    pub fn format(&self) -> vk::Format {
+        self.desc.format
+    }
+
+    /// Makes an image in device memory, with an undefined layout.
+    pub fn new(device: &Device, desc: &ImageDesc) -> Result<Self> {
+        let info = vk::ImageCreateInfo::default()
+            .image_type(vk::ImageType::TYPE_2D)
+            .format(desc.format)
+            .extent(vk::Extent3D { width: desc.extent.width, height: desc.extent.height, depth: 1 })
+            .mip_levels(desc.levels)
+            .array_layers(1)
+            .samples(desc.samples)
+            .tiling(vk::ImageTiling::OPTIMAL)
+            .usage(desc.usage)
+            .sharing_mode(vk::SharingMode::EXCLUSIVE)
+            .initial_layout(vk::ImageLayout::UNDEFINED);
+        // SAFETY: a live device and a plain description.
+        let raw = unsafe { device.raw().create_image(&info, None) };
+        let raw = Owned::new(device, raw.map_err(device.failed("vkCreateImage"))?);
+        let allocation = AllocationCreateDesc {
+            name: desc.label,
+            // SAFETY: made above.
+            requirements: unsafe { device.raw().get_image_memory_requirements(raw.raw()) },
+            location: MemoryLocation::GpuOnly,
+            linear: false,
+            allocation_scheme: AllocationScheme::GpuAllocatorManaged,
+        };
+        let memory = Memory::new(device, &allocation)?;
+        let (block, offset) = memory.place();
+        // SAFETY: the memory was allocated for this image's requirements and is bound once.
+        unsafe { device.raw().bind_image_memory(raw.raw(), block, offset) }
+            .map_err(device.failed("vkBindImageMemory"))?;
+        let range = levels_of(desc.aspect, 0..desc.levels);
+        let view = view(device, raw.raw(), desc.format, vk::ImageViewType::TYPE_2D, range)?;
+        Ok(Self { view, raw, _memory: memory, desc: *desc })
+    }
+
+    pub fn raw(&self) -> vk::Image {
+        self.raw.raw()
+    }
+
+    pub fn view(&self) -> vk::ImageView {
+        self.view.raw()
+    }
+
+    pub fn extent(&self) -> vk::Extent2D {
+        self.desc.extent
+    }
+}
+
+pub fn levels_of(aspect: vk::ImageAspectFlags, levels: Range<u32>) -> vk::ImageSubresourceRange {
+    vk::ImageSubresourceRange::default()
+        .aspect_mask(aspect)
+        .base_mip_level(levels.start)
+        .level_count(levels.end - levels.start)
+        .layer_count(1)
+}
+
+/// Describes a copy from or to a buffer, at `offset` bytes.
+pub fn copy_of_level(level: u32, extent: vk::Extent2D, offset: u64) -> vk::BufferImageCopy {
+    let place = vk::ImageSubresourceLayers::default()
+        .aspect_mask(vk::ImageAspectFlags::COLOR)
+        .mip_level(level)
+        .layer_count(1);
+    vk::BufferImageCopy::default().buffer_offset(offset).image_subresource(place).image_extent(vk::Extent3D {
+        width: extent.width,
+        height: extent.height,
+        depth: 1,
+    })
+}
+
+/// Records an upload of all levels, and makes the image readable for `reads` in `SHADER_READ_ONLY_OPTIMAL`.
+///
+/// # Safety
+/// `commands` is recording, outside a render pass. Buffer and image are alive, and hold what `levels` names.
+pub unsafe fn record_upload(
+    device: &Device,
+    commands: vk::CommandBuffer,
+    staging: vk::Buffer,
+    image: vk::Image,
+    levels: &[vk::BufferImageCopy],
+    reads: ownership::Access,
+) {
+    let written = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+    let target = (vk::ImageLayout::TRANSFER_DST_OPTIMAL, written);
+    // The image is overwritten, so its content may be lost. Earlier reads must be done.
+    let old = (vk::ImageLayout::UNDEFINED, (reads.stage, vk::AccessFlags2::NONE));
+    let sampled = (vk::ImageLayout::SHADER_READ_ONLY_OPTIMAL, (reads.stage, reads.access));
+    let reuse = color_barrier(image, old, target);
+    let ready = color_barrier(image, target, sampled);
+    // SAFETY: recording, and buffer and image are alive and of this size (the caller's promise).
+    unsafe {
+        pipeline_barrier(device, commands, &[], &[reuse]);
+        device.raw().cmd_copy_buffer_to_image(commands, staging, image, target.0, levels);
+        pipeline_barrier(device, commands, &[], &[ready]);
+    }
+}
+
+/// Does not own its image. Drop it before the image.
+pub type View = Owned<vk::ImageView>;
+
+pub fn view(
+    device: &Device,
+    image: vk::Image,
+    format: vk::Format,
+    kind: vk::ImageViewType,
+    range: vk::ImageSubresourceRange,
+) -> Result<View> {
+    let info = vk::ImageViewCreateInfo::default()
+        .image(image)
+        .view_type(kind)
+        .format(format)
+        .subresource_range(range);
+    // SAFETY: a live device; the image has this format, and was created for views of this kind.
+    let raw = unsafe { device.raw().create_image_view(&info, None) };
+    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
+}
+
+/// Makes a view of all levels and layers. The image's shape gives the view type.
+pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<View> {
+    let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
+    view(device, image.raw(), format, kind, ownership::whole_image())
+}

@@ -1,0 +1,165 @@
+use std::ffi::{CStr, c_char};
+use std::sync::{Arc, OnceLock};
+
+use ash::vk;
+use winit::raw_window_handle::RawDisplayHandle;
+
+use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, messenger_info};
+use super::{Adapter, failed};
+use crate::{Error, Result};
+
+/// The first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
+pub const API_VERSION: u32 = vk::API_VERSION_1_3;
+
+/// Cheap to clone; destroyed with its last clone.
+#[derive(Clone)]
+pub struct Instance(Arc<Shared>);
+
+struct Shared {
+    raw: ash::Instance,
+    entry: ash::Entry,
+    messenger: Option<Messenger>,
+    log: Arc<ValidationLog>,
+}
+
+impl Instance {
+    /// Opens the Vulkan loader. `display` is that of the windows to draw to, or `None` for headless.
+    pub fn new(validation: Validation, display: Option<RawDisplayHandle>) -> Result<Self> {
+        let _span = tracing::trace_span!("Vulkan instance").entered();
+        // SAFETY: loading runs the loader's initialisers; it is the system's own Vulkan loader.
+        let entry = unsafe { ash::Entry::load() }.map_err(|error| Error::Missing {
+            what: "the Vulkan loader",
+            reason: error.to_string(),
+            hint: "install it (Debian and Ubuntu: libvulkan1) together with the GPU's driver, \
+                   or mesa-vulkan-drivers for a software device",
+        })?;
+        // SAFETY: no preconditions.
+        let version = unsafe { entry.try_enumerate_instance_version() }
+            .map_err(failed("vkEnumerateInstanceVersion", LOADER))?
+            .unwrap_or(vk::API_VERSION_1_0);
+        if version < API_VERSION {
+            return Err(Error::Missing {
+                what: "Vulkan 1.3",
+                reason: format!("the loader has {}", super::version(version)),
+                hint: "update the Vulkan loader",
+            });
+        }
+
+        let with_layer = match validation {
+            Validation::Off => false,
+            wish => {
+                // SAFETY: no preconditions.
+                let layers = unsafe { entry.enumerate_instance_layer_properties() }
+                    .map_err(failed("vkEnumerateInstanceLayerProperties", LOADER))?;
+                let installed = layers.iter().any(|layer| layer.layer_name_as_c_str() == Ok(LAYER));
+                if !installed && wish == Validation::Required {
+                    return Err(Error::Missing {
+                        what: "the validation layer",
+                        reason: format!("{} is not installed", LAYER.to_string_lossy()),
+                        hint: "install it (Debian and Ubuntu: vulkan-validationlayers), or run without --validation",
+                    });
+                }
+                if !installed {
+                    crate::note!(
+                        "note: validation is off because its layer is not installed (vulkan-validationlayers)"
+                    );
+                }
+                installed
+            }
+        };
+
+        let mut extensions: Vec<*const c_char> = match display {
+            Some(display) => ash_window::enumerate_required_extensions(display)
+                .map_err(failed("choosing the surface extension", LOADER))?
+                .to_vec(),
+            None => Vec::new(),
+        };
+        let mut layers = Vec::new();
+        if with_layer {
+            layers.push(LAYER.as_ptr());
+            extensions.push(ash::ext::debug_utils::NAME.as_ptr());
+        }
+        require_extensions(&entry, &extensions)?;
+
+        let log = Arc::new(ValidationLog::default());
+        let app = vk::ApplicationInfo::default().application_name(c"wavefield").api_version(API_VERSION);
+        let mut info = vk::InstanceCreateInfo::default()
+            .application_info(&app)
+            .enabled_layer_names(&layers)
+            .enabled_extension_names(&extensions);
+        let enables = [vk::ValidationFeatureEnableEXT::SYNCHRONIZATION_VALIDATION];
+        let mut features = vk::ValidationFeaturesEXT::default().enabled_validation_features(&enables);
+        // The messenger in pNext gets the messages of vkCreateInstance and vkDestroyInstance.
+        let mut early = messenger_info(&log);
+        if with_layer {
+            info = info.push_next(&mut features).push_next(&mut early);
+        }
+        // SAFETY: every pointer in `info` points to a local; `log` outlives the instance.
+        let raw =
+            unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
+        let mut shared = Shared { raw, entry, messenger: None, log };
+        if with_layer {
+            shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
+        }
+        Ok(Self(Arc::new(shared)))
+    }
+
+    pub fn adapters(&self) -> Result<Vec<Adapter>> {
+        Adapter::enumerate(self)
+    }
+
+    /// Returns the counts, which are zero if the layer is not loaded.
+    pub fn validation_log(&self) -> &Arc<ValidationLog> {
+        &self.0.log
+    }
+
+    pub fn validates(&self) -> bool {
+        self.0.messenger.is_some()
+    }
+
+    pub fn entry(&self) -> &ash::Entry {
+        &self.0.entry
+    }
+
+    pub fn raw(&self) -> &ash::Instance {
+        &self.0.raw
+    }
+}
+
+/// A bare instance that outlives all others. Without any, the loader unloads its drivers. Each time that it
+/// loads NVIDIA's driver again, this takes a little static thread-local storage of the C library for good.
+/// After about 30 times it fails ("cannot allocate memory in static TLS block").
+static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Only now, so that a program does not wait for two instances when it starts.
+        ANCHOR.get_or_init(|| {
+            // SAFETY: a plain description; the entry is kept beside the instance.
+            let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
+            Some((self.entry.clone(), bare.ok()?))
+        });
+        self.messenger = None;
+        // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
+        unsafe { self.raw.destroy_instance(None) };
+    }
+}
+
+/// Names a missing extension. `vkCreateInstance` would only say that *some* extension is missing.
+fn require_extensions(entry: &ash::Entry, wanted: &[*const c_char]) -> Result<()> {
+    // SAFETY: no preconditions.
+    let present = unsafe { entry.enumerate_instance_extension_properties(None) }
+        .map_err(failed("vkEnumerateInstanceExtensionProperties", LOADER))?;
+    for &name in wanted {
+        // SAFETY: ash and ash-window give static, terminated names.
+        let name = unsafe { CStr::from_ptr(name) };
+        let from_layer = name == ash::ext::debug_utils::NAME;
+        if !from_layer && !present.iter().any(|e| e.extension_name_as_c_str() == Ok(name)) {
+            return Err(Error::Unsupported(format!(
+                "no Vulkan driver here can draw on this display ({} is missing): use --headless",
+                name.to_string_lossy()
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`Surface`], [`Swapchain`].
+//!
+//! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
+//! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before
+//! you drop one ([`Queue::wait_idle`]), as the "valid usage" of every `vkDestroy…` demands.
+
+mod adapter;
+mod bindings;
+mod buffer;
+mod compute;
+mod device;
+mod fault;
+mod image;
+mod instance;
+mod owned;
+mod pacer;
+mod queue;
+mod readback;
+mod request;
+mod surface;
+mod swapchain;
+mod sync;
+mod timestamps;
+mod validation;
+
+pub use adapter::{Adapter, AdapterInfo};
+pub use bindings::Bound;
+pub use bindings::{Bindings, SetDesc, sampler};
+pub use buffer::{Buffer, BufferDesc};
+pub use compute::{Choices, ComputePipeline, groups, shader_module};
+pub use device::cuda_inside_vulkan;
+pub use device::{Device, DeviceDesc};
+pub use image::{Image, ImageDesc};
+pub use image::{View, copy_of_level, levels_of, record_upload, view, view_of_shared};
+pub use instance::{API_VERSION, Instance};
+pub use owned::Owned;
+pub use pacer::{Flight, Pacer};
+pub use queue::Queue;
+pub use readback::{CommandPool, begin, end, one_shot, read_image_levels};
+pub use readback::{read_buffer, read_image, to_host};
+pub use surface::Surface;
+pub use swapchain::{PresentMode, Swapchain, SwapchainImage};
+pub use sync::color_barrier;
+pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};
+pub use timestamps::Timestamps;
+pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
+
+/// Makes an error before there is a [`Device`], whose errors say more.
+fn failed<'a>(
+    call: &'static str,
+    device: &'a str,
+) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
+    move |result| crate::Error::Vulkan { call, device: device.to_owned(), result }
+}
+
+/// Formats a packed Vulkan version, as in `1.3.280`.
+pub fn version(packed: u32) -> String {
+    use ash::vk;
+    format!(
+        "{}.{}.{}",
+        vk::api_version_major(packed),
+        vk::api_version_minor(packed),
+        vk::api_version_patch(packed)
+    )
+}

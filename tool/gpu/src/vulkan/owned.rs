@@ -1,0 +1,112 @@
+use ash::vk;
+use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
+
+use super::Device;
+use crate::{Error, Result};
+
+/// Destroys its handle when dropped, unless the device is stuck. The GPU must be done: see [`vulkan`](super).
+pub struct Owned<T: Destroy> {
+    raw: T,
+    device: Device,
+}
+
+impl<T: Destroy> Owned<T> {
+    /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
+    pub fn new(device: &Device, raw: T) -> Self {
+        Self { raw, device: device.clone() }
+    }
+
+    pub fn raw(&self) -> T {
+        self.raw
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl<T: Destroy> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if !self.device.is_stuck() {
+            // SAFETY: made from this device, destroyed once, and not in use: see the module `vulkan`.
+            unsafe { self.raw.destroy(self.device.raw()) };
+        }
+    }
+}
+
+pub trait Destroy: Copy {
+    /// # Safety
+    /// As the `vkDestroy…` of this kind of handle.
+    unsafe fn destroy(self, device: &ash::Device);
+}
+
+macro_rules! destroyed {
+    ($($handle:ident by $destroy:ident,)*) => {
+        $(impl Destroy for vk::$handle {
+            unsafe fn destroy(self, device: &ash::Device) {
+                // SAFETY: the caller keeps the rules of this call.
+                unsafe { device.$destroy(self, None) };
+            }
+        })*
+    };
+}
+
+destroyed! {
+    Buffer by destroy_buffer,
+    CommandPool by destroy_command_pool,
+    DescriptorPool by destroy_descriptor_pool,
+    DescriptorSetLayout by destroy_descriptor_set_layout,
+    Image by destroy_image,
+    ImageView by destroy_image_view,
+    Pipeline by destroy_pipeline,
+    PipelineLayout by destroy_pipeline_layout,
+    QueryPool by destroy_query_pool,
+    Sampler by destroy_sampler,
+    Semaphore by destroy_semaphore,
+    ShaderModule by destroy_shader_module,
+}
+
+/// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
+pub(super) struct Memory {
+    // None only while it is being dropped.
+    allocation: Option<Allocation>,
+    device: Device,
+}
+
+impl Memory {
+    pub(super) fn new(device: &Device, desc: &AllocationCreateDesc<'static>) -> Result<Self> {
+        let allocation = device.allocator().allocate(desc).map_err(|source| Error::Allocation {
+            what: desc.name,
+            bytes: desc.requirements.size,
+            device: device.info().name.clone(),
+            source,
+        })?;
+        Ok(Self { allocation: Some(allocation), device: device.clone() })
+    }
+
+    pub(super) fn place(&self) -> (vk::DeviceMemory, u64) {
+        let allocation = self.allocation.as_ref();
+        // SAFETY: bound once, by the owner, and freed only by `Drop`.
+        allocation.map_or_else(Default::default, |a| (unsafe { a.memory() }, a.offset()))
+    }
+
+    /// Returns `None` if the CPU cannot reach the memory.
+    pub(super) fn bytes(&self) -> Option<&[u8]> {
+        self.allocation.as_ref()?.mapped_slice()
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.allocation.as_mut()?.mapped_slice_mut()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if !self.device.is_stuck()
+            && let Some(allocation) = self.allocation.take()
+        {
+            // It fails only for a block that the allocator does not know, and this one is its own.
+            let _ = self.device.allocator().free(allocation);
+        }
+    }
+}

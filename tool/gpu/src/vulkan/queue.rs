@@ -1,0 +1,103 @@
+use std::time::Duration;
+
+use ash::vk;
+
+use super::{Device, Owned};
+use crate::{Error, Result};
+
+/// A device's only queue. Used through `&mut`, because Vulkan demands external synchronization.
+pub struct Queue {
+    device: Device,
+    raw: vk::Queue,
+    family: u32,
+    patience: Duration,
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Queue {
+    /// # Safety
+    /// The device was made with one queue of this family, and nothing else uses that queue.
+    pub(super) unsafe fn new(device: &Device, family: u32) -> Self {
+        // SAFETY: the device has such a queue (the caller's promise).
+        let raw = unsafe { device.raw().get_device_queue(family, 0) };
+        Self { device: device.clone(), raw, family, patience: PATIENCE }
+    }
+
+    pub fn family(&self) -> u32 {
+        self.family
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Sets the timeout of [`Queue::wait_idle`]; the default is 10 s.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// Returns the handle, for presenting and for a library that submits by itself.
+    pub fn raw(&mut self) -> vk::Queue {
+        self.raw
+    }
+
+    /// # Safety
+    /// The rules of `vkQueueSubmit2`: the command buffers are recorded and not pending, and every object that
+    /// they or the semaphores name lives until the GPU is done with it.
+    pub unsafe fn submit(&mut self, batches: &[vk::SubmitInfo2<'_>]) -> Result<()> {
+        // SAFETY: the caller's promise; `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_submit2(self.raw, batches, vk::Fence::null()) }
+            .map_err(self.device.failed("vkQueueSubmit2"))
+    }
+
+    /// Blocks until everything submitted is done. Does not wait for presents, which are not submissions.
+    ///
+    /// # Errors
+    /// [`Error::Stuck`] after [`Queue::set_patience`]. The device and all of its objects are then leaked.
+    pub fn wait_idle(&mut self) -> Result<()> {
+        // SAFETY: only a signal is submitted.
+        unsafe { self.submit_and_wait(&[]) }
+    }
+
+    /// Blocks until these and all earlier commands are done. If it fails, none is pending, or all is leaked.
+    ///
+    /// # Safety
+    /// As [`Queue::submit`].
+    pub unsafe fn submit_and_wait(&mut self, commands: &[vk::CommandBufferSubmitInfo<'_>]) -> Result<()> {
+        let device = self.device.clone();
+        let done = device.timeline(0)?;
+        let signal = [vk::SemaphoreSubmitInfo::default()
+            .semaphore(done.raw())
+            .value(1)
+            .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
+        let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
+        // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
+        let outcome = unsafe { self.submit(&[batch]) }.and_then(|()| self.wait_for(&done));
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Stuck { .. }) => device.mark_stuck(),
+            // The wait failed, so the commands may still be running.
+            Err(_) => drop(self.wait_presented()),
+        }
+        outcome
+    }
+
+    /// Waits with a timeout, which `vkQueueWaitIdle` does not have.
+    fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
+        match self.device.wait(done, 1, self.patience)? {
+            true => Ok(()),
+            false => Err(Error::Stuck {
+                device: self.device.info().name.clone(),
+                seconds: self.patience.as_secs_f64(),
+                progress: "Vulkan's queue did not become idle".into(),
+            }),
+        }
+    }
+
+    /// Blocks until presents, which signal nothing, are done. Has no timeout: wait for submissions first.
+    pub fn wait_presented(&mut self) -> Result<()> {
+        // SAFETY: `&mut self` is the external synchronization.
+        unsafe { self.device.raw().queue_wait_idle(self.raw) }.map_err(self.device.failed("vkQueueWaitIdle"))
+    }
+}

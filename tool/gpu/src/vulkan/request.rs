@@ -1,0 +1,75 @@
+use std::ffi::{CStr, c_char};
+
+use ash::{ext, khr, nvx, vk};
+
+use super::device::cuda_inside_vulkan;
+use super::{Adapter, AdapterInfo, Device, DeviceDesc, Queue, failed};
+use crate::{Error, Result};
+
+impl Adapter {
+    pub fn request_device(&self, desc: &DeviceDesc) -> Result<(Device, Queue)> {
+        let _span = tracing::trace_span!("Vulkan device").entered();
+        let info = self.info();
+        self.can_draw(None).map_err(|reason| Error::Unsupported(format!("{} {reason}", info.name)))?;
+        let family = info.queue_family.unwrap_or(0);
+        let raw = create(self, desc, family)?;
+        // SAFETY: made above with what `desc` asks for, and with one queue of this family.
+        unsafe {
+            let device = Device::new(self, raw, desc)?;
+            let queue = Queue::new(&device, family);
+            Ok((device, queue))
+        }
+    }
+}
+
+fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
+    let mut extensions = Vec::new();
+    if desc.present {
+        extensions.push(khr::swapchain::NAME);
+    }
+    if desc.interop {
+        // A device that exports memory but no semaphores still shows what exporting costs a draw.
+        extensions.extend(info.sharing.extensions());
+    }
+    if info.calibrated_timestamps {
+        extensions.push(ext::calibrated_timestamps::NAME);
+    }
+    if info.memory_budget {
+        extensions.push(ext::memory_budget::NAME);
+    }
+    if desc.inline(info) {
+        extensions.push(nvx::binary_import::NAME);
+    }
+    if info.device_fault {
+        extensions.push(ext::device_fault::NAME);
+    }
+    extensions
+}
+
+fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Device> {
+    let info = adapter.info();
+    let extensions: Vec<*const c_char> = extensions(info, desc).into_iter().map(CStr::as_ptr).collect();
+    let inline = desc.inline(info);
+    let priorities = [1.0];
+    let queues =
+        [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
+    let mut features12 =
+        vk::PhysicalDeviceVulkan12Features::default().timeline_semaphore(true).buffer_device_address(inline);
+    let mut features13 =
+        vk::PhysicalDeviceVulkan13Features::default().synchronization2(true).dynamic_rendering(true);
+    let features = vk::PhysicalDeviceFeatures::default().sparse_binding(info.sparse_binding && desc.interop);
+    let mut fault = vk::PhysicalDeviceFaultFeaturesEXT::default().device_fault(true);
+    let mut create = vk::DeviceCreateInfo::default()
+        .queue_create_infos(&queues)
+        .enabled_extension_names(&extensions)
+        .enabled_features(&features)
+        .push_next(&mut features12)
+        .push_next(&mut features13);
+    if info.device_fault {
+        create = create.push_next(&mut fault);
+    }
+    let _alone = inline.then(cuda_inside_vulkan);
+    // SAFETY: the adapter belongs to this instance; `create` points to locals; the features were checked.
+    unsafe { adapter.instance().raw().create_device(adapter.raw(), &create, None) }
+        .map_err(failed("vkCreateDevice", &info.name))
+}

@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use ash::{khr, vk};
+use winit::raw_window_handle::{HasDisplayHandle, HasWindowHandle};
+use winit::window::Window;
+
+use super::{Adapter, Instance, failed};
+use crate::{Error, Result};
+
+/// The surface of a window, for a [`super::Swapchain`]. It keeps its window alive.
+#[derive(Clone)]
+pub struct Surface(Arc<Shared>);
+
+struct Shared {
+    raw: vk::SurfaceKHR,
+    ext: khr::surface::Instance,
+    instance: Instance,
+    window: Arc<Window>,
+}
+
+impl Surface {
+    pub fn new(instance: &Instance, window: Arc<Window>) -> Result<Self> {
+        let no_handle = |error: winit::raw_window_handle::HandleError| Error::Window {
+            what: "asking the window for its handle",
+            reason: error.to_string(),
+        };
+        let display = window.display_handle().map_err(no_handle)?.as_raw();
+        let handle = window.window_handle().map_err(no_handle)?.as_raw();
+        // SAFETY: the instance has the display's surface extension; the surface keeps its window alive.
+        let raw =
+            unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
+                .map_err(failed("creating the window's surface", "the Vulkan instance"))?;
+        Ok(Self(Arc::new(Shared {
+            raw,
+            ext: khr::surface::Instance::new(instance.entry(), instance.raw()),
+            instance: instance.clone(),
+            window,
+        })))
+    }
+
+    pub(super) fn remake(&self) -> Result<Self> {
+        Self::new(&self.0.instance, self.0.window.clone())
+    }
+
+    pub fn window(&self) -> &Window {
+        &self.0.window
+    }
+
+    pub(super) fn raw(&self) -> vk::SurfaceKHR {
+        self.0.raw
+    }
+
+    pub(super) fn ext(&self) -> &khr::surface::Instance {
+        &self.0.ext
+    }
+
+    pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {
+        if !self.display_known_to(adapter, family) {
+            return false;
+        }
+        // Presenting needs VK_KHR_swapchain.
+        let vk = self.0.instance.raw();
+        // SAFETY: a live physical device of the same instance.
+        let extensions =
+            unsafe { vk.enumerate_device_extension_properties(adapter.raw()) }.unwrap_or_default();
+        let swapchain = extensions.iter().any(|e| e.extension_name_as_c_str() == Ok(khr::swapchain::NAME));
+        // SAFETY: surface and physical device belong to the same instance; the family is one of the device's.
+        let presents =
+            unsafe { self.0.ext.get_physical_device_surface_support(adapter.raw(), family, self.0.raw) };
+        swapchain && presents.unwrap_or(false)
+    }
+
+    /// Returns whether a device's driver knows this kind of display. If not, it may still answer yes to
+    /// `vkGetPhysicalDeviceSurfaceSupportKHR` and crash in the next call, as SwiftShader does for Xlib,
+    /// because the loader offers a surface extension as soon as one driver has it. It knows who lacks the
+    /// calls here.
+    fn display_known_to(&self, adapter: &Adapter, family: u32) -> bool {
+        use winit::raw_window_handle::{RawDisplayHandle, RawWindowHandle};
+        let shared = &self.0;
+        let (entry, vk, device) = (shared.instance.entry(), shared.instance.raw(), adapter.raw());
+        let handles = (shared.window.display_handle(), shared.window.window_handle());
+        let (Ok(display), Ok(window)) = handles else { return false };
+        match (display.as_raw(), window.as_raw()) {
+            (RawDisplayHandle::Xlib(display), RawWindowHandle::Xlib(window)) => {
+                let Some(display) = display.display else { return false };
+                let ext = khr::xlib_surface::Instance::new(entry, vk);
+                let (display, visual) = (display.as_ptr().cast(), window.visual_id as vk::VisualID);
+                // SAFETY: (here and below) the surface was made with this extension; device and family belong
+                // to this instance; the window keeps its display open.
+                unsafe { ext.get_physical_device_xlib_presentation_support(device, family, display, visual) }
+            }
+            (RawDisplayHandle::Wayland(display), _) => {
+                let ext = khr::wayland_surface::Instance::new(entry, vk);
+                // SAFETY: as above.
+                let display = unsafe { &mut *display.display.as_ptr().cast() };
+                // SAFETY: as above.
+                unsafe { ext.get_physical_device_wayland_presentation_support(device, family, display) }
+            }
+            // On Windows there is only one kind of display, and all drivers know it.
+            _ => true,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: a swapchain holds a clone of its surface, so none is left; the window is still alive.
+        unsafe { self.ext.destroy_surface(self.raw, None) };
+    }
+}

@@ -1,0 +1,114 @@
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ash::{ext::debug_utils, vk};
+
+use super::failed;
+use crate::{Error, Result};
+
+/// Stands for the device in errors before there is one.
+pub(super) const LOADER: &str = "the Vulkan loader";
+
+pub const LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Validation {
+    #[value(name = "on")]
+    Required,
+    #[default]
+    Off,
+    /// Only if it is installed; a note mentions a missing layer.
+    #[value(skip)]
+    IfInstalled,
+}
+
+impl Validation {
+    /// Returns the mode without `--validation`.
+    pub fn usual() -> Self {
+        if cfg!(debug_assertions) { Self::IfInstalled } else { Self::Off }
+    }
+}
+
+/// Outlives its instance, so that messages of its destruction count too.
+#[derive(Debug, Default)]
+pub struct ValidationLog {
+    errors: AtomicU64,
+    warnings: AtomicU64,
+}
+
+impl ValidationLog {
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+
+    pub fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::Relaxed)
+    }
+
+    pub fn verdict(&self) -> Result<()> {
+        match self.errors() {
+            0 => Ok(()),
+            count => Err(Error::Validation(count)),
+        }
+    }
+}
+
+/// `log` must outlive the messenger.
+pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
+    vk::DebugUtilsMessengerCreateInfoEXT::default()
+        .message_severity(
+            vk::DebugUtilsMessageSeverityFlagsEXT::ERROR | vk::DebugUtilsMessageSeverityFlagsEXT::WARNING,
+        )
+        .message_type(
+            vk::DebugUtilsMessageTypeFlagsEXT::VALIDATION | vk::DebugUtilsMessageTypeFlagsEXT::PERFORMANCE,
+        )
+        .pfn_user_callback(Some(on_message))
+        .user_data(Arc::as_ptr(log) as *mut c_void)
+}
+
+pub(super) struct Messenger {
+    ext: debug_utils::Instance,
+    raw: vk::DebugUtilsMessengerEXT,
+    _log: Arc<ValidationLog>,
+}
+
+impl Messenger {
+    pub(super) fn new(entry: &ash::Entry, instance: &ash::Instance, log: Arc<ValidationLog>) -> Result<Self> {
+        let ext = debug_utils::Instance::new(entry, instance);
+        // SAFETY: the instance was made with VK_EXT_debug_utils; the log is kept alive beside the messenger.
+        let raw = unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }
+            .map_err(failed("vkCreateDebugUtilsMessengerEXT", LOADER))?;
+        Ok(Self { ext, raw, _log: log })
+    }
+}
+
+impl Drop for Messenger {
+    fn drop(&mut self) {
+        // SAFETY: made from this instance, which is still alive: it owns this messenger.
+        unsafe { self.ext.destroy_debug_utils_messenger(self.raw, None) };
+    }
+}
+
+unsafe extern "system" fn on_message(
+    severity: vk::DebugUtilsMessageSeverityFlagsEXT,
+    _kind: vk::DebugUtilsMessageTypeFlagsEXT,
+    data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
+    log: *mut c_void,
+) -> vk::Bool32 {
+    // SAFETY: `log` is the Arc's pointee that `Messenger` keeps alive; it is only ever read through `&`.
+    let log = unsafe { &*(log as *const ValidationLog) };
+    // SAFETY: the layer passes a valid structure whose strings live for the call.
+    let text = unsafe { data.as_ref().and_then(|data| data.message_as_c_str()) };
+    let text = text.map(CStr::to_string_lossy).unwrap_or_default();
+    let kind = if severity.contains(vk::DebugUtilsMessageSeverityFlagsEXT::ERROR) {
+        log.errors.fetch_add(1, Ordering::Relaxed);
+        "error"
+    } else {
+        log.warnings.fetch_add(1, Ordering::Relaxed);
+        "warning"
+    };
+    crate::note!("validation {kind}: {text}");
+    // VK_FALSE lets the call that caused the message continue.
+    vk::FALSE
+}

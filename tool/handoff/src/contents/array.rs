@@ -1,0 +1,225 @@
+//! What a slot holds when a client brings its own array. An array is packed in C order: component `c` of
+//! element (`row`, `col`) has the index `(row * cols + col) * components + c`.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contents::wave::Grid;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// (rows, cols, 4): x, y, z and a value for each vertex. Neighbours in the grid are connected.
+    Mesh,
+    /// (rows, cols): a height for each vertex of a grid, which is also the value.
+    Surface,
+    /// (n, 3) or (n, 4): x, y, z and optionally a value, which otherwise is y.
+    Points,
+    /// (rows, cols) or (rows, cols, 1): values for the colour map. (rows, cols, 3 or 4): RGB or RGBA.
+    Image,
+}
+
+/// Little-endian. A message names the type by NumPy's `typestr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Number {
+    #[serde(rename = "<f4")]
+    F32,
+    #[serde(rename = "<f2")]
+    F16,
+    /// 0 to 255 stand for 0 to 1.
+    #[serde(rename = "|u1")]
+    U8,
+}
+
+impl Number {
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::F32 => 4,
+            Self::F16 => 2,
+            Self::U8 => 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Array {
+    kind: Kind,
+    /// One row for points.
+    grid: Grid,
+    components: u32,
+    number: Number,
+}
+
+/// Limits `rows * cols * components`, so that shaders can count in signed 32-bit integers.
+const MOST: u64 = 1 << 31;
+
+impl Array {
+    /// Returns the field that this program's own producers fill.
+    pub fn mesh(grid: Grid) -> Self {
+        Self { kind: Kind::Mesh, grid, components: 4, number: Number::F32 }
+    }
+
+    /// Fails if the kind cannot have this shape or type. The text names those that it can have.
+    pub fn new(kind: Kind, shape: &[u64], number: Number) -> Result<Self, String> {
+        let (grid, components) = match (kind, shape) {
+            (Kind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
+            (Kind::Surface, &[rows, cols]) => ((rows, cols), 1),
+            (Kind::Points, &[count, components @ (3 | 4)]) => ((1, count), components),
+            (Kind::Image, &[rows, cols]) => ((rows, cols), 1),
+            (Kind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => ((rows, cols), components),
+            _ => return Err(format!("{} has the shape {}, not {shape:?}", kind.article(), kind.shapes())),
+        };
+        let (least, words) = match kind {
+            Kind::Mesh | Kind::Surface => (2, "2 rows and columns"),
+            Kind::Points => (1, "1 point"),
+            Kind::Image => (1, "1 row and column"),
+        };
+        let (rows, cols) = grid;
+        if rows < least || cols < least {
+            return Err(format!("{} has at least {words}, but the shape is {shape:?}", kind.article()));
+        }
+        if rows
+            .checked_mul(cols)
+            .and_then(|count| count.checked_mul(components))
+            .is_none_or(|count| count >= MOST)
+        {
+            return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
+        }
+        if number != Number::F32 && matches!(kind, Kind::Mesh | Kind::Points) {
+            return Err(format!("{} has 32-bit floats (dtype <f4)", kind.article()));
+        }
+        let grid = Grid { cols: cols as u32, rows: rows as u32 };
+        Ok(Self { kind, grid, components: components as u32, number })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    pub fn components(&self) -> u32 {
+        self.components
+    }
+
+    pub fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Returns the shape in the form that [`Array::new`] takes: (rows, cols) for an image with one component.
+    pub fn shape(&self) -> Vec<u64> {
+        let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
+        match (self.kind, u64::from(self.components)) {
+            (Kind::Points, components) => vec![cols, components],
+            (_, 1) => vec![rows, cols],
+            (_, components) => vec![rows, cols, components],
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.grid.count() * u64::from(self.components) * self.number.bytes()
+    }
+
+    /// Rounds up, because shaders read whole 32-bit words.
+    pub fn words(&self) -> u64 {
+        self.bytes().div_ceil(4)
+    }
+
+    /// Returns the distance between two stamps of a checked frame, in words. The last word of each such group
+    /// is a stamp: see [`crate::contents::frame_stamp`]. A word that the array fills only in part has none.
+    pub fn stamp_words(&self) -> u64 {
+        match self.number {
+            Number::F32 => self.components.into(),
+            Number::F16 | Number::U8 => 1,
+        }
+    }
+
+    pub fn stamps(&self) -> u64 {
+        self.bytes() / 4 / self.stamp_words()
+    }
+}
+
+impl Kind {
+    fn article(self) -> &'static str {
+        match self {
+            Self::Mesh => "a mesh",
+            Self::Surface => "a surface",
+            Self::Points => "a set of points",
+            Self::Image => "an image",
+        }
+    }
+
+    fn shapes(self) -> &'static str {
+        match self {
+            Self::Mesh => "[rows, cols, 4]",
+            Self::Surface => "[rows, cols]",
+            Self::Points => "[n, 3] or [n, 4]",
+            Self::Image => "[rows, cols], or [rows, cols, 1, 3 or 4]",
+        }
+    }
+}
+
+/// As in "an image of [480, 640, 3]".
+impl fmt::Display for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}", self.kind.article(), self.shape())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(kind: Kind, shape: &[u64], number: Number) -> Result<Array, String> {
+        let array = Array::new(kind, shape, number)?;
+        assert!(array.bytes() > 0 && array.stamps() <= array.words());
+        Ok(array)
+    }
+
+    #[test]
+    fn each_kind_has_its_shapes() {
+        use {Kind::*, Number::*};
+        for (kind, shape, number, bytes, stamps) in [
+            (Mesh, &[3, 5, 4][..], F32, 240, 15),
+            (Surface, &[3, 5], F32, 60, 15),
+            (Surface, &[3, 5], F16, 30, 7),
+            (Points, &[7, 3], F32, 84, 7),
+            (Points, &[7, 4], F32, 112, 7),
+            (Image, &[1, 1], U8, 1, 0),
+            (Image, &[3, 5, 3], U8, 45, 11),
+            (Image, &[3, 5, 4], F32, 240, 15),
+        ] {
+            let array = made(kind, shape, number).unwrap();
+            assert_eq!((array.shape().as_slice(), array.bytes(), array.stamps()), (shape, bytes, stamps));
+        }
+        assert_eq!(made(Image, &[3, 5, 1], U8).unwrap().shape(), [3, 5]);
+        assert_eq!(made(Image, &[3, 5, 4], U8).unwrap().to_string(), "an image of [3, 5, 4]");
+        assert_eq!(made(Mesh, &[3, 5, 4], F32).unwrap(), Array::mesh(Grid { cols: 5, rows: 3 }));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        use {Kind::*, Number::*};
+        for (kind, shape, number, word) in [
+            (Mesh, &[3, 5][..], F32, "[rows, cols, 4]"),
+            (Mesh, &[1, 5, 4], F32, "at least 2 rows and columns"),
+            (Mesh, &[3, 5, 4], F16, "<f4"),
+            (Points, &[0, 3], F32, "at least 1 point"),
+            (Points, &[7, 2], F32, "[n, 3]"),
+            (Points, &[u64::MAX, 3], F32, "too many"),
+            (Surface, &[1 << 16, 1 << 16], F32, "too many"),
+            (Image, &[0, 7], U8, "at least 1 row and column"),
+            (Image, &[1, 1 << 31], U8, "too many"),
+            (Mesh, &[2, u64::MAX, 4], F32, "too many"),
+            (Image, &[5], U8, "rows, cols"),
+            (Image, &[5, 5, 2], U8, "1, 3 or 4"),
+            (Image, &[], U8, "rows, cols"),
+        ] {
+            let error = made(kind, shape, number).unwrap_err();
+            assert!(error.contains(word), "{kind:?} {shape:?}: {error}");
+        }
+    }
+}

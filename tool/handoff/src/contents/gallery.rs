@@ -1,0 +1,201 @@
+//! The kernels that come with this program, by name: `--kernel ripples`.
+//!
+//! Each file `kernels/NAME.cu` teaches one thing. Most have a *twin*: a compute shader (`gallery.wgsl`) that
+//! computes the same field without CUDA. `engine/tests/gallery.rs` compares both with a reference.
+
+use std::ffi::CStr;
+
+use crate::contents::wave;
+use wavefield_gpu::{Error, Result};
+use wavefield_gpu::cuda::{KernelParameters, KernelSource};
+
+#[derive(Debug)]
+pub struct Entry {
+    /// For `--kernel`; also the kernel's entry.
+    pub name: &'static str,
+    pub about: &'static str,
+    /// A kernel without a twin needs CUDA.
+    pub twin: Option<Twin>,
+    /// Whether neighbours are not connected, so that the vertices are best drawn as points.
+    pub points: bool,
+    ptx: &'static str,
+}
+
+#[derive(Debug)]
+pub struct Twin {
+    pub spirv: &'static [u8],
+    pub entry: &'static CStr,
+    /// In seconds. The shader gets the time only as a fraction of this.
+    pub repeats: f64,
+    /// Declares the parameters of kernel and shader.
+    ptx: &'static str,
+}
+
+macro_rules! ptx {
+    // The wave is the demo's.
+    ("wave") => {
+        include_str!("../../../../kernels/wave.ptx")
+    };
+    ($name:literal) => {
+        include_str!(concat!("../../kernels/", $name, ".ptx"))
+    };
+}
+
+macro_rules! twin {
+    ($name:tt, $entry:literal, $repeats:expr) => {
+        Twin {
+            spirv: wavefield_gpu::shaders::spirv(concat!("gallery.", $name)),
+            entry: $entry,
+            repeats: $repeats,
+            ptx: ptx!($name),
+        }
+    };
+}
+
+static GALLERY: [Entry; 5] = [
+    Entry {
+        name: "wave",
+        about: "three waves and a ripple; how a kernel stays exact when the time is large",
+        twin: Some(twin!("wave", c"wave", wave::LOOP)),
+        points: false,
+        ptx: ptx!("wave"),
+    },
+    Entry {
+        name: "ripples",
+        about: "rings around moving sources; memory that a block shares",
+        twin: Some(twin!("ripples", c"ripples", 20.0)),
+        points: false,
+        ptx: ptx!("ripples"),
+    },
+    Entry {
+        name: "ocean",
+        about: "Gerstner waves; fast sines and cosines, and normals from a formula",
+        twin: Some(twin!("ocean", c"ocean", 40.0)),
+        points: false,
+        ptx: ptx!("ocean"),
+    },
+    Entry {
+        name: "pond",
+        about: "drops in a pond; state between frames, and neighbours without a race",
+        twin: None,
+        points: false,
+        ptx: ptx!("pond"),
+    },
+    Entry {
+        name: "swarm",
+        about: "particles around a ring; random numbers without memory",
+        twin: Some(twin!("swarm", c"swarm", 60.0)),
+        points: true,
+        ptx: ptx!("swarm"),
+    },
+];
+
+/// Lists the kernels, the default first.
+pub fn gallery() -> &'static [Entry] {
+    &GALLERY
+}
+
+/// Finds the entry that `--kernel ARGUMENT` names. `None` for a file, whose name has a dot or a slash.
+pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
+    if argument.contains(['.', '/', '\\', ':']) {
+        return Ok(None);
+    }
+    match GALLERY.iter().find(|entry| entry.name == argument) {
+        Some(entry) => Ok(Some(entry)),
+        None => {
+            let names: Vec<_> = GALLERY.iter().map(|entry| entry.name).collect();
+            Err(Error::Usage(format!(
+                "--kernel {argument}: the gallery has no such kernel, it has {}; a file's name ends with .ptx or .cu, or \
+                 begins with ./",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Names the kernels that run without CUDA.
+pub fn with_twins() -> String {
+    let with: Vec<_> = GALLERY.iter().filter(|entry| entry.twin.is_some()).map(|entry| entry.name).collect();
+    with.join(", ")
+}
+
+/// Finds the entry of a kernel; the default one for no kernel, and `None` for the user's own.
+pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
+    match kernel {
+        None => Some(&GALLERY[0]),
+        Some(kernel) => GALLERY.iter().find(|entry| kernel.built_in == Some(entry.name)),
+    }
+}
+
+impl Entry {
+    pub fn source(&self) -> KernelSource {
+        KernelSource {
+            name: format!("the built-in {}", self.name),
+            ptx: self.ptx.into(),
+            entry: self.name.into(),
+            cubin: None,
+            built_in: Some(self.name),
+        }
+    }
+}
+
+impl Twin {
+    pub fn wave() -> &'static Self {
+        static WAVE: Twin = twin!("wave", c"wave", wave::LOOP);
+        &WAVE
+    }
+
+    /// Returns the parameters, with which the shader's values begin.
+    pub fn parameters(&self) -> KernelParameters {
+        // A test reads them too, so they are valid.
+        KernelParameters::of(self.ptx).unwrap_or_default()
+    }
+
+    /// Returns the position of `time` in the loop, 0 to 1.
+    pub fn phase(&self, time: f64) -> f32 {
+        (time / self.repeats).rem_euclid(1.0) as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wavefield_gpu::cuda::Signature;
+
+    #[test]
+    fn every_kernel_has_its_entry_and_signature() {
+        for entry in gallery() {
+            entry.source().check_signature(Signature::Field).unwrap();
+            assert!(std::ptr::eq(entry_of(Some(&entry.source())).unwrap(), entry));
+            assert!(std::ptr::eq(named(entry.name).unwrap().unwrap(), entry));
+        }
+        let default = entry_of(None).unwrap();
+        assert!(default.name == "wave" && default.ptx == include_str!("../../../../kernels/wave.ptx"));
+    }
+
+    /// The PTX, its source and the shader declare the same parameters, and the shader has room for them.
+    #[test]
+    fn every_kernel_declares_its_parameters() {
+        for entry in gallery() {
+            let folder = if entry.name == "wave" { "../../kernels" } else { "kernels" };
+            let source = format!("{}/{folder}/{}.cu", env!("CARGO_MANIFEST_DIR"), entry.name);
+            let parameters = entry.source().parameters().unwrap();
+            assert_eq!(KernelParameters::of(&std::fs::read_to_string(source).unwrap()).unwrap(), parameters);
+            assert!((2..=4).contains(&parameters.len()), "{}: {parameters}", entry.name);
+            assert!(entry.twin.as_ref().is_none_or(|twin| twin.parameters() == parameters));
+        }
+    }
+
+    #[test]
+    fn a_name_is_of_the_gallery_and_all_else_a_file() {
+        for file in ["wave.ptx", "./wave", "dir\\wave", "wave:wave", ".", "/"] {
+            assert!(named(file).unwrap().is_none(), "{file}");
+        }
+        for name in ["waves", "", "Wave"] {
+            let error = named(name).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("wave, ripples, ocean, pond, swarm"), "{error}");
+        }
+        assert!(entry_of(Some(&KernelSource { built_in: None, ..crate::contents::built_in::wave() })).is_none());
+    }
+}

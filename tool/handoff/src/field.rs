@@ -1,0 +1,79 @@
+//! One kernel, which writes 16 bytes for each vertex of a buffer.
+
+use tracing::trace_span;
+use vulkan_cuda::SharedBuffer;
+
+use super::work::{Place, Work, load};
+use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
+use wavefield_gpu::Result;
+use crate::contents::wave::Grid;
+use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
+use wavefield_gpu::vulkan::Device;
+
+pub struct FieldWork {
+    kernel: Kernel,
+    stamp: Option<Kernel>,
+    grid: Grid,
+}
+
+impl Work for FieldWork {
+    type Slot = SharedBuffer;
+    type Own = DeviceMemory;
+
+    fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+        let grid = desc.grid;
+        check_grid(device, grid)?;
+        let kernel = load(context, source, Signature::Field)?;
+        let stamp = desc
+            .stamped
+            .then(|| Kernel::load(context, &crate::contents::built_in::frame_stamp()))
+            .transpose()?;
+        Ok(Self { kernel, stamp, grid })
+    }
+
+    fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<SharedBuffer>> {
+        let pair = device.pair(context)?;
+        let share = || {
+            let _span = trace_span!("memory").entered();
+            Ok(SharedBuffer::new(&pair, self.grid.bytes(), SLOT_USAGE)?)
+        };
+        each_slot(device, Some(context), self.grid, depth, share)
+    }
+
+    fn own(&self, context: &Cuda) -> Result<DeviceMemory> {
+        DeviceMemory::new(context, self.grid.bytes())
+    }
+
+    fn source(slot: &SharedBuffer) -> Source {
+        slot.vulkan().into()
+    }
+
+    fn parameters(&self) -> &KernelParameters {
+        self.kernel.parameters()
+    }
+
+    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()> {
+        let vertices = match into {
+            Place::Slot(slot) => slot.cuda(),
+            Place::Own(own) => own.pointer(),
+        };
+        let Grid { cols, rows } = self.grid;
+        let launch = |kernel: &Kernel, stream: &Stream| {
+            // SAFETY: both have the documented signature; the rest is the caller's promise.
+            unsafe {
+                kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
+            }
+        };
+        fill.timed(frame.index, |stream| launch(&self.kernel, stream))?;
+        self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, fill.stream()))
+    }
+
+    unsafe fn copy(own: &DeviceMemory, slot: &SharedBuffer, stream: &Stream) -> Result<()> {
+        // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
+        unsafe { own.copy_to(stream, slot.cuda()) }
+    }
+
+    fn read(own: &DeviceMemory, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        own.read(stream, bytes)
+    }
+}

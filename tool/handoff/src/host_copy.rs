@@ -1,0 +1,141 @@
+//! Device → host → device, as if the two APIs shared nothing. It is here to show what that costs.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use super::work::{Place, Work};
+use super::{Entry, FieldWork, TextureWork};
+use crate::producer::{
+    Fill, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
+    level_regions, own_images, own_slot,
+};
+use wavefield_gpu::Result;
+use crate::contents::scene::Scene;
+use wavefield_gpu::cuda::{Cuda, KernelSource};
+use wavefield_gpu::vulkan::{
+    Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier, record_upload,
+};
+
+pub(super) const HOST_COPY: Entry = Entry {
+    name: "host-copy",
+    brief: "Through the CPU's memory",
+    help: "A copy from the device to the host and back, as without interop",
+    one_slot: true,
+    supports: |_| Ok(()),
+    field: HostCopyHandoff::<FieldWork>::make,
+    texture: Some(HostCopyHandoff::<TextureWork>::make),
+};
+
+struct HostCopyHandoff<W: Work> {
+    // Field order is drop order: the stream goes before what it uses.
+    fill: Fill,
+    work: W,
+    own: W::Own,
+    staging: Buffer,
+    _slot: Slot,
+    profile: Profile,
+    levels: Vec<vk::BufferImageCopy>,
+    timeout: Duration,
+    device: Device,
+}
+
+enum Slot {
+    Buffer(Buffer),
+    Image(Image),
+}
+
+impl<W: Work> HostCopyHandoff<W> {
+    fn make(
+        queue: &mut Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Box<dyn Producer>> {
+        let (device, size) = (queue.device(), desc.grid);
+        let work = W::new(device, context, source, desc)?;
+        let own = work.own(context)?;
+        let make = |label, usage, location| {
+            let bytes = desc.scene.frame_bytes(size);
+            Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
+        };
+        let (label, slot) = match desc.scene {
+            Scene::Field => (
+                "the field on the host",
+                Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+            ),
+            Scene::Texture => {
+                let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
+                ("the texture on the host", Slot::Image(images.remove(0)))
+            }
+        };
+        let drawn = match &slot {
+            Slot::Buffer(buffer) => buffer.raw().into(),
+            Slot::Image(image) => own_slot(image),
+        };
+        // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
+        let parameters = work.parameters().clone();
+        let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
+        let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
+        Ok(Box::new(Self {
+            fill: Fill::new(context, &source.name)?,
+            work,
+            own,
+            // Cached host memory, because CUDA copies faster into it than into write-combined memory.
+            staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
+            _slot: slot,
+            profile,
+            levels: level_regions(size),
+            timeout: desc.timeout,
+            device: device.clone(),
+        }))
+    }
+
+    fn run(&mut self, frame: &Frame) -> Result<Produced> {
+        // SAFETY: nobody else touches CUDA's own memory.
+        unsafe { self.work.enqueue(&self.fill, frame, Place::Own(&self.own)) }?;
+        let began = Instant::now();
+        // The copy would wait too, but without a timeout.
+        self.fill.wait_idle(self.timeout)?;
+        W::read(&self.own, self.fill.stream(), self.staging.bytes_mut()?)?;
+        Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })
+    }
+}
+
+impl<W: Work> Producer for HostCopyHandoff<W> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        self.run(frame).map_err(|error| self.fill.blame(error))
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let (device, staging) = (&self.device, self.staging.raw());
+        match source {
+            Source::Vertices(Vertices { buffer, .. }) => {
+                let writes = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_WRITE);
+                let reads = (frame.reads.stage, frame.reads.access);
+                let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
+                let written = buffer_barrier(buffer, writes, reads);
+                let copy = [vk::BufferCopy::default().size(self.staging.size())];
+                // SAFETY: recording, outside a render pass; both buffers are alive and of the same size.
+                unsafe {
+                    pipeline_barrier(device, commands, &[reuse], &[]);
+                    device.raw().cmd_copy_buffer(commands, staging, buffer, &copy);
+                    pipeline_barrier(device, commands, &[written], &[]);
+                }
+            }
+            // SAFETY: as above.
+            Source::Texture(ImageSlot { image, .. }) => unsafe {
+                record_upload(device, commands, staging, image, &self.levels, frame.reads);
+            },
+        }
+    }
+
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+}

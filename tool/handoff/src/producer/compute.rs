@@ -1,0 +1,104 @@
+//! A Vulkan compute shader in the draw's queue: no second API, no semaphore.
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use vulkan_cuda::ExportedBuffer;
+
+use super::{
+    Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
+};
+use wavefield_gpu::Result;
+use crate::contents::{frame_stamp, gallery::Twin, wave::Grid};
+use wavefield_gpu::vulkan::{
+    Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
+};
+
+pub struct ComputeProducer {
+    pipeline: ComputePipeline,
+    profile: Profile,
+    _memory: Memory,
+    twin: &'static Twin,
+    grid: Grid,
+    stamped: bool,
+    device: Device,
+}
+
+enum Memory {
+    Own { _buffers: Vec<Buffer> },
+    Exported { _buffers: Vec<ExportedBuffer> },
+}
+
+impl ComputeProducer {
+    /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
+    /// draw.
+    pub fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin, exported: bool) -> Result<Self> {
+        check_grid(device, desc.grid)?;
+        let (memory, slots): (_, Vec<_>) = if exported {
+            let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
+            let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
+            let buffers = each_slot(device, None, desc.grid, depth, make)?;
+            let slots = buffers.iter().map(ExportedBuffer::raw).collect();
+            (Memory::Exported { _buffers: buffers }, slots)
+        } else {
+            let none = vk::BufferUsageFlags::empty();
+            let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
+            let slots = buffers.iter().map(Buffer::raw).collect();
+            (Memory::Own { _buffers: buffers }, slots)
+        };
+        let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
+        let pipeline = ComputePipeline::new(
+            device,
+            (twin.spirv, twin.entry),
+            size_of::<Constants>() as u32,
+            &[Choices::These(&bound)],
+        )?;
+        let slots = slots.into_iter().map(Source::from).collect();
+        let parameters = twin.parameters();
+        let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
+        let (grid, stamped) = (desc.grid, desc.stamped);
+        Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
+    }
+
+    fn constants(&self, frame: &Frame) -> Constants {
+        let phase = self.twin.phase(frame.time);
+        let (keep, stamp) = match self.stamped {
+            true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
+            false => (u32::MAX, 0),
+        };
+        let mut constants = [0; 8 + VALUES];
+        constants[..5].copy_from_slice(&[self.grid.cols, self.grid.rows, phase.to_bits(), keep, stamp]);
+        let values = self.profile.parameters.values(&frame.parameters);
+        constants[8..].iter_mut().zip(&*values).for_each(|(constant, value)| *constant = value.to_bits());
+        constants
+    }
+}
+
+/// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
+/// words, and the values of the kernel's parameters.
+type Constants = [u32; 8 + VALUES];
+const VALUES: usize = 4;
+
+impl Producer for ComputeProducer {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        let Source::Vertices(Vertices { buffer, .. }) = source else { return };
+        let writes = (vk::PipelineStageFlags2::COMPUTE_SHADER, vk::AccessFlags2::SHADER_STORAGE_WRITE);
+        let reads = (frame.reads.stage, frame.reads.access);
+        // The draw that read this slot K frames ago must be done. It only read, so no write is made visible.
+        let reuse = buffer_barrier(buffer, (frame.reads.stage, vk::AccessFlags2::NONE), writes);
+        let written = buffer_barrier(buffer, writes, reads);
+        let constants = self.constants(frame);
+        let slot = self.profile.slot_of(frame.index);
+        // SAFETY: recording, outside a render pass, with a live buffer. The slots are the only list, and the
+        // constants have their type's size. The barriers order the shader's writes with the draws around it.
+        unsafe {
+            pipeline_barrier(&self.device, commands, &[reuse], &[]);
+            let constants = bytemuck::bytes_of(&constants);
+            self.pipeline.dispatch(commands, [slot], constants, groups(self.grid.count()));
+            pipeline_barrier(&self.device, commands, &[written], &[]);
+        }
+    }
+}

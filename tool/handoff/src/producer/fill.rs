@@ -1,0 +1,139 @@
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::trace_span;
+
+use wavefield_gpu::{Error, Result};
+use wavefield_gpu::cuda::{Cuda, Event, Stream, is_sticky};
+
+pub struct Fill {
+    // Field order is drop order: the stream goes before the events that it uses.
+    stream: Arc<Stream>,
+    marks: Kept<(Event, Event)>,
+    name: String,
+}
+
+/// More frames than can be in flight, batches included.
+const KEPT: u64 = 128;
+
+/// An item for each of the last frames. A later frame reuses an earlier one's.
+struct Kept<T>(Vec<(Cell<Option<u64>>, T)>);
+
+impl<T> Kept<T> {
+    fn place(&self, frame: u64) -> &(Cell<Option<u64>>, T) {
+        &self.0[(frame % self.0.len() as u64) as usize]
+    }
+
+    fn take(&self, frame: u64) -> &T {
+        let (user, item) = self.place(frame);
+        user.set(Some(frame));
+        item
+    }
+
+    /// Returns `None` if the frame has no item, or a later one has reused it.
+    fn of(&self, frame: u64) -> Option<&T> {
+        let (user, item) = self.place(frame);
+        (user.get() == Some(frame)).then_some(item)
+    }
+}
+
+impl Fill {
+    /// Makes a stream. `name` is the kernel's, for errors.
+    pub fn new(context: &Cuda, name: &str) -> Result<Self> {
+        let mark = |_| Ok((Cell::new(None), (Event::new(context)?, Event::new(context)?)));
+        let marks = Kept((0..KEPT).map(mark).collect::<Result<_>>()?);
+        Ok(Self { stream: Arc::new(Stream::new(context)?), marks, name: name.to_owned() })
+    }
+
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    pub fn timed(&self, frame: u64, work: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
+        let _span = trace_span!("launch", frame).entered();
+        let (before, after) = self.marks.take(frame);
+        before.record(&self.stream)?;
+        work(&self.stream)?;
+        after.record(&self.stream)
+    }
+
+    /// Returns how long the kernel of a finished frame took; `None` if a later frame has reused its events.
+    pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
+        let Some((before, after)) = self.events(frame) else { return Ok(None) };
+        let elapsed = before.elapsed_ms(after).map_err(|error| self.blame(error))?;
+        Ok(elapsed.map(duration))
+    }
+
+    /// Returns the events around a frame's kernel; `None` if a later frame has reused them.
+    pub fn events(&self, frame: u64) -> Option<(&Event, &Event)> {
+        self.marks.of(frame).map(|(before, after)| (before, after))
+    }
+
+    /// Returns the time from the previous frame's end to this one's, if both finished and are still kept.
+    pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
+        let last = frame.checked_sub(1).and_then(|last| self.events(last));
+        let Some(((_, last), (_, end))) = last.zip(self.events(frame)) else { return Ok(None) };
+        let elapsed = last.elapsed_ms(end).map_err(|error| self.blame(error))?;
+        Ok(elapsed.map(duration))
+    }
+
+    /// Fails if the kernel has faulted.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.stream.is_idle().map_err(|error| self.blame(error))
+    }
+
+    /// Blocks until the stream is idle. A kernel may never end, and `cuStreamSynchronize` has no timeout.
+    pub fn wait_idle(&self, timeout: Duration) -> Result<()> {
+        let began = Instant::now();
+        while !self.is_idle()? {
+            if began.elapsed() > timeout {
+                return Err(Error::Stuck {
+                    device: self.stream.context().info().name.clone(),
+                    seconds: timeout.as_secs_f64(),
+                    progress: format!("CUDA did not finish {}", self.name),
+                });
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Says which side keeps a frame waiting, for hand-offs without timelines.
+    pub fn late_side(&self) -> String {
+        match self.stream.is_idle() {
+            Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
+            _ => "Vulkan did not finish a frame that CUDA has filled".into(),
+        }
+    }
+
+    /// Blames the kernel, because once it has faulted, every call on its context fails with the same code.
+    pub fn blame(&self, error: Error) -> Error {
+        match error {
+            Error::Cuda { code, .. } if is_sticky(code) => {
+                Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
+            }
+            other => other,
+        }
+    }
+}
+
+fn duration(milliseconds: f32) -> Duration {
+    Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_keeps_its_item_until_a_later_one_reuses_it() {
+        let kept = Kept((0..4).map(|item| (Cell::new(None), item)).collect());
+        assert_eq!(kept.of(0), None, "no frame has used it");
+        for frame in 0..7 {
+            assert_eq!(*kept.take(frame), frame % 4);
+        }
+        let found: Vec<_> = (0..9).map(|frame| kept.of(frame).copied()).collect();
+        assert_eq!(found, [None, None, None, Some(3), Some(0), Some(1), Some(2), None, None]);
+    }
+}

@@ -1,0 +1,279 @@
+//! Producers fill slots: a CUDA kernel (the table of this crate), a Vulkan compute shader
+//! ([`ComputeProducer`]) or CPU threads ([`HostProducer`]).
+//!
+//! A producer owns the ring's slots, because their memory differs. It also owns the hand-off, so the renderer
+//! never learns which one it has. For each frame,
+//!
+//! 1. [`Producer::produce`] does or enqueues the work, and returns what to draw;
+//! 2. [`Producer::record_before_draw`] and [`Producer::record_after_draw`] record commands around the draw,
+//!    unless those of an earlier frame can be used again (see [`Profile::in_queue`]);
+//! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
+
+mod compute;
+mod fill;
+mod host;
+mod room;
+mod still;
+mod texture_compute;
+mod texture_host;
+mod transfer;
+
+use std::time::Duration;
+
+use ash::vk;
+use vulkan_cuda::Ring;
+use vulkan_cuda::ownership::{Access, Owner};
+use vulkan_cuda::shared_ring::QueueUse;
+
+use wavefield_gpu::Result;
+use crate::contents::{array::Array, scene::Scene, wave::Grid};
+use wavefield_gpu::cuda::{KernelParameters, KernelValues};
+
+pub use compute::ComputeProducer;
+pub use fill::Fill;
+pub use host::HostProducer;
+pub use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
+pub use room::{check_grid, check_texture};
+pub use still::StillProducer;
+pub use texture_compute::TextureComputeProducer;
+pub use texture_host::TextureHostProducer;
+pub(crate) use texture_host::{level_regions, own_images, own_slot};
+pub use transfer::Transfer;
+
+#[derive(Clone, Copy, Debug)]
+pub struct ProducerDesc {
+    /// Decides whether slots are buffers or images.
+    pub scene: Scene,
+    pub grid: Grid,
+    /// Some producers have one slot whatever this says.
+    pub ring: Ring,
+    /// Limits the CPU to fewer frames than slots; the other slots are for batches.
+    pub in_flight: Option<usize>,
+    /// Whether every vertex or texel carries its frame's number: see [`crate::contents::frame_stamp`].
+    pub stamped: bool,
+    /// For hand-offs in which the CPU waits for CUDA.
+    pub timeout: Duration,
+    /// CUDA waits for nothing before it writes a slot of a ring: `wavefield verify --break free`.
+    pub leaves_out_free: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// Counts produced frames from 0 without gaps.
+    pub index: u64,
+    pub time: f64,
+    /// The estimated seconds to the next frame, for producers that fill frames ahead of time.
+    pub step: f64,
+    /// For [`Profile::parameters`].
+    pub parameters: KernelValues,
+    pub reads: Access,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Produced {
+    pub source: Source,
+    /// The number in its stamps: the frame's own, unless a client writes the frames and counts them itself.
+    pub number: u64,
+    pub batch: Batch,
+    /// The time that the CPU waited, if it did.
+    pub blocked: Option<Duration>,
+}
+
+/// Frames that are filled in one go when the first of them is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub first: u64,
+    pub frames: u64,
+    /// The last frame that Vulkan had to read before CUDA filled the first one, if any.
+    pub waits_for: Option<u64>,
+}
+
+impl Batch {
+    pub fn of_one(frame: u64) -> Self {
+        Self { first: frame, frames: 1, waits_for: None }
+    }
+
+    pub fn end(self) -> u64 {
+        self.first + self.frames
+    }
+}
+
+/// What a frame's submission waits for and signals for the producer. See [`Producer::submit`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameSync {
+    /// Signalled before the frame's commands, once everything submitted earlier is done.
+    pub signal_before: Option<vk::SemaphoreSubmitInfo<'static>>,
+    /// Waited for before the slot is read.
+    pub wait: Option<vk::SemaphoreSubmitInfo<'static>>,
+    pub signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+pub type Submit<'a> = &'a mut dyn FnMut(FrameSync) -> Result<()>;
+
+/// Each scene has one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Vertices(Vertices),
+    Texture(ImageSlot),
+}
+
+/// A frame's vertices, or another array of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vertices {
+    pub buffer: vk::Buffer,
+    pub offset: u64,
+}
+
+impl Vertices {
+    /// Returns the range of `array`, rounded up to whole words because shaders read whole words.
+    pub fn whole(self, array: &Array) -> vk::DescriptorBufferInfo {
+        vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageSlot {
+    pub image: vk::Image,
+    /// Of all levels.
+    pub view: vk::ImageView,
+    pub layout: vk::ImageLayout,
+}
+
+impl From<vk::Buffer> for Source {
+    fn from(buffer: vk::Buffer) -> Self {
+        Self::Vertices(Vertices { buffer, offset: 0 })
+    }
+}
+
+/// Returns how a frame's slot is read: by the draw's shaders and, if `checked`, by a compute shader.
+pub fn reads(scene: Scene, checked: bool) -> Access {
+    let (vertex, fragment) =
+        (vk::PipelineStageFlags2::VERTEX_SHADER, vk::PipelineStageFlags2::FRAGMENT_SHADER);
+    let (stage, access) = match scene {
+        Scene::Field => (vertex | fragment, vk::AccessFlags2::SHADER_STORAGE_READ),
+        Scene::Texture => (fragment, vk::AccessFlags2::SHADER_SAMPLED_READ),
+    };
+    let check = if checked { vk::PipelineStageFlags2::COMPUTE_SHADER } else { vk::PipelineStageFlags2::NONE };
+    Access { stage: stage | check, access }
+}
+
+/// Returns how Vulkan reads the slots of a CUDA ring, in any frame. A pointer in the window reads by compute.
+pub(crate) fn reader(scene: Scene, family: u32) -> QueueUse {
+    // The older type has the same bits for these stages.
+    let stage = vk::PipelineStageFlags::from_raw(reads(scene, true).stage.as_raw() as u32);
+    QueueUse { family, stage, access: vk::AccessFlags::SHADER_READ }
+}
+
+#[derive(Clone, Debug)]
+pub struct Profile {
+    pub name: &'static str,
+    pub slots: Vec<Source>,
+    /// Between frames.
+    pub owner: Owner,
+    pub max_in_flight: usize,
+    pub uses_cuda: bool,
+    /// Whether its work runs in Vulkan's queue, so that it is recorded anew for every frame. Otherwise a
+    /// slot's commands are recorded once, and submitted again whenever the slot's turn comes.
+    pub in_queue: bool,
+    pub longest_batch: usize,
+    /// Whether each wait and barrier can be left out alone, as `verify --break` does.
+    pub breakable: bool,
+    pub parameters: KernelParameters,
+}
+
+impl Profile {
+    /// Describes a producer whose slots belong to the Vulkan queue and whose work the CPU does not wait for.
+    pub fn of_queue(name: &'static str, slots: Vec<Source>) -> Self {
+        // Two, so that the CPU can prepare a frame while the GPU draws another.
+        let max_in_flight = slots.len().max(2);
+        Self {
+            name,
+            slots,
+            owner: Owner::Queue,
+            max_in_flight,
+            uses_cuda: false,
+            in_queue: false,
+            longest_batch: 1,
+            breakable: false,
+            parameters: KernelParameters::default(),
+        }
+    }
+
+    pub fn slot_of(&self, frame: u64) -> usize {
+        (frame % self.slots.len() as u64) as usize
+    }
+
+    /// Returns what to draw if there is nothing to wait for.
+    pub fn produced(&self, frame: &Frame) -> Produced {
+        Produced {
+            source: self.slots[self.slot_of(frame.index)],
+            number: frame.index,
+            batch: Batch::of_one(frame.index),
+            blocked: None,
+        }
+    }
+}
+
+/// Fills the slots of a ring. The producer and the Vulkan queue must be idle before it is dropped.
+pub trait Producer {
+    fn profile(&self) -> &Profile;
+
+    /// Fills the frame's slot, or enqueues that. Does neither if all of the work runs in Vulkan's queue.
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        Ok(self.profile().produced(frame))
+    }
+
+    /// Clamps `frames` to 1..=[`Profile::longest_batch`].
+    fn set_batch(&mut self, _frames: usize) {}
+
+    /// Records what makes `source`, as returned by [`Producer::produce`], readable for [`Frame::reads`].
+    /// Comes outside a render pass.
+    fn record_before_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
+
+    /// Records what gives `source` back, outside a render pass.
+    fn record_after_draw(&self, _commands: vk::CommandBuffer, _frame: &Frame, _source: Source) {}
+
+    /// Calls `submit` once. If that fails or is never done, the frame is given up.
+    ///
+    /// # Safety
+    /// `submit` makes one submission to the engine's queue, which draws what [`Producer::produce`] returned
+    /// last, with these semaphores and the recorded commands. If it fails, it has made none.
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        submit(FrameSync::default())
+    }
+
+    /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
+    fn fill(&self) -> Option<&Fill> {
+        None
+    }
+
+    /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
+    fn is_idle(&self) -> Result<bool> {
+        self.fill().map_or(Ok(true), Fill::is_idle)
+    }
+
+    /// Says how far its side has come, for the error of a stuck run.
+    fn progress(&self) -> Option<String> {
+        None
+    }
+
+    /// Releases every wait of Vulkan after a failure, so that its queue can become idle.
+    fn abandon(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contents::{gallery::Twin, wave::Shape};
+
+    #[test]
+    fn the_wave_has_a_shape() {
+        let parameters = Twin::wave().parameters();
+        let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
+        assert_eq!(names, ["amplitude", "frequency"]);
+        assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());
+        assert_eq!(Shape::of(&parameters.values(&[9.0, 0.0])), Shape { amplitude: 2.0, frequency: 0.25 });
+        // They are read from the PTX; the source declares the same.
+        assert_eq!(KernelParameters::of(include_str!("../../../../kernels/wave.cu")), Ok(parameters));
+    }
+}

@@ -1,0 +1,189 @@
+//! The hand-off that this program exists to show: the GPU waits for each frame in a [`SharedRing`].
+
+use std::sync::Arc;
+
+use ash::vk;
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
+
+use super::work::{Place, Work};
+use super::{Entry, FieldWork, TextureWork};
+use crate::producer::{
+    Batch, Fill, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
+};
+use wavefield_gpu::{Error, Result};
+use crate::contents::scene::Scene;
+use wavefield_gpu::cuda::{Cuda, KernelSource, Stream};
+use wavefield_gpu::vulkan::{Queue, one_shot};
+
+pub(super) const TIMELINE: Entry = Entry {
+    name: "timeline",
+    brief: "A ring of buffers, timelines",
+    help: "A ring of shared buffers or images, and two timeline semaphores; the GPU waits",
+    one_slot: false,
+    supports: |_| Ok(()),
+    field: make::<FieldWork, false>,
+    texture: Some(make::<TextureWork, false>),
+};
+
+pub(super) const DEVICE_COPY: Entry = Entry {
+    name: "device-copy",
+    brief: "CUDA's memory and a copy",
+    help: "CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all levels",
+    field: make::<FieldWork, true>,
+    texture: Some(make::<TextureWork, true>),
+    ..TIMELINE
+};
+
+/// Waits for the queue. For the device and the errors, see [`Work::new`].
+fn make<W: Work, const COPIES: bool>(
+    queue: &mut Queue,
+    context: &Cuda,
+    source: &KernelSource,
+    desc: &ProducerDesc,
+) -> Result<Box<dyn Producer>> {
+    let pair = queue.device().pair(context)?;
+    let work = W::new(queue.device(), context, source, desc)?;
+    let slots = work.slots(queue.device(), context, desc.ring.depth())?;
+    let own = COPIES.then(|| work.own(context)).transpose()?;
+    let name = if COPIES { "cuda, device-copy" } else { "cuda" };
+    let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
+    let profile = Profile {
+        owner: Owner::External,
+        max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
+        // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
+        longest_batch: if COPIES { 1 } else { slots.len() },
+        breakable: !COPIES,
+        parameters: work.parameters().clone(),
+        uses_cuda: true,
+        ..usual
+    };
+    let fill = Fill::new(context, &source.name)?;
+    let reader = reader(desc.scene, queue.family());
+    let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
+    // A deeper ring is for batches; for single frames it would only add latency.
+    ring.set_ahead(profile.max_in_flight);
+    if desc.leaves_out_free {
+        // SAFETY: frames are then torn, which the user asked for; nothing worse.
+        unsafe { ring.leave_out_free() };
+    }
+    if desc.scene == Scene::Texture {
+        // SAFETY: recording, for the reader's family; `one_shot` waits, and nothing is written before.
+        one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
+    }
+    let filled = Batch { first: 0, frames: 0, waits_for: None };
+    Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
+}
+
+/// With `device-copy`, it copies as programs do whose memory is another library's (Taichi and Warp).
+struct TimelineHandoff<W: Work> {
+    // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
+    /// Produced, but not yet submitted.
+    turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
+    ring: SharedRing<W::Slot, Arc<Stream>>,
+    work: W,
+    /// With `device-copy`, what the kernels write.
+    own: Option<W::Own>,
+    fill: Fill,
+    next_batch: usize,
+    filled: Batch,
+    profile: Profile,
+}
+
+impl<W: Work> TimelineHandoff<W> {
+    /// Returns the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
+    fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<W::Slot, Arc<Stream>>> {
+        if let Some(turn) = self.ring.next_read() {
+            return Ok(turn);
+        }
+        self.fill_batch(frame)?;
+        let held = || Error::Rule("CUDA has no slot to write: an earlier frame was not submitted".into());
+        self.ring.next_read().ok_or_else(held)
+    }
+
+    /// Begins with frame `first`. The later frames are filled ahead of time.
+    fn fill_batch(&mut self, first: &Frame) -> Result<()> {
+        let Self { ring, work, own, fill, next_batch, filled, .. } = self;
+        if let Some(own) = own {
+            // Only the copy must wait for the slot.
+            // SAFETY: nobody else touches CUDA's own memory.
+            unsafe { work.enqueue(fill, first, Place::Own(own)) }?;
+        }
+        // ANCHOR: write
+        // The stream waits, on the GPU, until Vulkan has read what was in the slots of the batch.
+        ring.write_batch(*next_batch, |write| {
+            let index = write.frame();
+            *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
+            if let Some(own) = own {
+                // SAFETY: until `finish` the slot is CUDA's; it and `own` are of this work.
+                unsafe { W::copy(own, write.slot(), fill.stream()) }?;
+                return Ok(write.finish()?);
+            }
+            let ahead = (index - first.index) as f64;
+            let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
+            // SAFETY: as above. (With `--break free` frames are torn; nothing worse.)
+            unsafe { work.enqueue(fill, &frame, Place::Slot(write.slot())) }?;
+            // CUDA signals.
+            Ok(write.finish_after_kernels()?)
+        })
+        .map(drop)
+        // ANCHOR_END: write
+    }
+}
+
+impl<W: Work> Producer for TimelineHandoff<W> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        // A frame that was never submitted is given up, before its slot is needed.
+        self.turn = None;
+        let turn = self.next(frame).map_err(|error| self.fill.blame(error))?;
+        let source = self.profile.slots[turn.index()];
+        self.turn = Some(turn);
+        Ok(Produced { source, number: frame.index, batch: self.filled, blocked: None })
+    }
+
+    fn set_batch(&mut self, frames: usize) {
+        self.next_batch = frames.clamp(1, self.profile.longest_batch);
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
+        let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
+        // The ring has this slot, so there is no error.
+        // SAFETY: producers record outside a render pass, and a turn of this slot submits the commands.
+        let _ = unsafe { self.ring.record_acquire(slot, commands) };
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, _frame: &Frame, source: Source) {
+        let Some(slot) = self.profile.slots.iter().position(|&slot| slot == source) else { return };
+        // SAFETY: as above.
+        let _ = unsafe { self.ring.record_release(slot, commands) };
+    }
+
+    // ANCHOR: submit
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        let turn = self.turn.take();
+        let turn = turn.ok_or_else(|| Error::Rule("Vulkan cannot read what was not produced".into()))?;
+        let submit = |wait, signal| {
+            submit(FrameSync { wait: Some(wait), signal: Some(signal), ..FrameSync::default() })
+        };
+        // SAFETY: one submission with both semaphores, or an error and none (the caller's promise).
+        unsafe { turn.submit(submit) }
+    }
+    // ANCHOR_END: submit
+
+    fn fill(&self) -> Option<&Fill> {
+        Some(&self.fill)
+    }
+
+    fn progress(&self) -> Option<String> {
+        self.ring.progress().ok().map(|progress| progress.to_string())
+    }
+
+    fn abandon(&mut self) {
+        // The caller has the error that led here. After a fault, this ends Vulkan's waits.
+        let _ = self.ring.check();
+    }
+}

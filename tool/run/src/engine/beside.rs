@@ -1,0 +1,98 @@
+//! Draws pictures for clients, in submissions of their own. Every wait for the engine's frames covers them.
+
+use ash::vk;
+use vulkan_cuda::ownership::{Access, Owner};
+
+use super::Engine;
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
+use wavefield_handoff::producer::{Source, Transfer, reads};
+use wavefield_draw::{Views, Wanted};
+
+const FLIGHTS: usize = 3;
+
+const COPY: Access =
+    Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
+
+pub(super) struct Beside {
+    pub(super) pacer: Pacer,
+    pub(super) views: Views,
+}
+
+/// A slot and a buffer, each with its owner between Vulkan's uses.
+#[derive(Clone, Copy)]
+pub struct FromTo {
+    pub source: (Source, Owner),
+    pub into: (vk::Buffer, Owner),
+}
+
+impl Engine {
+    /// Draws pictures of a slot into a buffer, then signals `signal`. Waits if too many are in flight, and
+    /// for the first of a size. After an error, nothing was submitted, and nothing is signalled.
+    ///
+    /// # Safety
+    /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
+    /// usage `TRANSFER_DST`. Until [`Engine::drain`] both live, and nothing writes or uses them.
+    pub unsafe fn draw_beside(
+        &mut self,
+        wanted: &Wanted<'_>,
+        FromTo { source, into }: FromTo,
+        signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+    ) -> Result<()> {
+        if self.beside.is_none() {
+            self.beside =
+                Some(Beside { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
+        }
+        if self.beside.as_ref().is_some_and(|beside| beside.views.needs(self.device(), wanted)) {
+            self.drain()?;
+        }
+        let (producer, patience) = (&**self.filler.producer, &self.patience);
+        let (Some(Beside { pacer, views }), queue) = (&mut self.beside, &mut self.queue) else {
+            return Ok(());
+        };
+        views.prepare(queue, &self.drawer.renderer, wanted)?;
+        let (device, family) = (queue.device().clone(), queue.family());
+        let waited = pacer.begin(patience.watch(producer, &device, pacer.slowest()));
+        let flight = match waited {
+            Ok(flight) => flight,
+            waited => return self.noting(waited).map(drop),
+        };
+        let reads = reads(self.drawer.scene, false);
+        let barrier = |barrier| {
+            // SAFETY: recording; the buffers live (the caller's promise).
+            unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
+        };
+        let transfer = |transfer: Transfer| {
+            if source.1 == Owner::External {
+                // SAFETY: as above; outside a render pass.
+                unsafe { transfer.record(&device, flight.draw, family, source.0, reads) };
+            }
+        };
+        begin(&device, flight.draw, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
+        transfer(Transfer::Acquire);
+        barrier(into.1.acquire(into.0, family, COPY));
+        // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
+        unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
+        barrier(match into.1 {
+            Owner::External => into.1.release(into.0, family, COPY),
+            Owner::Queue => to_host(into.0),
+        });
+        transfer(Transfer::Release);
+        end(&device, flight.draw)?;
+        let signals: Vec<_> = [pacer.signal()].into_iter().chain(signal).collect();
+        let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
+        let batch =
+            vk::SubmitInfo2::default().command_buffer_infos(&commands).signal_semaphore_infos(&signals);
+        // SAFETY: recorded and not pending; what it names lives until a wait of the engine, as promised.
+        unsafe { queue.submit(&[batch]) }?;
+        pacer.end();
+        Ok(())
+    }
+
+    pub(super) fn wait_beside(&mut self) -> Result<()> {
+        let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
+        let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());
+        let drawn = pacer.wait_for(pacer.submitted(), look);
+        self.noting(drawn)
+    }
+}

@@ -1,0 +1,282 @@
+//! Exchanges the producer while the engine runs: `serve`'s clients come and go.
+
+use vulkan_cuda::ownership::Owner;
+
+use super::{Engine, Health};
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::Array;
+use wavefield_gpu::cuda::KernelValues;
+use wavefield_handoff::producer::{Producer, Source};
+use wavefield_draw::{Camera, Drawing, View};
+use crate::watch::verify::Check;
+use crate::watch::verify::tally::Tally;
+
+/// A producer that counts its own frames without gaps, even if others draw in between.
+pub struct Installed {
+    pub(crate) producer: Box<dyn Producer>,
+    pub(crate) next: u64,
+    parameters: KernelValues,
+    drawing: Drawing,
+    pub(crate) view: View,
+}
+
+impl Installed {
+    /// Wraps a new producer. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
+    pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
+        let parameters = producer.profile().parameters.values(&[]);
+        let view = View { camera, ..View::of(drawing.array()) };
+        Self { producer, next: 0, parameters, drawing, view }
+    }
+}
+
+impl Engine {
+    pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
+        self.drawer.renderer.drawing_of(array)
+    }
+
+    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer.
+    /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
+    /// then: dropping a CUDA object would wait for a running kernel.
+    pub fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
+        self.settle()?;
+        if let Some(incoming) = incoming {
+            self.drawer.renderer.renew(&mut incoming.drawing)?;
+        }
+        let absent = || Error::Unsupported("there is no producer to exchange".into());
+        let incoming = incoming.take().ok_or_else(absent)?;
+        let submitted = self.pacer.submitted();
+        let next = self.next();
+        if let Some(check) = &mut self.observers.check {
+            check.exchanged(*incoming.drawing.array());
+        }
+        self.beside = None;
+        self.times.forget();
+        // These use the old producer's clocks and slots.
+        (self.observers.live, self.observers.probe) = (None, None);
+        self.recordings.forget();
+        self.filler.first = submitted - incoming.next;
+        let producer = std::mem::replace(&mut *self.filler.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.filler.parameters, incoming.parameters);
+        let drawing = self.drawer.renderer.exchange(incoming.drawing);
+        let view = std::mem::replace(&mut self.drawer.view, incoming.view);
+        self.filler.begin(&mut self.pacer);
+        // A wait that was given up has ended after all.
+        self.health = Health::Sound;
+        Ok(Installed { producer, next, parameters, drawing, view })
+    }
+
+    /// Blanks slots that are not in use yet, in a checked run. Waits for the GPU.
+    pub fn blank(&mut self, slots: &[Source], owner: Owner) -> Result<()> {
+        if self.observers.check.is_some() {
+            self.drain()?;
+        }
+        match &self.observers.check {
+            Some(check) => check.blank(&mut self.queue, slots, owner),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns `None` in an unchecked run. After [`Engine::summary`] the tally covers every frame.
+    pub fn found(&self) -> Option<Tally> {
+        self.observers.check.as_ref().map(Check::tally)
+    }
+
+    /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
+    pub fn progress(&self) -> Result<(u64, u64)> {
+        let (mut finished, mut submitted) = (0, 0);
+        for pacer in [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer)) {
+            finished += pacer.finished()?;
+            submitted += pacer.submitted();
+        }
+        Ok((finished, submitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::engine::Moment;
+    use crate::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
+    use wavefield_gpu::report::Failures;
+    use wavefield_handoff::contents::array::{Kind, Number};
+    use wavefield_handoff::contents::wave::Grid;
+    use wavefield_gpu::vulkan::{Buffer, Validation};
+    use wavefield_handoff::producer::{Frame, Produced, Profile};
+    use wavefield_draw::Style;
+
+    /// Shows bytes that never change, always as frame 0.
+    struct Given {
+        profile: Profile,
+        _slot: Buffer,
+    }
+
+    impl Given {
+        fn new(engine: &Engine, array: &Array, bytes: &[u8]) -> Box<Self> {
+            let mut words = bytes.to_vec();
+            words.resize(4 * array.words() as usize, 0);
+            let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
+            let buffer = Buffer::filled(engine.device(), "given", &words, usage).unwrap();
+            let profile = Profile::of_queue("given", vec![buffer.raw().into()]);
+            Box::new(Self { profile, _slot: buffer })
+        }
+    }
+
+    impl Producer for Given {
+        fn profile(&self) -> &Profile {
+            &self.profile
+        }
+
+        fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+            Ok(Produced { number: 0, ..self.profile.produced(frame) })
+        }
+    }
+
+    const SIZE: vk::Extent2D = vk::Extent2D { width: 60, height: 30 };
+
+    /// A checked run of the wave.
+    fn run() -> Headless {
+        let config = Config {
+            grid: Grid { cols: 16, rows: 12 },
+            producer: ProducerKind::Compute,
+            size: SIZE,
+            validation: Validation::IfInstalled,
+            verify: true,
+            ..Config::default()
+        };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap()
+    }
+
+    fn draw(run: &mut Headless, frames: u64) -> Vec<u8> {
+        for _ in 0..frames {
+            run.frame_at(Moment { time: 0.5, step: 0.0 }).unwrap();
+        }
+        run.engine().finish().unwrap();
+        run.pixels().unwrap()
+    }
+
+    fn put(run: &mut Headless, array: Array, bytes: &[u8]) -> Option<Installed> {
+        let engine = run.engine();
+        let drawing = engine.drawing_of(array).unwrap();
+        let given = Given::new(engine, &array, bytes);
+        let camera = View::of(&array).camera;
+        Some(engine.swap(&mut Some(Installed::new(given, drawing, camera))).unwrap())
+    }
+
+    fn end(mut run: Headless) {
+        let log = run.engine().device().instance().validation_log().clone();
+        drop(run);
+        assert_eq!(log.warnings(), 0, "validation warnings");
+    }
+
+    /// An image whose bytes carry the stamp of frame 0, which is 1.
+    const STAMPED: [u8; 8] = [1, 0xf0, 200, 9, 1, 0x30, 100, 9];
+
+    #[test]
+    fn another_array_is_drawn_and_checked_and_the_own_comes_back() {
+        let mut run = run();
+        let before = draw(&mut run, 3);
+        let seen_from = run.engine().view().camera;
+        let checked = |run: &mut Headless| {
+            let total = run.engine().found().unwrap();
+            (total.before_draw, total.wrong_frames, total.unchecked_frames)
+        };
+        let own = 3 * 16 * 12;
+        let array = Array::new(Kind::Image, &[1, 2, 4], Number::U8).unwrap();
+        let mut own_producer = put(&mut run, array, &STAMPED);
+        assert_eq!(run.engine().view().camera, Camera::UPRIGHT);
+        let image = draw(&mut run, 2);
+        assert_eq!(run.engine().array(), &array);
+        // With an alpha of 9 the picture is mostly background.
+        assert_ne!(image, before);
+
+        // One wrong word, in frames of another producer.
+        let mut wrong = STAMPED;
+        wrong[4] = 2;
+        drop(put(&mut run, array, &wrong));
+        draw(&mut run, 2);
+        // Too small for a stamp.
+        let pixel = Array::new(Kind::Image, &[1, 1], Number::U8).unwrap();
+        drop(put(&mut run, pixel, &[7]));
+        draw(&mut run, 2);
+        // A change to a producer's view goes away with the producer.
+        run.engine().view_mut().limits = [3.0, 4.0];
+
+        drop(run.engine().swap(&mut own_producer).unwrap());
+        let found = checked(&mut run);
+        assert_eq!((found.0.checked, found.0.overwritten, found.1, found.2), (own + 4 + 4, 2, 2, 0));
+        let (camera, limits) = (run.engine().view().camera, run.engine().view().limits);
+        assert_eq!((camera, limits), (seen_from, [0.0, 1.0]));
+        assert!(draw(&mut run, 1) == before, "the wave is drawn as before");
+        end(run);
+    }
+
+    #[test]
+    fn the_pixel_under_the_pointer_is_found() {
+        let mut run = run();
+        draw(&mut run, 1);
+        let halves: Vec<u8> = [1.0, 2.0, 3.0, 4.0, 0.5, -6.0]
+            .iter()
+            .flat_map(|&n| half::f16::from_f32(n).to_le_bytes())
+            .collect();
+        let float =
+            |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+        for (shape, number, bytes, want) in [
+            (&[1, 2, 4][..], Number::U8, STAMPED.to_vec(), &[1.0, 48.0, 100.0, 9.0][..]),
+            // This pixel lies in two words.
+            (&[1, 2, 3], Number::U8, vec![1, 2, 3, 4, 5, 6], &[4.0, 5.0, 6.0]),
+            (&[1, 2, 3], Number::F16, halves, &[4.0, 0.5, -6.0]),
+            (&[1, 2], Number::F32, float(&[0.25, -1e9]), &[-1e9]),
+            (
+                &[1, 2, 4],
+                Number::F32,
+                float(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]),
+                &[5.0, 6.0, 7.0, 8.0],
+            ),
+        ] {
+            let array = Array::new(Kind::Image, shape, number).unwrap();
+            drop(put(&mut run, array, &bytes));
+            let picture = (SIZE.width, SIZE.height);
+            assert!(run.engine().point(Some((45.0, 10.0)), picture).unwrap());
+            // Known once a later frame uses the same flight.
+            draw(&mut run, 8);
+            let found = run.engine().under_pointer().unwrap();
+            assert_eq!((found.at, &found.numbers[..found.names.len()]), ((1, 0), want), "{array}");
+        }
+        // Beside the image there is nothing.
+        run.engine().view_mut().camera.zoom(-5.0);
+        run.engine().point(Some((2.0, 2.0)), (SIZE.width, SIZE.height)).unwrap();
+        assert_eq!(run.engine().under_pointer(), None);
+        end(run);
+    }
+
+    /// Each producer has its own camera; a style chosen meanwhile holds for both.
+    #[test]
+    fn a_surface_takes_over_the_style_and_not_the_camera() {
+        let mut run = run();
+        run.engine().view_mut().camera.rotate(1.0);
+        let turned = run.engine().view().camera;
+        run.engine().set_style(Style::Wireframe).unwrap();
+        let lines = draw(&mut run, 1);
+        run.engine().set_style(Style::Surface).unwrap();
+        let array = Array::new(Kind::Surface, &[2, 3], Number::F32).unwrap();
+        let stamped = f32::from_bits(0x3f00_0001).to_le_bytes().repeat(6);
+        let mut own = put(&mut run, array, &stamped);
+        assert_eq!(run.engine().view().camera, Camera::default());
+        run.engine().view_mut().camera.rotate(2.0);
+        let surface = draw(&mut run, 1);
+        run.engine().set_style(Style::Wireframe).unwrap();
+        assert_ne!(draw(&mut run, 1), surface);
+        drop(run.engine().swap(&mut own).unwrap());
+        assert_eq!(run.engine().view().camera, turned);
+        assert!(draw(&mut run, 1) == lines, "the wave is drawn as lines, too");
+        let mut failures = Failures::default();
+        let summary = run.engine().summary(FrameTimes::default(), 0, &mut failures);
+        assert!(failures.first().is_none());
+        let tally = summary.checked.unwrap().tally;
+        assert_eq!((tally.total().checked, tally.wrong_frames), (2 * (2 * 16 * 12 + 2 * 6), 0));
+        end(run);
+    }
+}

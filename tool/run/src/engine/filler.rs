@@ -1,0 +1,120 @@
+use std::mem::ManuallyDrop;
+
+use super::batching::{AutoBatch, Batching};
+use super::timing::FrameTiming;
+use wavefield_gpu::Result;
+use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
+use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
+
+pub(super) struct Filler {
+    // `Engine`'s `Drop` drops it, and only once it is no longer in use.
+    pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
+    pub(super) parameters: KernelValues,
+    pub(super) batching: Batching,
+    auto: Option<AutoBatch>,
+    /// A frame's number minus the producer's own number for it.
+    pub(super) first: u64,
+    /// Frames filled, or being filled, counted from `first`.
+    pub(super) filled: u64,
+    /// How often the producer made the CPU wait.
+    pub(super) waits: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotNow {
+    /// No frame has reached it yet.
+    New,
+    /// This frame was drawn; the producer may use the slot.
+    Drawn(u64),
+    /// This frame is being drawn, or CUDA still fills it.
+    AtWork(u64),
+    /// This frame is submitted, and waits for an earlier one.
+    Submitted(u64),
+    /// This frame was filled ahead, in a batch with an earlier one.
+    Ahead(u64),
+}
+
+impl Filler {
+    pub(super) fn new(producer: Box<dyn Producer>, parameters: &[f32], batching: Batching) -> Self {
+        let parameters = producer.profile().parameters.values(parameters);
+        let producer = ManuallyDrop::new(producer);
+        Self { producer, parameters, batching, auto: None, first: 0, filled: 0, waits: 0 }
+    }
+
+    pub(super) fn profile(&self) -> &Profile {
+        self.producer.profile()
+    }
+
+    /// Prepares for a new producer. Call this before its first frame.
+    pub(super) fn begin(&mut self, pacer: &mut Pacer) {
+        pacer.set_limit(self.profile().max_in_flight);
+        let longest = self.profile().longest_batch;
+        self.auto = match self.batching {
+            Batching::Fixed(_) => None,
+            Batching::Auto { latency } => AutoBatch::new(longest, latency),
+        };
+        let frames = self.batch();
+        self.producer.set_batch(frames);
+    }
+
+    pub(super) fn batch(&self) -> usize {
+        match (self.batching, &self.auto) {
+            (_, Some(auto)) => auto.batch,
+            (Batching::Fixed(frames), None) => (frames as usize).clamp(1, self.profile().longest_batch),
+            (Batching::Auto { .. }, None) => 1,
+        }
+    }
+
+    pub(super) fn batch_changes(&self) -> Option<u64> {
+        self.auto.as_ref().map(|auto| auto.changes)
+    }
+
+    pub(super) fn choose_batch(&mut self, timing: &FrameTiming, next: u64) {
+        if let Some(frames) = self.auto.as_mut().and_then(|auto| auto.drawn(timing, next)) {
+            self.producer.set_batch(frames);
+        }
+    }
+
+    pub(super) fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        let produced =
+            tracing::trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(frame))?;
+        self.waits += u64::from(produced.blocked.is_some());
+        self.filled = produced.batch.end();
+        Ok(produced)
+    }
+
+    pub(super) fn slots_now(&self, drawn: u64, submitted: u64) -> Vec<SlotNow> {
+        let (drawn, submitted) = (drawn.saturating_sub(self.first), submitted - self.first);
+        let slots = self.profile().slots.len() as u64;
+        (0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect()
+    }
+}
+
+/// `drawn`, `submitted` and `filled` count frames.
+fn slot_now(slot: u64, slots: u64, drawn: u64, submitted: u64, filled: u64) -> SlotNow {
+    let end = filled.max(submitted);
+    let Some(rounds) = end.checked_sub(slot + 1) else { return SlotNow::New };
+    let frame = rounds / slots * slots + slot;
+    match frame {
+        frame if frame < drawn => SlotNow::Drawn(frame),
+        frame if frame == drawn && frame < submitted => SlotNow::AtWork(frame),
+        frame if frame < submitted => SlotNow::Submitted(frame),
+        frame => SlotNow::Ahead(frame),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SlotNow::*;
+    use super::*;
+
+    #[test]
+    fn a_slot_changes_hands() {
+        let ring =
+            |drawn, submitted, filled| [0, 1, 2, 3].map(|slot| slot_now(slot, 4, drawn, submitted, filled));
+        assert_eq!(ring(0, 0, 0), [New; 4]);
+        assert_eq!(ring(0, 1, 2), [AtWork(0), Ahead(1), New, New]);
+        assert_eq!(ring(1, 3, 4), [Drawn(0), AtWork(1), Submitted(2), Ahead(3)]);
+        assert_eq!(ring(4, 6, 6), [AtWork(4), Submitted(5), Drawn(2), Drawn(3)]);
+    }
+}

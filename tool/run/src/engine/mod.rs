@@ -1,0 +1,343 @@
+//! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
+
+mod batching;
+mod beside;
+#[cfg(target_os = "linux")]
+mod exchange;
+mod filler;
+mod idle;
+mod observers;
+mod probe;
+mod recording;
+mod setup;
+mod submission;
+mod timing;
+
+use std::time::Instant;
+
+use ash::vk;
+use tracing::trace_span;
+
+use super::watchdog::Patience;
+use super::{Choice, Config, ContextThread, Scene, Stop};
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_gpu::cuda::Cuda;
+use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
+use wavefield_handoff::producer::{Frame, Producer, reads};
+use wavefield_draw::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
+
+pub use batching::Batching;
+use beside::Beside;
+pub use beside::FromTo;
+#[cfg(target_os = "linux")]
+pub use exchange::Installed;
+use filler::Filler;
+pub use filler::SlotNow;
+use observers::Observers;
+pub use probe::Found;
+use recording::{Recordings, What, record_behind};
+use setup::Setup;
+pub use submission::Behind;
+pub use timing::FrameTiming;
+use timing::{Begun, Times};
+
+pub struct Engine {
+    // Field order is drop order; `Drop` first waits for both APIs.
+    observers: Observers,
+    drawer: Drawer,
+    /// `None` until a client wants pictures.
+    beside: Option<Beside>,
+    filler: Filler,
+    /// `None` until a producer needs CUDA.
+    context: Option<Cuda>,
+    pacer: Pacer,
+    times: Times,
+    recordings: Recordings,
+    queue: Queue,
+    /// At least this many frames in flight have resources.
+    flights: usize,
+    patience: Patience,
+    health: Health,
+}
+
+struct Drawer {
+    renderer: FieldRenderer,
+    view: View,
+    scene: Scene,
+    format: vk::Format,
+}
+
+/// The state of a run. A later variant is worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Health {
+    Sound,
+    /// The error was returned or printed.
+    Failed,
+    /// A wait was given up: do not wait again.
+    Stuck,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// Seconds since the start.
+    pub time: f64,
+    /// Seconds to the next frame; an estimate in a window.
+    pub step: f64,
+}
+
+impl Engine {
+    /// Makes the producer that `config` asks for, and a renderer for pictures of `format`. Has resources for
+    /// at least `flights` frames in flight, since later producers may need more.
+    pub fn new(
+        mut queue: Queue,
+        context: ContextThread,
+        choice: &Choice,
+        config: &Config,
+        format: vk::Format,
+        flights: usize,
+    ) -> Result<Self> {
+        config.check_kernel(choice)?;
+        let patience = Patience::new(&queue, choice, config);
+        queue.set_patience(patience.limit(None));
+        let context = context.finish()?;
+        let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
+        let mut pacer = Pacer::new(&queue, made.flights)?;
+        let Setup { producer, check, renderer, times, flights: _ } = made;
+        // Nothing may fail from here on: that would leak the producer.
+        let mut filler = Filler::new(producer, &config.parameters, config.batch);
+        filler.begin(&mut pacer);
+        let view = View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) };
+        Ok(Self {
+            observers: Observers { check, recorder: None, traced: None, live: None, probe: None },
+            drawer: Drawer { renderer, view, scene: config.scene, format },
+            beside: None,
+            filler,
+            context,
+            recordings: Recordings::new(pacer.depth()),
+            pacer,
+            times,
+            queue,
+            flights,
+            patience,
+            health: Health::Sound,
+        })
+    }
+
+    fn next(&self) -> u64 {
+        self.pacer.submitted() - self.filler.first
+    }
+
+    pub fn batch(&self) -> usize {
+        self.filler.batch()
+    }
+
+    /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
+    pub fn heed(&mut self, stop: &Stop) {
+        self.patience.stop = stop.clone();
+    }
+
+    /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
+    /// [`Batching::Auto`] this holds until the next automatic choice.
+    pub fn set_batch(&mut self, frames: usize) {
+        self.filler.producer.set_batch(frames);
+    }
+
+    /// Sets the producer's parameters, in the order of [`wavefield_handoff::producer::Profile::parameters`].
+    /// Clamps them; missing ones take their defaults. Frames that were filled ahead do not change.
+    pub fn set_parameters(&mut self, values: &[f32]) {
+        self.filler.parameters = self.filler.profile().parameters.values(values);
+    }
+
+    pub fn parameters(&self) -> &[f32] {
+        &self.filler.parameters
+    }
+
+    /// Waits until a frame may begin, and returns its resources. It may still be skipped.
+    pub fn begin(&mut self) -> Result<Flight> {
+        let (producer, device) = (&**self.filler.producer, self.queue.device());
+        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
+        let flight = self.noting(flight)?;
+        let looked = self.look_until(self.pacer.awaited());
+        self.times.last = self.noting(looked)?;
+        if let Some(timing) = &self.times.last {
+            self.filler.choose_batch(timing, self.next());
+        }
+        Ok(flight)
+    }
+
+    fn look_until(&mut self, end: u64) -> Result<Option<FrameTiming>> {
+        self.times.look_until(end, &**self.filler.producer, &mut self.observers)
+    }
+
+    /// Worsens [`Engine::health`] after a failure.
+    fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        let seen = match &outcome {
+            Ok(_) => Health::Sound,
+            Err(Error::Stuck { .. } | Error::Stopped(_)) => Health::Stuck,
+            Err(_) => Health::Failed,
+        };
+        self.health = self.health.max(seen);
+        outcome
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.health != Health::Sound
+    }
+
+    /// Produces and draws one frame. It can no longer be skipped: the producer's signal is enqueued before
+    /// the submission that waits for it, so every signal that Vulkan waits for is certain to come. After an
+    /// error the engine cannot draw again unless its producer is exchanged.
+    pub fn draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        picture: &Picture,
+        behind: Behind<'_>,
+    ) -> Result<()> {
+        let drawn = self.try_draw(flight, moment, picture, behind);
+        self.noting(drawn)
+    }
+
+    fn try_draw(
+        &mut self,
+        flight: &Flight,
+        moment: Moment,
+        picture: &Picture,
+        behind: Behind<'_>,
+    ) -> Result<()> {
+        if self.picture_size() != Some(picture.extent) {
+            self.drain()?;
+            self.resize(picture.extent)?;
+        }
+        // After the wait for earlier frames, which is not this frame's CPU time.
+        let began = Instant::now();
+        let frame = Frame {
+            index: self.next(),
+            time: moment.time,
+            step: moment.step,
+            parameters: self.filler.parameters,
+            reads: reads(self.drawer.scene, self.observers.read_by_compute()),
+        };
+        let produced = self.filler.produce(&frame)?;
+        self.observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
+        self.drawer.renderer.set_view(flight.index, &self.drawer.view, picture.extent)?;
+        let Self { observers, drawer, filler, pacer, times, recordings, queue, .. } = self;
+        trace_span!("record", frame = frame.index).in_scope(|| {
+            let (device, renderer) = (queue.device(), &mut drawer.renderer);
+            let what = What { device, observers, times, filler, renderer };
+            recordings.record(what, flight, &frame, produced.source, picture)
+        })?;
+        let behind_draw = behind.commands.map(|record| record_behind(queue.device(), flight, record));
+        let more = behind_draw.transpose()?;
+        trace_span!("submit", frame = frame.index)
+            .in_scope(|| submission::submit(queue, pacer, filler, flight, behind.present, more))?;
+        self.pacer.end();
+        for observer in self.observers.each_mut() {
+            observer.submitted(flight.index, &frame, &produced, picture.extent);
+        }
+        let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
+        self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
+        Ok(())
+    }
+
+    /// Prepares for pictures of this size. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        self.recordings.forget();
+        self.drawer.renderer.resize(extent)
+    }
+
+    /// Returns the times of the last frame that had finished when this one began, if it is new.
+    pub fn finished(&self) -> Option<FrameTiming> {
+        self.times.last
+    }
+
+    /// Returns the number of the next frame, which is how many were submitted so far.
+    pub fn next_frame(&self) -> u64 {
+        self.pacer.submitted()
+    }
+
+    pub fn drawn(&self) -> Result<u64> {
+        self.pacer.finished()
+    }
+
+    /// For a texture, the array's size is that of the first level.
+    pub fn array(&self) -> &Array {
+        self.drawer.renderer.drawing().array()
+    }
+
+    pub fn view(&self) -> &View {
+        &self.drawer.view
+    }
+
+    pub fn view_mut(&mut self) -> &mut View {
+        &mut self.drawer.view
+    }
+
+    /// Returns `None` before the first frame.
+    pub fn picture_size(&self) -> Option<vk::Extent2D> {
+        self.drawer.renderer.extent()
+    }
+
+    /// Returns what quantity the colour map shows, and the values at its ends; `None` without a colour map.
+    pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
+        // A texture holds colours.
+        let shown = self.drawer.scene == Scene::Field && has_color_map(self.array());
+        let name = match self.array().kind() {
+            Kind::Mesh => "w",
+            Kind::Surface => "height",
+            Kind::Points | Kind::Image => "value",
+        };
+        shown.then_some((name, self.drawer.view.limits))
+    }
+
+    /// Returns where the array lies in a picture, if it is an image.
+    pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
+        let size = (picture.width, picture.height);
+        let place = || Placement::new(self.array().grid(), &self.drawer.view.camera, size);
+        (self.array().kind() == Kind::Image).then(place)
+    }
+
+    /// Changes the colours from the next frame on. Waits for the GPU.
+    pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
+        self.drain()?;
+        self.beside = None;
+        self.drawer.renderer.set_color_map(&mut self.queue, map)
+    }
+
+    /// Changes how the field is drawn from the next frame on. Waits for the GPU.
+    pub fn set_style(&mut self, style: Style) -> Result<()> {
+        self.drain()?;
+        self.beside = None;
+        self.recordings.forget();
+        self.drawer.renderer.set_style(style)
+    }
+
+    /// Forgets recorded commands. Call it when an object in them is destroyed: a new one may get its handle.
+    pub fn forget_recorded(&mut self) {
+        self.recordings.forget();
+    }
+
+    /// Counts recorded draws: one per flight, and again for another slot or picture.
+    pub fn draws_recorded(&self) -> u64 {
+        self.recordings.draws
+    }
+
+    pub fn queue(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    pub fn device(&self) -> &Device {
+        self.queue.device()
+    }
+
+    /// Counts the CPU's waits for the GPU, for pacing or the hand-off.
+    pub fn blocking_waits(&self) -> u64 {
+        self.pacer.blocking_waits() + self.filler.waits
+    }
+
+    pub fn producer(&self) -> &dyn Producer {
+        &**self.filler.producer
+    }
+}

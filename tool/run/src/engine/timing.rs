@@ -1,0 +1,155 @@
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::observers::Observers;
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Timestamps};
+use wavefield_handoff::producer::Producer;
+use crate::watch::observer::Finished;
+
+#[derive(Clone, Copy, Debug)]
+pub struct FrameTiming {
+    pub frame: u64,
+    /// From CUDA events, or from Vulkan timestamps if the kernel is in the command buffer.
+    pub kernel: Option<Duration>,
+    pub draw: Option<Duration>,
+    /// The end of the draw, in nanoseconds of the GPU's clock.
+    pub end_ns: Option<f64>,
+    /// CPU time to produce, record and submit, without waits for the hand-off.
+    pub cpu: Duration,
+    /// From the start of production until the CPU noticed the end of the frame.
+    pub latency: Duration,
+}
+
+/// Indices of a frame's marks: frame start, draw start, draw end.
+pub(super) const BEGIN: usize = 0;
+pub(super) const DRAW: usize = 1;
+pub(super) const END: usize = 2;
+
+pub(super) struct Times {
+    timestamps: Option<Timestamps<3>>,
+    /// Finished frames that [`Times::look_until`] has passed.
+    pub(super) looked: u64,
+    /// `None` if no new frame had finished when the current one began.
+    pub(super) last: Option<FrameTiming>,
+    /// Per flight, until taken.
+    begun: Vec<Option<Begun>>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) frame: u64,
+    pub(super) at: Instant,
+    pub(super) cpu: Duration,
+}
+
+impl Times {
+    pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
+        let timestamps = Timestamps::new(device, flights)?;
+        Ok(Self { timestamps, looked: 0, last: None, begun: vec![None; flights] })
+    }
+
+    /// `commands` must be outside a render pass.
+    pub(super) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.reset(commands, flight);
+        }
+    }
+
+    pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
+        if let Some(timestamps) = &self.timestamps {
+            timestamps.mark(commands, flight, mark);
+        }
+    }
+
+    pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
+        self.begun[flight] = Some(begun);
+    }
+
+    #[cfg(target_os = "linux")] // Only `exchange` calls this.
+    pub(super) fn forget(&mut self) {
+        self.begun.fill(None);
+    }
+
+    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
+    /// the times of the last. The GPU must have finished these frames.
+    pub(super) fn look_until(
+        &mut self,
+        end: u64,
+        producer: &dyn Producer,
+        observers: &mut Observers,
+    ) -> Result<Option<FrameTiming>> {
+        let mut last = None;
+        while self.looked < end {
+            let flight = (self.looked % self.begun.len() as u64) as usize;
+            self.looked += 1;
+            let Some(begun) = self.begun[flight].take() else { continue };
+            let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
+            // Even if its times cannot be read, the observers are told of the frame.
+            let known = marks.as_ref().ok().copied().flatten();
+            let (fill, cpu) = (producer.fill(), (begun.at, begun.cpu));
+            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
+            observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
+            last = Some(timing(begun, marks?, producer)?);
+        }
+        Ok(last)
+    }
+}
+
+fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
+    let between = |from: usize, to: usize| {
+        marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
+    };
+    let kernel = match producer.fill() {
+        Some(fill) => fill.time(begun.frame)?,
+        None => None,
+    };
+    Ok(FrameTiming {
+        frame: begun.frame,
+        kernel: kernel.or_else(|| between(BEGIN, DRAW).filter(|_| producer.profile().in_queue)),
+        draw: between(DRAW, END),
+        end_ns: marks.map(|marks| marks[END]),
+        cpu: begun.cpu,
+        latency: begun.at.elapsed(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ash::vk;
+
+    use super::*;
+    use crate::engine::{Behind, Moment};
+    use crate::{Config, DeviceTable, Headless, ProducerKind};
+    use wavefield_handoff::contents::wave::Grid;
+    use wavefield_draw::OffscreenTarget;
+
+    #[test]
+    fn the_wait_before_a_resize_is_not_cpu_time() {
+        let config = Config {
+            grid: Grid { cols: 64, rows: 64 },
+            producer: ProducerKind::Compute,
+            size: vk::Extent2D { width: 1500, height: 1500 },
+            ..Config::default()
+        };
+        let table = DeviceTable::headless(config.validation).unwrap();
+        let mut run = Headless::new(&table.choose(None, config.producer).unwrap(), &config).unwrap();
+        let moment = Moment { time: 0.5, step: 0.0 };
+        for _ in 0..2 {
+            run.frame_at(moment).unwrap();
+        }
+        // The large picture is still being drawn.
+        let engine = run.engine();
+        let extent = vk::Extent2D { width: 30, height: 30 };
+        let small = OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT).unwrap();
+        let flight = engine.begin().unwrap();
+        let began = Instant::now();
+        engine.draw(&flight, moment, &small.picture(), Behind::default()).unwrap();
+        let whole = began.elapsed();
+        engine.finish().unwrap();
+        let timing = engine.look_until(engine.next_frame()).unwrap().unwrap();
+        assert_eq!(timing.frame, 2);
+        assert!(timing.cpu < whole / 2, "{:?} of {whole:?}", timing.cpu);
+    }
+}

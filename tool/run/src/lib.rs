@@ -1,0 +1,99 @@
+//! Draws frames without a window: reads the settings, chooses a device, runs producer and renderer.
+//!
+//! - `config`, [`parse`]: the settings of a run, and how options are read
+//! - `select`: which device, and why; `startup`: both drivers start at the same time
+//! - `scene`: from the settings to a producer
+//! - `engine`: draws one frame after another
+//! - `headless`: the loop without a window; `watchdog`: how long it waits for a GPU
+//! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: what a run leaves behind
+//! - `frame_hook`: where `serve` works on the engine between two frames
+//! - `child_process`: kernels and imports that might end a process are tried in another one first
+
+#[cfg(target_os = "linux")]
+pub mod child_process;
+mod config;
+mod engine;
+mod frame_hook;
+mod headless;
+pub mod parse;
+mod picture_file;
+pub mod record;
+mod scene;
+mod select;
+mod startup;
+mod summary;
+mod trace_file;
+mod verification;
+pub mod watch;
+mod watchdog;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
+#[cfg(target_os = "linux")]
+pub use engine::Installed;
+pub use engine::{Batching, Behind, Engine, FrameTiming, FromTo, Moment};
+pub use engine::{Found, SlotNow};
+pub use frame_hook::Parameters;
+pub use frame_hook::{FrameHook, FrameHookDesc};
+pub use headless::{Headless, STEP, announce, check_picture, run_headless};
+pub use picture_file::{picture_texts, write_png};
+pub use select::{Choice, DeviceTable};
+pub use startup::ContextThread;
+pub use startup::DriverThread;
+pub use summary::{Ended, FrameTimes, Summary};
+pub use trace_file::Traced;
+pub use verification::{VERIFY_SCHEMA, Verdict, Verification};
+pub use wavefield_handoff::contents::scene::Scene;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ProducerKind {
+    /// CUDA if available, otherwise a Vulkan compute shader; prints the reason.
+    #[default]
+    Auto,
+    /// A CUDA kernel; an error if CUDA is not available.
+    Cuda,
+    /// A Vulkan compute shader.
+    Compute,
+    /// CPU threads.
+    Host,
+    /// A Vulkan compute shader, for the first frame only: the benchmark measures the draw alone.
+    #[value(skip)]
+    Still,
+    /// [`ProducerKind::Still`] from memory that could be shared with CUDA.
+    #[value(skip)]
+    StillShared,
+}
+
+impl ProducerKind {
+    pub fn may_use_cuda(self) -> bool {
+        matches!(self, Self::Auto | Self::Cuda)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum OverlayMode {
+    /// Figures and settings.
+    #[default]
+    On,
+    /// Only the scale of the colours, and the value under the pointer. In `serve` it also means that clients'
+    /// arrays do not move by themselves: there is nothing to pause.
+    Legend,
+    /// Nothing.
+    Off,
+}
+
+/// A request to stop, shared with a signal handler. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

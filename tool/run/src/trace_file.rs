@@ -1,0 +1,42 @@
+//! `--trace`: the first frames of a run as a file for Perfetto.
+
+use std::path::PathBuf;
+
+use super::Config;
+use super::engine::Engine;
+use wavefield_gpu::Result;
+use wavefield_gpu::report::{Failures, command_line};
+use crate::watch::trace::{CpuSpans, write_trace};
+
+/// Enough frames to see the pattern, few enough for a viewer.
+const FRAMES: usize = 600;
+/// A frame has fewer than ten spans, and the start a few dozen.
+const CPU_SPANS: usize = 10 * FRAMES;
+
+/// A trace in progress: from before the first call to either API until the file is written.
+pub struct Traced {
+    path: PathBuf,
+    cpu: CpuSpans,
+}
+
+impl Traced {
+    pub fn begin(config: &Config) -> Result<Option<Self>> {
+        let Some(path) = &config.trace else { return Ok(None) };
+        let cpu = CpuSpans::new(CPU_SPANS);
+        cpu.install()?;
+        Ok(Some(Self { path: path.clone(), cpu }))
+    }
+
+    pub fn follow(&self, engine: &mut Engine) -> Result<()> {
+        engine.start_trace(FRAMES)
+    }
+
+    /// Writes the file, even if the run failed.
+    pub fn end(self, engine: &mut Engine, failures: &mut Failures) {
+        let Some(track) = engine.end_trace(failures) else { return };
+        let cpu = self.cpu.take();
+        if failures.catch(write_trace(&self.path, &command_line(), &cpu, &track)).is_some() {
+            wavefield_gpu::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());
+        }
+    }
+}

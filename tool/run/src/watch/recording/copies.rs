@@ -1,0 +1,103 @@
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
+use wavefield_draw::Picture;
+
+/// Four bytes a pixel, as the GPU drew them.
+pub struct Pixels {
+    pub bytes: Vec<u8>,
+    pub extent: vk::Extent2D,
+}
+
+type Copied = (Buffer, vk::Extent2D);
+
+/// Pictures in flight, each with a tag, such as its time. Drop them when the GPU is done with them.
+pub struct Copies<T> {
+    device: Device,
+    /// For each flight, until its picture is taken.
+    flights: Vec<Option<(T, Copied)>>,
+    /// From the last copy that was taken.
+    spare: Option<Copied>,
+}
+
+impl<T: Copy + Ord> Copies<T> {
+    pub fn new(device: &Device) -> Self {
+        Self { device: device.clone(), flights: Vec::new(), spare: None }
+    }
+
+    /// Takes a flight's picture, if there is one. The GPU must have finished with the flight.
+    pub fn take(&mut self, flight: usize) -> Option<(T, Result<Pixels>)> {
+        let (tag, buffer) = self.flights.get_mut(flight)?.take()?;
+        let (buffer, extent) = self.spare.insert(buffer);
+        Some((tag, buffer.bytes().map(|bytes| Pixels { bytes: bytes.to_vec(), extent: *extent })))
+    }
+
+    /// Returns the flights whose pictures are not taken yet, in the order of their tags.
+    pub fn pending(&self) -> Vec<(T, usize)> {
+        let all = self.flights.iter().enumerate();
+        let mut pending: Vec<_> = all.filter_map(|(flight, one)| Some((one.as_ref()?.0, flight))).collect();
+        pending.sort_unstable();
+        pending
+    }
+
+    /// Copies a picture, and leaves it in its final layout.
+    ///
+    /// # Errors
+    /// There is no memory for it. Nothing was recorded then.
+    ///
+    /// # Safety
+    /// - `commands` is recording, outside a render pass, and is submitted once, after the picture's draw.
+    /// - The picture is alive and then in its final layout, has four bytes a pixel, and may be copied from.
+    /// - The GPU has finished with the flight, and finishes these commands before the copies are dropped.
+    pub unsafe fn record(
+        &mut self,
+        commands: vk::CommandBuffer,
+        flight: usize,
+        picture: &Picture,
+        tag: T,
+    ) -> Result<()> {
+        if self.flights.len() <= flight {
+            self.flights.resize_with(flight + 1, || None);
+        }
+        // An untaken picture makes room.
+        self.spare = self.flights[flight].take().map(|(_, buffer)| buffer).or(self.spare.take());
+        let extent = picture.extent;
+        // Drop a buffer of another size first, so that the two never coexist.
+        let buffer = match self.spare.take().filter(|(_, size)| *size == extent) {
+            Some((buffer, _)) => buffer,
+            None => Buffer::new(
+                &self.device,
+                &BufferDesc {
+                    label: "a picture's copy",
+                    size: u64::from(extent.width) * u64::from(extent.height) * 4,
+                    usage: vk::BufferUsageFlags::TRANSFER_DST,
+                    location: MemoryLocation::GpuToCpu,
+                },
+            )?,
+        };
+        let drawn =
+            (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
+        let read = (vk::PipelineStageFlags2::ALL_TRANSFER, vk::AccessFlags2::TRANSFER_READ);
+        let copied = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
+        let aspect = vk::ImageAspectFlags::COLOR;
+        let before = image_barrier(picture.image, aspect, (picture.final_layout, drawn), (copied, read));
+        // The next commands may draw over the picture.
+        let after = (copied, (read.0, vk::AccessFlags2::NONE));
+        let after = image_barrier(picture.image, aspect, after, (picture.final_layout, drawn));
+        let region = [vk::BufferImageCopy::default()
+            .image_subresource(vk::ImageSubresourceLayers::default().aspect_mask(aspect).layer_count(1))
+            .image_extent(vk::Extent3D { width: extent.width, height: extent.height, depth: 1 })];
+        let device = &self.device;
+        // SAFETY: recording, with a live picture (the caller's promise); the buffer has room, and lives until
+        // it is taken after the GPU's use, or until the copies are dropped.
+        unsafe {
+            pipeline_barrier(device, commands, &[], &[before]);
+            device.raw().cmd_copy_image_to_buffer(commands, picture.image, copied, buffer.raw(), &region);
+            pipeline_barrier(device, commands, &[to_host(buffer.raw())], &[after]);
+        }
+        self.flights[flight] = Some((tag, (buffer, extent)));
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::gif::Gif;
+use super::raw::Raw;
+use super::scale::{Order, fit, fitting};
+use super::{FilmDesc, Pixels};
+use wavefield_gpu::{Error, Result, output_file::Growing, threads::Job};
+
+type Shot = (Pixels, Duration);
+
+type Written = (u64, Option<(u32, u32)>);
+
+/// Maximum queued pictures.
+const WAITING: usize = 8;
+const LOOK: Duration = Duration::from_millis(1);
+
+/// The frame loop's side of the thread that encodes pictures.
+pub(super) struct Encoder {
+    /// `None` once the thread was told to end.
+    shots: Option<SyncSender<Shot>>,
+    thread: Option<Job<Written>>,
+    /// Pictures that the thread is done with.
+    encoded: Arc<AtomicU64>,
+    path: PathBuf,
+    timeout: Duration,
+}
+
+impl Encoder {
+    pub(super) fn start(desc: &FilmDesc, order: Order) -> Result<Self> {
+        let (shots, take_shots) = sync_channel(WAITING);
+        let encoded = Arc::new(AtomicU64::new(0));
+        let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
+        let reel = Reel {
+            output: Some(Growing::begin(&desc.path)?),
+            sink: None,
+            limit,
+            order,
+            size: None,
+            film: Vec::new(),
+        };
+        let count = encoded.clone();
+        let thread = Job::begin("recording", move |_| reel.work(take_shots, &count))?;
+        let (path, timeout) = (desc.path.clone(), desc.timeout);
+        Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
+    }
+
+    /// Returns false if the queue is full. With `wait`, waits for room up to the timeout.
+    pub(super) fn send(&self, mut shot: Shot, wait: bool) -> Result<bool> {
+        let Some(shots) = &self.shots else { return Ok(false) };
+        let began = Instant::now();
+        loop {
+            match shots.try_send(shot) {
+                // If the thread has failed, `end` returns the reason.
+                Ok(()) | Err(TrySendError::Disconnected(_)) => return Ok(true),
+                Err(TrySendError::Full(_)) if !wait => return Ok(false),
+                Err(TrySendError::Full(_)) if began.elapsed() > self.timeout => return Err(self.stuck()),
+                Err(TrySendError::Full(again)) => shot = again,
+            }
+            sleep(LOOK);
+        }
+    }
+
+    /// Returns whether the thread takes no more pictures because it has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.shots.is_some() && self.thread.as_ref().is_some_and(Job::is_done)
+    }
+
+    /// Waits until everything is written. Fails if nothing is written for the timeout.
+    pub(super) fn end(&mut self) -> Result<Written> {
+        self.shots = None;
+        let Some(thread) = self.thread.take() else { return Ok((0, None)) };
+        let (mut encoded, mut since) = (0, Instant::now());
+        while !thread.is_done() {
+            let now = self.encoded.load(Ordering::Relaxed);
+            if std::mem::replace(&mut encoded, now) != now {
+                since = Instant::now();
+            }
+            if since.elapsed() > self.timeout {
+                return Err(self.stuck());
+            }
+            sleep(LOOK);
+        }
+        thread.finish()
+    }
+
+    /// Blames the reader of the output. The thread still waits, and is not stopped.
+    fn stuck(&self) -> Error {
+        let words = format!(
+            "nothing was read from it for {:.0} s: is its reader still running?",
+            self.timeout.as_secs_f64()
+        );
+        let source = std::io::Error::new(std::io::ErrorKind::TimedOut, words);
+        Error::Io { action: "write", path: self.path.clone(), source }
+    }
+}
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // After a run that fails early, finish the file or remove it.
+        let _ = self.end();
+    }
+}
+
+/// The first picture determines the size, so the sink is made only then.
+struct Reel {
+    output: Option<Growing>,
+    sink: Option<Sink>,
+    /// For the longer side of a GIF; `None` for raw frames.
+    limit: Option<u32>,
+    order: Order,
+    size: Option<(u32, u32)>,
+    film: Vec<u8>,
+}
+
+enum Sink {
+    Gif(Gif),
+    Raw(Raw),
+}
+
+impl Reel {
+    /// Runs until the last picture or a failure. Without frames there is no file.
+    fn work(mut self, shots: Receiver<Shot>, encoded: &AtomicU64) -> Result<Written> {
+        let (mut frames, mut outcome) = (0, Ok(()));
+        for shot in shots {
+            outcome = self.frame(&shot);
+            if let Err(error) = &outcome {
+                wavefield_gpu::note!(
+                    "note: the recording has ended, a file keeps what was written so far: {error}"
+                );
+                break;
+            }
+            frames += 1;
+            encoded.store(frames, Ordering::Relaxed);
+        }
+        let ended = match self.sink {
+            Some(Sink::Gif(gif)) => gif.end(),
+            Some(Sink::Raw(raw)) => raw.end(),
+            None => Ok(()),
+        };
+        outcome.and(ended).map(|()| (frames, self.size))
+    }
+
+    fn frame(&mut self, (pixels, at): &Shot) -> Result<()> {
+        let size = *self.size.get_or_insert_with(|| fitting(pixels.extent, self.limit.unwrap_or(u32::MAX)));
+        if let Some(output) = self.output.take() {
+            self.sink = Some(match self.limit {
+                Some(_) => Sink::Gif(Gif::new(output, size)?),
+                None => Sink::Raw(Raw::new(output, size)),
+            });
+        }
+        fit(&pixels.bytes, pixels.extent, self.order, size, &mut self.film);
+        match &mut self.sink {
+            Some(Sink::Gif(gif)) => gif.frame(&mut self.film, *at),
+            Some(Sink::Raw(raw)) => raw.frame(&self.film, *at),
+            None => Ok(()),
+        }
+    }
+}

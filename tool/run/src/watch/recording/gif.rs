@@ -1,0 +1,74 @@
+//! An animated GIF, with 256 colours per frame and times in hundredths of a second.
+
+use std::time::Duration;
+
+use gif::{Encoder, EncodingError, Frame, Repeat};
+
+use wavefield_gpu::{Error, Result, output_file::Growing};
+
+/// 25 frames per second. Players show hardly more, and the file would be larger.
+pub(super) const PERIOD: Duration = Duration::from_millis(40);
+/// For choosing colours: 1 is slow and thorough, 30 is fast.
+const SPEED: i32 = 10;
+/// For the last frame, in hundredths of a second.
+const LAST: u64 = 4;
+
+/// Encodes each frame in memory, then appends it to the file whole.
+pub(super) struct Gif {
+    encoder: Encoder<Vec<u8>>,
+    output: Growing,
+    size: (u16, u16),
+    /// The last frame and its time, in hundredths of a second. The next frame ends its display.
+    waiting: Option<(Frame<'static>, u64)>,
+    begun: bool,
+}
+
+impl Gif {
+    pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
+        // The encoder's limit keeps both sides within what a GIF can have.
+        let size = (width as u16, height as u16);
+        let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;
+        encoder.set_repeat(Repeat::Infinite).map_err(failed)?;
+        Ok(Self { encoder, output, size, waiting: None, begun: false })
+    }
+
+    /// Adds a frame. The encoder may change `rgba`.
+    pub(super) fn frame(&mut self, rgba: &mut [u8], at: Duration) -> Result<()> {
+        let at = (at.as_secs_f64() * 100.0).round() as u64;
+        let frame = Frame::from_rgba_speed(self.size.0, self.size.1, rgba, SPEED);
+        match self.waiting.replace((frame, at)) {
+            Some((before, since)) => self.write(before, at.saturating_sub(since)),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, mut frame: Frame<'_>, hundredths: u64) -> Result<()> {
+        // Browsers show a delay of less than two as ten.
+        frame.delay = hundredths.clamp(2, u16::MAX.into()) as u16;
+        self.encoder.write_frame(&frame).map_err(failed)?;
+        let bytes = std::mem::take(self.encoder.get_mut());
+        self.output.append(&bytes)?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Keeps the frames before one that failed.
+    pub(super) fn end(mut self) -> Result<()> {
+        let last = match self.waiting.take() {
+            Some((frame, _)) => self.write(frame, LAST),
+            None => Ok(()),
+        };
+        if !self.begun {
+            return last;
+        }
+        let rest = self.encoder.into_inner().map_err(failed)?;
+        // The last byte is the file's end. Before it there may be a frame that could not be appended.
+        let end = &rest[rest.len().saturating_sub(1)..];
+        let ended = self.output.append(end).and_then(|()| self.output.finish());
+        last.and(ended)
+    }
+}
+
+fn failed(error: EncodingError) -> Error {
+    Error::Unsupported(format!("the GIF could not be encoded: {error}"))
+}

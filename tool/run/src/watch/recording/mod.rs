@@ -1,0 +1,196 @@
+//! Records drawn pictures as a film: a GIF, or raw frames on standard output.
+//!
+//! A film's [`Copies`] are recorded after the draw. Once the GPU is done, the pixels go to a thread that
+//! encodes them. The frame loop of a window never waits for it: a film leaves frames out instead.
+
+mod copies;
+mod encoder;
+mod gif;
+mod raw;
+mod scale;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ash::vk;
+
+pub use self::copies::{Copies, Pixels};
+use self::encoder::Encoder;
+use self::scale::Order;
+use wavefield_gpu::{Error, Result};
+use wavefield_gpu::vulkan::Device;
+use wavefield_draw::Picture;
+
+#[derive(Clone, Debug)]
+pub struct FilmDesc {
+    /// A GIF, or `-` for raw frames on standard output.
+    pub path: PathBuf,
+    /// A GIF's longer side in pixels. Larger pictures are divided by a whole number.
+    pub side: u32,
+    pub format: vk::Format,
+    /// Whether to wait for the encoder. Otherwise frames are left out while it is behind.
+    pub complete: bool,
+    /// The film fails if nothing can be written for this long.
+    pub timeout: Duration,
+}
+
+impl FilmDesc {
+    fn is_raw(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+
+    fn period(&self) -> Duration {
+        if self.is_raw() { raw::PERIOD } else { gif::PERIOD }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub path: PathBuf,
+    pub frames: u64,
+    /// Left out because the encoder was behind.
+    pub dropped: u64,
+    pub size: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.path.as_os_str() == "-" {
+            true => write!(f, "standard output")?,
+            false => write!(f, "{}", self.path.display())?,
+        }
+        if (self.frames, self.dropped) == (0, 0) {
+            return write!(f, ": no frame was drawn, so nothing was written");
+        }
+        write!(f, " ({} frames", self.frames)?;
+        if let Some((width, height)) = self.size {
+            write!(f, " of {width}x{height}")?;
+        }
+        match self.dropped {
+            0 => write!(f, ")"),
+            dropped => write!(f, ", {dropped} left out)"),
+        }
+    }
+}
+
+/// For each frame call [`Film::done`] once the flight's previous frame is done, then [`Film::wants`], and if
+/// that is true, [`Film::record`]. An error ends the film, and [`Film::end`] returns it.
+pub struct Film {
+    desc: FilmDesc,
+    copies: Copies<Duration>,
+    encoder: Encoder,
+    clock: Clock,
+    next: Option<Duration>,
+    dropped: u64,
+    failure: Option<Error>,
+}
+
+impl Film {
+    pub fn start(device: &Device, desc: FilmDesc) -> Result<Self> {
+        let Some(order) = Order::of(desc.format) else {
+            return Err(Error::Unsupported(format!(
+                "pictures of {:?} cannot be recorded: leave --record out",
+                desc.format
+            )));
+        };
+        Ok(Self {
+            encoder: Encoder::start(&desc, order)?,
+            clock: Clock::new(desc.period()),
+            desc,
+            copies: Copies::new(device),
+            next: None,
+            dropped: 0,
+            failure: None,
+        })
+    }
+
+    /// Sends a flight's picture to the encoder. The GPU must have finished with the flight.
+    pub fn done(&mut self, flight: usize) {
+        let Some((at, pixels)) = self.copies.take(flight) else { return };
+        match pixels.and_then(|pixels| self.encoder.send((pixels, at), self.desc.complete)) {
+            Ok(true) => {}
+            Ok(false) => self.dropped += 1,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Calls [`Film::done`] for every flight, which may then be renumbered. The GPU must be at rest.
+    pub fn all_done(&mut self) {
+        self.copies.pending().into_iter().for_each(|(_, flight)| self.done(flight));
+    }
+
+    /// Returns whether this frame belongs in the film. `now` has any fixed origin, and never goes back.
+    pub fn wants(&mut self, now: Duration) -> bool {
+        self.next = if self.has_ended() { None } else { self.clock.frame(now) };
+        self.next.is_some()
+    }
+
+    /// Copies a picture for which [`Film::wants`] was true. Leaves it in its final layout.
+    ///
+    /// # Safety
+    /// As [`Copies::record`]. The picture has the film's format, and [`Film::done`] freed the flight.
+    pub unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture) {
+        let Some(at) = self.next.take() else { return };
+        // SAFETY: the caller's promise; the film's owner waits for the GPU before it drops the film.
+        if let Err(error) = unsafe { self.copies.record(commands, flight, picture, at) } {
+            self.fail(error);
+        }
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.failure.is_some() || self.encoder.has_failed()
+    }
+
+    /// Waits until the film is written. If the GPU is `at_rest`, it includes the frames in flight.
+    ///
+    /// # Errors
+    /// The error that ended the film early. Earlier frames are still written if possible.
+    pub fn end(&mut self, at_rest: bool) -> Result<Recorded> {
+        if at_rest {
+            self.all_done();
+        }
+        let (frames, size) = self.encoder.end().map_err(|error| self.failure.take().unwrap_or(error))?;
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(Recorded { path: self.desc.path.clone(), frames, dropped: self.dropped, size }),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        wavefield_gpu::note!("note: the recording has ended: {error}");
+        self.failure.get_or_insert(error);
+    }
+}
+
+struct Clock {
+    period: Duration,
+    last: Option<Duration>,
+    time: Duration,
+    taken: Option<Duration>,
+}
+
+/// Longer pauses are shortened to this.
+const LONGEST_GAP: Duration = Duration::from_secs(1);
+/// A frame may come this much too early, because displays do not pace frames quite evenly.
+const EARLY: Duration = Duration::from_millis(2);
+
+impl Clock {
+    fn new(period: Duration) -> Self {
+        Self { period, last: None, time: Duration::ZERO, taken: None }
+    }
+
+    /// Returns a drawn frame's time in the film; `None` if the film leaves it out.
+    fn frame(&mut self, now: Duration) -> Option<Duration> {
+        let before = self.last.replace(now).unwrap_or(now);
+        self.time += now.saturating_sub(before).min(LONGEST_GAP);
+        if self.taken.is_some_and(|taken| self.time + EARLY < taken + self.period) {
+            return None;
+        }
+        self.taken = Some(self.time);
+        Some(self.time)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::clock::{CudaClock, GpuClock};
+use crate::watch::observer::{At, Finished, Observer};
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
+use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
+
+/// Slices of a traced draw, each with its end time. A switch to CUDA and back makes one slice longer.
+pub const SLICES: usize = 16;
+
+/// In nanoseconds of the GPU's clock.
+#[derive(Clone, Debug)]
+pub struct FrameSpans {
+    pub frame: u64,
+    pub batch: Batch,
+    /// Frame start, draw start and draw end.
+    pub vulkan: [f64; 3],
+    pub slices: Option<[f64; SLICES]>,
+    /// Start and end of the kernel on CUDA's stream.
+    pub cuda: Option<(f64, f64)>,
+    /// When the CPU began the frame, and how long it worked on it, waits for the hand-off excluded.
+    pub cpu: (Instant, Duration),
+}
+
+pub struct Recorder {
+    slices: Option<Timestamps<SLICES>>,
+    vulkan: GpuClock,
+    cuda: Option<CudaClock>,
+    frames: VecDeque<FrameSpans>,
+    most: usize,
+    /// A new frame replaces the oldest. Otherwise recording ends after `most` frames.
+    live: bool,
+    batches: Vec<Batch>,
+}
+
+impl Recorder {
+    /// Collects the first `most` frames, with their draws in slices. Waits for both APIs to tie their clocks.
+    pub fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        let slices = Timestamps::new(queue.device(), flights)?;
+        Ok(Self { slices, live: false, ..Self::live(queue, fill, flights, most)? })
+    }
+
+    /// Collects the last `most` frames, with their draws whole. Waits for both APIs to tie their clocks.
+    pub fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
+        Ok(Self {
+            slices: None,
+            vulkan: GpuClock::tie(queue)?,
+            cuda: fill.map(tie).transpose()?,
+            frames: VecDeque::with_capacity(most),
+            most,
+            live: true,
+            batches: vec![Batch::of_one(0); flights],
+        })
+    }
+
+    pub fn frames(&self) -> &VecDeque<FrameSpans> {
+        &self.frames
+    }
+
+    pub fn clock(&self) -> &GpuClock {
+        &self.vulkan
+    }
+
+    /// Ties the clocks again, as far as possible without a wait.
+    pub fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
+        if self.vulkan.calibrated {
+            // A failure keeps the old tie.
+            self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
+        }
+        match (&mut self.cuda, fill) {
+            (Some(clock), Some(fill)) => clock.move_on(fill.stream()).map_err(|error| fill.blame(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn wants(&self) -> bool {
+        self.live || self.frames.len() < self.most
+    }
+
+    pub fn into_track(self, name: String, device: &Device, producer: &Profile) -> Track {
+        Track {
+            name,
+            device: format!("{} ({})", device.info().name, device.info().driver),
+            producer: producer.name,
+            uses_cuda: producer.uses_cuda,
+            in_queue: producer.in_queue,
+            frames: self.frames.into(),
+            vulkan_clock: self.vulkan,
+            cuda_clock_error_ns: self.cuda.as_ref().map(|clock| clock.error_ns),
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn slices(&self) -> usize {
+        if self.slices.is_some() && self.wants() { SLICES } else { 0 }
+    }
+
+    unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, _source: Source, at: At) {
+        let Some(slices) = self.slices.as_ref().filter(|_| self.wants()) else { return };
+        match at {
+            At::BeforeDraw => slices.reset(commands, flight),
+            At::Slice(slice) if slice < SLICES => slices.mark(commands, flight, slice),
+            At::Slice(_) | At::AfterDraw => {}
+        }
+    }
+
+    fn submitted(&mut self, flight: usize, _frame: &Frame, produced: &Produced, _picture: vk::Extent2D) {
+        self.batches[flight] = produced.batch;
+    }
+
+    fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
+        let Finished { frame, flight, cpu, marks, fill } = *done;
+        let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
+        let cuda = match (fill, &self.cuda) {
+            (Some(fill), Some(clock)) => {
+                let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
+                match fill.events(frame) {
+                    Some((before, after)) => time(before)?.zip(time(after)?),
+                    None => None,
+                }
+            }
+            _ => None,
+        };
+        let slices = self.slices.as_ref().map(|slices| slices.read(flight)).transpose()?.flatten();
+        if self.live && self.frames.len() == self.most {
+            self.frames.pop_front();
+        }
+        self.frames.push_back(FrameSpans { frame, batch: self.batches[flight], vulkan, slices, cuda, cpu });
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Track {
+    pub name: String,
+    pub device: String,
+    pub producer: &'static str,
+    /// Whether CUDA fills the field, on a stream or in Vulkan's command buffer.
+    pub uses_cuda: bool,
+    pub in_queue: bool,
+    pub frames: Vec<FrameSpans>,
+    pub vulkan_clock: GpuClock,
+    /// The largest possible error of CUDA's tie; `None` without CUDA's stream.
+    pub cuda_clock_error_ns: Option<f64>,
+}
+
+impl Track {
+    /// Names what the producer runs on the GPU; `None` if it runs nothing there.
+    pub fn kernel(&self) -> Option<&'static str> {
+        match (self.uses_cuda, self.in_queue) {
+            (true, _) => Some("CUDA kernel"),
+            (false, true) => Some("compute shader"),
+            (false, false) => None,
+        }
+    }
+
+    /// Returns the least error of the clocks that the trace proves, or 0. A kernel cannot end after its
+    /// frame's draw, or begin before its slot is free. If the times say so, the clocks are wrong.
+    pub fn clock_violation_ns(&self) -> f64 {
+        let mut worst: f64 = 0.0;
+        for spans in &self.frames {
+            let Some((begin, end)) = spans.cuda else { continue };
+            worst = worst.max(end - spans.vulkan[2]);
+            if let Some(freed) = self.freed_before(spans) {
+                worst = worst.max(freed.vulkan[2] - begin);
+            }
+        }
+        worst
+    }
+
+    /// Returns the frame whose draw CUDA waited for before it filled this frame's slot.
+    pub fn freed_before(&self, spans: &FrameSpans) -> Option<&FrameSpans> {
+        let freed = spans.batch.waits_for?;
+        self.frames.iter().find(|spans| spans.frame == freed)
+    }
+}

@@ -1,0 +1,205 @@
+use ash::vk;
+use vulkan_cuda::ownership::Owner;
+
+use super::slots::{Moment, Slot, SlotsFound};
+use super::{Broken, Checker, Footprint, tally::Tally};
+use crate::watch::observer::{At, Finished, Observer};
+use wavefield_gpu::Result;
+use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::wave::Shape;
+use wavefield_gpu::machine::Machine;
+use wavefield_gpu::vulkan::{Device, Queue};
+use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
+
+/// Enough for the deepest ring, and a batch of the same length that is filled ahead.
+const REMEMBERED: usize = 64;
+
+/// The frame loop owns it in a checked run. It allocates nothing per frame.
+pub struct Check {
+    checker: Checker,
+    /// For each flight, the number that its submitted frame must carry, until its counts are read.
+    pending: Vec<Option<u64>>,
+    /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
+    moments: [(u64, Moment); REMEMBERED],
+    /// Includes frames of a batch that were not drawn yet.
+    filled: u64,
+    tally: Tally,
+    /// If so, the slots at the end do not hold the run's last frames, and are not checked.
+    exchanged: bool,
+    settled: Option<Footprint>,
+    picture: [u32; 2],
+    /// With the array of the first producer.
+    desc: CheckDesc,
+    device: Device,
+}
+
+pub struct CheckDesc {
+    pub scene: Scene,
+    pub array: Array,
+    pub flights: usize,
+    pub has_reference: bool,
+    pub broken: Option<Broken>,
+    pub machine: Machine,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    pub machine: Machine,
+    pub broken: Option<Broken>,
+    pub tally: Tally,
+    /// At the end of the run; no slots if the producer was exchanged or the run failed.
+    pub slots: SlotsFound,
+    /// After [`Footprint::SETTLED`] frames; `None` in a shorter run.
+    pub settled: Option<Footprint>,
+    pub end: Footprint,
+}
+
+impl Check {
+    /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
+    pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
+        wavefield_gpu::threads::start()?;
+        let device = queue.device().clone();
+        let made = Self {
+            checker: Checker::new(&device, desc.scene, desc.array, desc.flights)?,
+            pending: vec![None; desc.flights],
+            moments: [(u64::MAX, Moment { time: 0.0, shape: Shape::default() }); REMEMBERED],
+            filled: 0,
+            tally: Tally::default(),
+            exchanged: false,
+            settled: None,
+            picture: [0, 0],
+            desc,
+            device,
+        };
+        made.blank(queue, &producer.slots, producer.owner)?;
+        Ok(made)
+    }
+
+    pub fn with_earlier(self, earlier: Tally) -> Self {
+        Self { tally: earlier, ..self }
+    }
+
+    /// Blanks slots that are not in use yet: see [`Checker::blank`]. Waits for the queue.
+    pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
+        self.checker.blank(queue, slots, owner)
+    }
+
+    /// Goes on with another producer, whose slots hold `array`.
+    #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
+    pub fn exchanged(&mut self, array: Array) {
+        self.exchanged = true;
+        self.checker.set_array(array);
+    }
+
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
+    pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
+        // Before memory is allocated to read the slots.
+        let end = Footprint::take(drawn, &self.device, self.picture);
+        let mut slots = SlotsFound::default();
+        let depth = producer.slots.len() as u64;
+        let grid = self.desc.array.grid();
+        let left = if self.exchanged { 0 } else { depth };
+        for slot in 0..left {
+            let source = producer.slots[slot as usize];
+            // SAFETY: a live slot of the run's producer, of this size.
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(grid)) }?;
+            let found = match source {
+                Source::Vertices(_) => Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+                Source::Texture(_) => Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+            };
+            match last_user(self.filled, depth, slot) {
+                Some(frame) => {
+                    let moment = self.moment_of(frame).filter(|_| self.desc.has_reference);
+                    slots.add_filled(grid, &found, frame, moment);
+                }
+                None => slots.add_blank(&found),
+            }
+        }
+        Ok(Checked { slots, end, ..self.so_far(drawn) })
+    }
+
+    pub fn so_far(&self, drawn: u64) -> Checked {
+        Checked {
+            machine: self.desc.machine.clone(),
+            broken: self.desc.broken,
+            tally: self.tally,
+            slots: SlotsFound::default(),
+            settled: self.settled,
+            end: Footprint::take(drawn, &self.device, self.picture),
+        }
+    }
+
+    /// Returns `None` if the frame is too old.
+    fn moment_of(&self, frame: u64) -> Option<Moment> {
+        let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
+        (number == frame).then_some(moment)
+    }
+}
+
+impl Observer for Check {
+    fn produced(&mut self, flight: usize, produced: &Produced) -> Result<()> {
+        self.checker.expect(flight, produced.number)
+    }
+
+    unsafe fn record(&self, commands: vk::CommandBuffer, flight: usize, source: Source, at: At) {
+        // SAFETY: recording, the flight is free, and the source may be read (the caller's promise).
+        unsafe { self.checker.record(commands, flight, source, at) };
+    }
+
+    fn submitted(&mut self, flight: usize, frame: &Frame, produced: &Produced, picture: vk::Extent2D) {
+        self.pending[flight] = Some(produced.number);
+        if produced.batch.first == frame.index {
+            for ahead in 0..produced.batch.frames {
+                let number = frame.index + ahead;
+                let time = frame.time + ahead as f64 * frame.step;
+                let moment = Moment { time, shape: Shape::of(&frame.parameters) };
+                self.moments[(number % REMEMBERED as u64) as usize] = (number, moment);
+            }
+            self.filled = produced.batch.end();
+        }
+        self.picture = [picture.width, picture.height];
+        if frame.index + 1 == Footprint::SETTLED {
+            self.settled = Some(Footprint::take(frame.index + 1, &self.device, self.picture));
+        }
+    }
+
+    fn finished(&mut self, frame: &Finished<'_>) -> Result<()> {
+        if let Some(number) = self.pending[frame.flight].take() {
+            let looks = self.checker.read(frame.flight)?;
+            self.tally.add(number, self.checker.stamps(), &looks);
+        }
+        Ok(())
+    }
+}
+
+/// Returns the last of frames 0 to `filled` - 1 that used slot `slot` of `depth`.
+fn last_user(filled: u64, depth: u64, slot: u64) -> Option<u64> {
+    let rounds = filled.checked_sub(slot + 1)? / depth;
+    Some(rounds * depth + slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_user_of_a_slot() {
+        for depth in 1..6 {
+            for filled in 0..20u64 {
+                for slot in 0..depth {
+                    let want = (0..filled).rfind(|frame| frame % depth == slot);
+                    assert_eq!(
+                        last_user(filled, depth, slot),
+                        want,
+                        "{filled} frames, slot {slot} of {depth}"
+                    );
+                }
+            }
+        }
+    }
+}

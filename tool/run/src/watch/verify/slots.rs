@@ -1,0 +1,188 @@
+//! Checks every vertex or texel of the ring on the CPU, at the end of a run.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use wavefield_handoff::contents::frame_stamp::texel;
+use wavefield_handoff::contents::frame_stamp::{self, Seen};
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::contents::texture::{self, Texel};
+use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+
+pub enum Slot {
+    /// Row after row.
+    Vertices(Vec<Vertex>),
+    /// Level after level, row after row.
+    Texels(Vec<Texel>),
+}
+
+/// Returns the largest allowed difference, in units of `Shape::unit` or of a texture's channels.
+pub fn tolerance(scene: Scene) -> f64 {
+    match scene {
+        Scene::Field => 1e-5,
+        Scene::Texture => texture::TOLERANCE,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    pub time: f64,
+    /// For the wave.
+    pub shape: Shape,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SlotsFound {
+    pub slots: u64,
+    /// Those without the stamp of their slot's last frame; in a slot without frames, those not blank.
+    pub wrong_stamps: u64,
+    /// The largest difference from the float64 reference, in the units of [`tolerance`]. Absent for other
+    /// kernels, and if no slot was filled. The stamp's bits do not count.
+    pub worst_error: Option<f64>,
+}
+
+impl SlotsFound {
+    /// Adds a slot that `frame` was the last to fill. `moment` is that frame's; `None` without a reference.
+    pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, moment: Option<Moment>) {
+        let right = |seen: Seen| seen == Seen::Right;
+        let wrong = match slot {
+            Slot::Vertices(vertices) => {
+                vertices.par_iter().filter(|vertex| !right(frame_stamp::judge(vertex.w, frame))).count()
+            }
+            Slot::Texels(texels) => {
+                texels.par_iter().filter(|texel| !right(texel::judge(**texel, frame))).count()
+            }
+        };
+        self.slots += 1;
+        self.wrong_stamps += wrong as u64;
+        if let Some(Moment { time, shape }) = moment {
+            let worst = match slot {
+                Slot::Vertices(vertices) => {
+                    wave::worst_distance(grid, vertices, (time, shape), frame_stamp::distance)
+                }
+                Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
+            };
+            self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
+        }
+    }
+
+    pub fn add_blank(&mut self, slot: &Slot) {
+        let written = match slot {
+            Slot::Vertices(vertices) => {
+                let words: &[u32] = bytemuck::cast_slice(vertices);
+                words
+                    .par_chunks(4)
+                    .filter(|vertex| vertex.iter().any(|&word| word != frame_stamp::BLANK))
+                    .count()
+            }
+            Slot::Texels(texels) => {
+                let words: &[u64] = bytemuck::cast_slice(texels);
+                words.par_iter().filter(|&&texel| texel != 0).count()
+            }
+        };
+        self.slots += 1;
+        self.wrong_stamps += written as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRID: Grid = Grid { cols: 20, rows: 13 };
+    const TIME: f64 = 3.7;
+    const SHAPE: Shape = Shape { amplitude: 1.5, frequency: 0.5 };
+    const MOMENT: Moment = Moment { time: TIME, shape: SHAPE };
+
+    fn field(frame: u64) -> Vec<Vertex> {
+        let phase = wave::phase(TIME) as f32;
+        let vertex = |index: u32| wave::vertex(GRID, index % GRID.cols, index / GRID.cols, phase, SHAPE);
+        let stamped = |vertex: Vertex| Vertex { w: frame_stamp::apply(vertex.w, frame), ..vertex };
+        (0..GRID.cols * GRID.rows).map(vertex).map(stamped).collect()
+    }
+
+    fn found(vertices: &[Vertex], frame: u64) -> SlotsFound {
+        let mut found = SlotsFound::default();
+        found.add_filled(GRID, &Slot::Vertices(vertices.to_vec()), frame, Some(MOMENT));
+        found
+    }
+
+    fn right(found: &SlotsFound) -> bool {
+        within(found, Scene::Field)
+    }
+
+    fn within(found: &SlotsFound, scene: Scene) -> bool {
+        found.wrong_stamps == 0 && found.worst_error.is_none_or(|worst| worst <= tolerance(scene))
+    }
+
+    #[test]
+    fn a_stamped_wave_is_right() {
+        let all = found(&field(77), 77);
+        assert!(right(&all) && all.slots == 1, "{all:?}");
+    }
+
+    #[test]
+    fn one_wrong_vertex_is_found() {
+        let mut vertices = field(77);
+        vertices[100].w = frame_stamp::apply(vertices[100].w, 76);
+        let wrong = found(&vertices, 77);
+        assert!(!right(&wrong) && wrong.wrong_stamps == 1, "{wrong:?}");
+
+        // Change the lowest bit above the stamp.
+        let mut vertices = field(77);
+        vertices[100].w = f32::from_bits(vertices[100].w.to_bits() + 0x1000);
+        assert!(!right(&found(&vertices, 77)));
+
+        let mut vertices = field(77);
+        vertices[100].y += 1e-4;
+        assert!(!right(&found(&vertices, 77)));
+        vertices[100].y = f32::NAN;
+        assert_eq!(found(&vertices, 77).worst_error, Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn a_slot_that_was_not_reached_is_blank() {
+        let mut vertices = vec![Vertex::default(); 4];
+        bytemuck::cast_slice_mut::<_, u32>(&mut vertices).fill(frame_stamp::BLANK);
+        let mut found = SlotsFound::default();
+        found.add_blank(&Slot::Vertices(vertices.clone()));
+        assert!(right(&found));
+        vertices[2].x = 0.0;
+        found.add_blank(&Slot::Vertices(vertices));
+        assert_eq!((found.wrong_stamps, found.slots), (1, 2));
+        found.add_blank(&Slot::Texels(vec![Texel::default(); 4]));
+        found.add_blank(&Slot::Texels(vec![Texel::from([0.0, -0.0, 0.0, 0.0]); 4]));
+        assert_eq!((found.wrong_stamps, found.slots), (1 + 4, 4));
+    }
+
+    /// Stamps every level after the reduction, as the kernels do.
+    fn texture(frame: u64) -> Vec<Texel> {
+        let mut chain = vec![Texel::default(); texture::chain_texels(GRID) as usize];
+        texture::paint_chain(GRID, wave::phase(TIME) as f32, &mut chain);
+        chain.into_iter().map(|texel| texel::apply(texel, frame)).collect()
+    }
+
+    #[test]
+    fn a_stamped_texture_is_right_and_one_wrong_texel_is_found() {
+        let found = |chain: Vec<Texel>| {
+            let mut found = SlotsFound::default();
+            found.add_filled(GRID, &Slot::Texels(chain), 77, Some(MOMENT));
+            found
+        };
+        let all = found(texture(77));
+        assert!(within(&all, Scene::Texture) && all.slots == 1, "{all:?}");
+        for at in [0, 100, GRID.count() as usize + 3, texture(77).len() - 1] {
+            let mut chain = texture(77);
+            chain[at] = texel::apply(chain[at], 76);
+            let wrong = found(chain);
+            assert!(!within(&wrong, Scene::Texture) && wrong.wrong_stamps == 1, "{at}: {wrong:?}");
+
+            let mut chain = texture(77);
+            let mut channels = chain[at].channels();
+            channels[0] += 0.02;
+            chain[at] = texel::apply(channels.into(), 77);
+            let wrong = found(chain);
+            assert!(!within(&wrong, Scene::Texture) && wrong.wrong_stamps == 0, "{at}: {wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Counts heap allocations: once a run is under way, a frame allocates nothing.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use vulkan_cuda::Ring;
+use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_gpu::vulkan::Validation;
+use wavefield_handoff::Handoff;
+use wavefield_run::watch::verify::Footprint;
+
+thread_local! {
+    /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: the system allocator does everything. Counting itself does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        COUNT.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The ring and the batch of a run without options for them.
+const AUTO: (Option<Ring>, Batching) = (None, Batching::Auto { latency: Batching::LATENCY });
+
+/// The allocations of this thread in 200 frames. The frames before them may allocate.
+fn allocations(
+    scene: Scene,
+    producer: ProducerKind,
+    handoff: Handoff,
+    (ring, batch): (Option<Ring>, Batching),
+    verify: bool,
+) -> u64 {
+    let config = Config {
+        scene,
+        verify,
+        producer,
+        handoff,
+        ring,
+        batch,
+        grid: Grid { cols: 40, rows: 30 },
+        size: ash::vk::Extent2D { width: 64, height: 48 },
+        ..Config::default()
+    };
+    let choice = DeviceTable::headless(Validation::default()).unwrap().choose(None, producer).unwrap();
+    let mut run = Headless::quietly(&choice, &config).unwrap();
+    // A checked run measures its own process once, after it has settled.
+    let warm = if verify { Footprint::SETTLED + 20 } else { 20 };
+    for _ in 0..warm {
+        run.frame(0.01).unwrap();
+    }
+    let before = COUNT.with(Cell::get);
+    for _ in 0..200 {
+        run.frame(0.01).unwrap();
+        // The benchmark also reads the times in every frame.
+        std::hint::black_box(run.engine().finished());
+    }
+    let count = COUNT.with(Cell::get) - before;
+    run.engine().finish().unwrap();
+    count
+}
+
+#[test]
+fn the_allocator_counts() {
+    let before = COUNT.with(Cell::get);
+    drop(std::hint::black_box(Box::new(7u64)));
+    assert_eq!(COUNT.with(Cell::get) - before, 1);
+}
+
+#[test]
+fn a_frame_by_the_compute_shader_allocates_nothing() {
+    for scene in [Scene::Field, Scene::Texture] {
+        for verify in [false, true] {
+            let count = allocations(scene, ProducerKind::Compute, Handoff::Timeline, AUTO, verify);
+            assert_eq!(count, 0, "{scene:?}, checked: {verify}");
+        }
+    }
+}
+
+#[test]
+fn a_frame_by_cuda_allocates_nothing() {
+    if !common::has_gpu() {
+        return;
+    }
+    let scenes = [Scene::Field, Scene::Texture];
+    let all =
+        scenes.into_iter().flat_map(|scene| common::handoffs(scene).map(move |handoff| (scene, handoff)));
+    for (scene, handoff) in all.filter(|&(_, handoff)| handoff != Handoff::HostCopy) {
+        let fixed = [(1, 1), (3, 1), (8, 8)].map(|(ring, batch)| (Ring::new(ring), Batching::Fixed(batch)));
+        for ring in fixed.into_iter().chain([AUTO]) {
+            for verify in [false, true] {
+                let count = allocations(scene, ProducerKind::Cuda, handoff, ring, verify);
+                let handoff = handoff.name();
+                assert_eq!(count, 0, "{scene:?}, {handoff}, {ring:?}, checked: {verify}");
+            }
+        }
+    }
+}

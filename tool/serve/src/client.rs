@@ -1,0 +1,338 @@
+//! The client whose frames are drawn. Its messages are read between two frames, without waiting for it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use vulkan_cuda::ExportedSemaphore;
+
+use super::client_producer::Shared;
+use super::closer::{self, ClientFd};
+use super::imports::Import;
+use super::memory::ClientMemory;
+use super::protocol::{
+    ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Render, Request, Tagged, short,
+};
+use super::session::{Fault, Judged, Session, Terms, is_heavy};
+use super::socket::{Connection, Received};
+use wavefield_gpu::{Result, note};
+use wavefield_run::Config;
+use wavefield_draw::{Camera, Drawing};
+
+/// How long frames of a client are shown after its `bye`.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How many failed requests of a client are printed, and how many bytes of each reason. The client gets all.
+const MAX_COMPLAINTS: u32 = 20;
+const MAX_NOTE: usize = 1000;
+const CLOSED: &str = "its connection closed";
+/// The time between two reads of `ready`: while frames come quickly, and otherwise.
+const QUICK: Duration = Duration::from_micros(50);
+const CALM: Duration = Duration::from_millis(1);
+const QUICK_FOR: Duration = Duration::from_millis(100);
+
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) connection: Connection,
+    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) wants_picture: Option<WantedPicture>,
+    /// Whether its messages wait: for the next draw after a heavy request, or for a picture without `after`.
+    pub(super) busy: bool,
+    /// When its `bye` was read. Frames that were ready by then are still shown.
+    pub(super) leaving: Option<Instant>,
+    pub(super) drawing: Drawing,
+    /// Asked for before its ring is in the engine. `None` means the default.
+    pub(super) camera: Option<Camera>,
+    pub(super) told: Parameters,
+    pub(super) last_new: Instant,
+    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) shown_at: Option<u64>,
+    pub(super) import: Option<Import>,
+    pub(super) renders: VecDeque<WantedRender>,
+    pub(super) rendered: u64,
+    ended: Option<Ended>,
+    complaints: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct WantedPicture {
+    pub(super) request: Request,
+    /// The picture is taken once this frame of the client, or a later one, is drawn.
+    pub(super) after: Option<u64>,
+}
+
+const MAX_RENDERS: usize = 64;
+
+pub(super) struct WantedRender {
+    pub(super) request: Request,
+    pub(super) render: std::result::Result<Box<Render>, String>,
+}
+
+impl WantedRender {
+    pub(super) fn awaits_frame(&self, session: &Session) -> bool {
+        let after = self.render.as_ref().ok().and_then(|render| render.after);
+        after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
+    }
+}
+
+enum Ended {
+    Left(&'static str),
+    Dropped(Fault),
+}
+
+impl From<Fault> for Ended {
+    fn from(fault: Fault) -> Self {
+        Self::Dropped(fault)
+    }
+}
+
+type Heard = (Request, Judged, Vec<ClientFd>);
+
+/// The values of `ready` and `free`; `None` with memory `host`.
+#[derive(Clone, Copy)]
+pub(super) struct Counters(Option<(u64, u64)>);
+
+impl Client {
+    pub(super) fn new(
+        name: String,
+        connection: Connection,
+        terms: Terms,
+        memory: ClientMemory,
+        drawing: Drawing,
+        parameters: Parameters,
+    ) -> Self {
+        Self {
+            name,
+            shared: Shared::new(Session::new(terms), memory),
+            connection,
+            wants_picture: None,
+            busy: false,
+            leaving: None,
+            drawing,
+            camera: None,
+            told: parameters,
+            last_new: Instant::now(),
+            shown_at: None,
+            import: None,
+            renders: VecDeque::new(),
+            rendered: 0,
+            ended: None,
+            complaints: 0,
+        }
+    }
+
+    pub(super) fn first_camera(&self, config: &Config) -> Camera {
+        self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
+    }
+
+    /// Answers a request. Drops a client that does not read, because the renderer never waits.
+    pub(super) fn answer(&mut self, request_id: Option<u64>, message: &FromServer, descriptors: &[OwnedFd]) {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let ended = match self.connection.send(&Tagged { message, request_id }, &descriptors) {
+            Ok(()) => return,
+            Err(Errno::AGAIN) => {
+                Fault::new(ErrorCode::Slow, "the client does not read what it is sent").into()
+            }
+            Err(_) => Ended::Left("its connection broke"),
+        };
+        self.ended.get_or_insert(ended);
+    }
+
+    pub(super) fn send_error(&self, code: ErrorCode, reason: String) {
+        let _ = self.connection.send(&FromServer::Error { code, reason }, &[]);
+    }
+
+    pub(super) fn fail(&mut self, Request { name, id }: Request, reason: impl ToString) {
+        let reason = reason.to_string();
+        if self.complaints < MAX_COMPLAINTS {
+            self.complaints += 1;
+            // A reason may quote the client, so it is made safe for the terminal.
+            note!("note: {}: {name} failed: {}", self.name, short(&reason, MAX_NOTE));
+        }
+        self.answer(id, &FromServer::Failed { request: name.into(), reason }, &[]);
+    }
+
+    /// Sends the parameters, as the answer to `request_id` if there is one.
+    pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
+        self.told = parameters;
+        self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
+    }
+
+    /// Reads the counters. Call this before reading messages: a message sent before `ready` was signalled has
+    /// then arrived, and is read before the new value counts.
+    pub(super) fn counters(&self) -> Result<Counters> {
+        Ok(Counters(match &self.shared.borrow().memory {
+            ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
+            ClientMemory::Host(_) => None,
+        }))
+    }
+
+    /// Drops the client if it has signalled `drawn` itself: the renderer's next value may not be smaller.
+    pub(super) fn is_honest(&mut self) -> Result<bool> {
+        let value = self.shared.borrow().memory.drawn().map(ExportedSemaphore::value).transpose()?;
+        let (value, own) = (value.unwrap_or_default(), self.rendered);
+        if value > own {
+            let reason = format!("`drawn` is {value}, and the renderer signalled {own} at most");
+            self.drop_for(Fault::new(ErrorCode::Value, reason));
+        }
+        Ok(value <= own)
+    }
+
+    /// Signals `drawn` on the CPU, for a failed render. All other renders must be done.
+    pub(super) fn signal_drawn(&mut self) {
+        let signalled = self.shared.borrow().memory.drawn().map(|drawn| {
+            // SAFETY: the renderer's values only grow, and no signal is pending.
+            unsafe { drawn.signal_from_host(self.rendered) }
+        });
+        if let Some(Err(error)) = signalled {
+            // The client may have signalled it just now.
+            self.drop_for(Fault::new(ErrorCode::Value, format!("`drawn` could not be signalled: {error}")));
+        }
+    }
+
+    pub(super) fn drop_for(&mut self, fault: Fault) {
+        self.ended.get_or_insert(fault.into());
+    }
+
+    fn see(&self, Counters(counters): Counters) -> Result<(), Fault> {
+        let Some((ready, free)) = counters else { return Ok(()) };
+        let session = &mut self.shared.borrow_mut().session;
+        session.see_free(free).and_then(|()| session.see_ready(ready))
+    }
+
+    /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
+    pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
+        if self.leaving.is_some() || self.ended.is_some() {
+            return None;
+        }
+        self.next(counters).unwrap_or_else(|ended| {
+            self.ended = Some(ended);
+            None
+        })
+    }
+
+    fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
+        if self.waits() {
+            if self.import.is_some() && self.connection.is_closed() {
+                return Err(Ended::Left(CLOSED));
+            }
+            // One of the unread messages may be a `show`, which counts before a new value of `ready`.
+            if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
+                self.see(counters)?;
+            }
+            return Ok(None);
+        }
+        let (packet, descriptors) = match self.connection.receive() {
+            Received::Packet(packet, descriptors) => (packet, ClientFd::all(descriptors)),
+            Received::Nothing => {
+                self.see(counters)?;
+                return Ok(None);
+            }
+            Received::Closed => return Err(Ended::Left(CLOSED)),
+            Received::TooLong => {
+                let reason = format!("a message longer than {MAX_MESSAGE} bytes");
+                return Err(Fault::new(ErrorCode::Message, reason).into());
+            }
+        };
+        if !descriptors.is_empty() && closer::is_full() {
+            return Err(Fault::new(ErrorCode::Stuck, closer::FULL).into());
+        }
+        let (request, judged) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
+        self.busy = judged.as_ref().is_ok_and(is_heavy);
+        Ok(Some((request, judged, descriptors)))
+    }
+
+    fn waits(&self) -> bool {
+        // Read on if all renders wait for a later frame: the messages may be about that frame.
+        let awaits_frame = |wanted: &WantedRender| wanted.awaits_frame(&self.shared.borrow().session);
+        self.busy || self.renders.len() >= MAX_RENDERS && !self.renders.front().is_some_and(awaits_frame)
+    }
+
+    pub(super) fn wants(&mut self, wanted: WantedRender) {
+        if self.renders.len() >= MAX_RENDERS {
+            let reason =
+                format!("{MAX_RENDERS} renders wait for a frame that is not drawn: the next is one too many");
+            return self.drop_for(Fault::new(ErrorCode::Value, reason));
+        }
+        self.renders.push_back(wanted);
+    }
+
+    /// Notices that the client is gone although its messages wait. For waits that can take long.
+    pub(super) fn notice_end(&mut self) {
+        if self.waits() {
+            let gone = self.connection.is_closed();
+            self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
+        }
+    }
+
+    pub(super) fn awaits_picture(&self) -> bool {
+        self.wants_picture.is_some_and(|picture| picture.after.is_none())
+    }
+
+    /// Ends a client after its `bye`, once the frames that were ready by then are shown.
+    pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
+        let seen = self.see(counters);
+        let has_next = self.shared.borrow().session.has_next();
+        self.ended = match seen {
+            Err(fault) => Some(Ended::Dropped(fault)),
+            // With a limit: in a hidden window nothing is drawn.
+            Ok(()) if has_next && since.elapsed() < FAREWELL => None,
+            Ok(()) => Some(Ended::Left("it said goodbye")),
+        };
+    }
+
+    pub(super) fn give_up(&mut self, seconds: f64) {
+        let reason = format!(
+            "drawing its array takes too long: no frame was finished for {seconds:.0} s (--timeout). Thousands of \
+             triangles that each cover much of the picture do that: vertices that are neighbours in the grid should be \
+             neighbours in space"
+        );
+        self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Ends the client: prints and returns the reason, and sends an `error` if it is dropped.
+    pub(super) fn part(&mut self) -> String {
+        let why = match self.ended.take() {
+            Some(Ended::Dropped(fault)) => {
+                let why = format!("dropped: {}", fault.reason);
+                self.send_error(fault.code, fault.reason);
+                why
+            }
+            Some(Ended::Left(why)) => why.into(),
+            None => "the renderer let it go".into(),
+        };
+        note!("note: {}: {why}", self.name);
+        why
+    }
+
+    /// A frame was submitted: messages need not wait any more, and copied frames are reported.
+    pub(super) fn drawn(&mut self) {
+        self.busy = self.awaits_picture();
+        let copied = std::mem::take(&mut self.shared.borrow_mut().copied);
+        for frame in copied {
+            self.answer(None, &FromServer::Free { frame }, &[]);
+        }
+    }
+
+    pub(super) fn watched(&self) -> Option<PollFd<'_>> {
+        let waits = self.waits() || self.leaving.is_some();
+        (!waits).then(|| PollFd::new(&self.connection, PollFlags::IN))
+    }
+
+    /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
+    pub(super) fn quiet_time(&self, draws: bool) -> Duration {
+        let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
+        let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;
+        match quick || !self.renders.is_empty() {
+            true => QUICK,
+            false => CALM,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Shows the frames that a client in another process wrote.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ash::vk;
+use vulkan_cuda::ownership::Owner;
+
+use super::memory::ClientMemory;
+use super::session::Session;
+use wavefield_gpu::{Error, Result};
+use wavefield_gpu::vulkan::{Device, Queue};
+use wavefield_handoff::producer::{
+    Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
+};
+
+/// Shared by the producer and the [`Client`](super::client::Client), both on the render thread.
+pub(super) struct Shared {
+    pub(super) session: Session,
+    pub(super) memory: ClientMemory,
+    current: Option<Current>,
+    /// With memory `host`: copied frames whose `free` is not sent yet.
+    pub(super) copied: Vec<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Current {
+    frame: u64,
+    vertices: Vertices,
+    new: bool,
+}
+
+impl Shared {
+    pub(super) fn new(session: Session, memory: ClientMemory) -> Rc<RefCell<Self>> {
+        Rc::new(RefCell::new(Self { session, memory, current: None, copied: Vec::new() }))
+    }
+
+    fn choose(&mut self) -> Result<Current> {
+        let Some((shown, new)) = self.session.choose() else {
+            return Err(Error::Unsupported("the client has no frame yet".into()));
+        };
+        let vertices = match self.current {
+            Some(current) if !new => current.vertices,
+            _ => {
+                let (buffer, offset) = self.memory.prepare(shown.origin)?;
+                if matches!(self.memory, ClientMemory::Host(_)) {
+                    self.copied.push(shown.frame);
+                }
+                Vertices { buffer, offset }
+            }
+        };
+        let current = Current { frame: shown.frame, vertices, new };
+        self.current = Some(current);
+        Ok(current)
+    }
+
+    pub(super) fn on_show(&self) -> Option<(u64, Vertices)> {
+        self.current.map(|current| (current.frame, current.vertices))
+    }
+
+    pub(super) fn drew_new(&self) -> bool {
+        self.current.is_some_and(|current| current.new)
+    }
+
+    /// Returns what the frame's submission signals. It waits for nothing: the counter was read already, and a
+    /// wait might never end, because a client could set the counter back.
+    fn sync(&self) -> FrameSync {
+        let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
+            return FrameSync::default();
+        };
+        // The slots before this frame's are free once everything submitted so far is done, and only then.
+        // Value 0 is the timeline's start and cannot be signalled.
+        let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
+        FrameSync { signal_before: free, ..FrameSync::default() }
+    }
+}
+
+/// Shows each new frame once it is ready, and the last one again until then.
+pub(super) struct ClientProducer {
+    shared: Rc<RefCell<Shared>>,
+    /// For messages after the client is gone.
+    client: String,
+    profile: Profile,
+    device: Device,
+    family: u32,
+}
+
+impl ClientProducer {
+    pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<Shared>>) -> Self {
+        let inner = shared.borrow();
+        let name = match &inner.memory {
+            ClientMemory::Cuda(_) => "client, cuda",
+            ClientMemory::Host(_) => "client, host",
+        };
+        let slots = inner.memory.slots();
+        let profile = Profile {
+            owner: inner.memory.owner(),
+            // No more than the ring has slots: see `HostMemory::copy`.
+            max_in_flight: slots.len(),
+            ..Profile::of_queue(name, slots)
+        };
+        let (device, family) = (queue.device().clone(), queue.family());
+        Self { client: client.to_owned(), profile, device, family, shared: shared.clone() }
+    }
+}
+
+impl Producer for ClientProducer {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn produce(&mut self, frame: &Frame) -> Result<Produced> {
+        let mut shared = self.shared.borrow_mut();
+        let current = shared.choose()?;
+        Ok(Produced {
+            source: Source::Vertices(current.vertices),
+            // The client numbers its frames, and each is drawn until the next one is ready.
+            number: current.frame,
+            batch: Batch::of_one(frame.index),
+            blocked: None,
+        })
+    }
+
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        let sync = self.shared.borrow().sync();
+        submit(sync)
+    }
+
+    fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        if self.profile.owner == Owner::External {
+            // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
+            unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
+        }
+        // Otherwise the host wrote the frame, and the submission makes that visible.
+    }
+
+    fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
+        if self.profile.owner == Owner::External {
+            // SAFETY: as above.
+            unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
+        }
+    }
+
+    fn progress(&self) -> Option<String> {
+        let shared = self.shared.borrow();
+        let whose = format!("it draws what {} wrote", self.client);
+        let ClientMemory::Cuda(memory) = &shared.memory else { return Some(whose) };
+        let (ready, free) = (memory.ready.value().ok()?, memory.free.value().ok()?);
+        Some(format!("{whose}; the client's `ready` is at {ready}, Vulkan's `free` at {free}"))
+    }
+}

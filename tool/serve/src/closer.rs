@@ -1,0 +1,70 @@
+//! Closes what came from clients, on one thread. `close` can block as long as a client likes: the descriptor
+//! may be of a file system that the client serves, or a socket that lingers.
+
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::Builder;
+
+use wavefield_gpu::{Result, threads::not_started};
+
+/// If this many wait to be closed, newcomers wait, and a client that sends one more is dropped.
+const MOST: usize = 256;
+pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
+
+static CLOSER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
+/// Descriptors on their way to that thread, or in its call of `close`.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Starts the thread, unless it runs. Without it, as in a client, descriptors close where they are dropped.
+pub(super) fn start() -> Result<()> {
+    if CLOSER.get().is_some() {
+        return Ok(());
+    }
+    let (give, queue) = channel();
+    let close_all = move || {
+        for fd in queue {
+            drop::<OwnedFd>(fd);
+            WAITING.fetch_sub(1, Ordering::Relaxed);
+        }
+    };
+    Builder::new().name("closer".into()).spawn(close_all).map_err(|error| not_started("closer", error))?;
+    let _ = CLOSER.set(give);
+    Ok(())
+}
+
+pub(super) fn is_full() -> bool {
+    WAITING.load(Ordering::Relaxed) >= MOST
+}
+
+/// A client's descriptor, or a connection, which may hold unread ones. Dropping it never blocks.
+pub(super) struct ClientFd(ManuallyDrop<OwnedFd>);
+
+impl ClientFd {
+    pub(super) fn new(fd: OwnedFd) -> Self {
+        Self(ManuallyDrop::new(fd))
+    }
+
+    pub(super) fn all(descriptors: Vec<OwnedFd>) -> Vec<Self> {
+        descriptors.into_iter().map(Self::new).collect()
+    }
+}
+
+impl AsFd for ClientFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for ClientFd {
+    fn drop(&mut self) {
+        // SAFETY: taken once, since nothing comes after `drop`.
+        let fd = unsafe { ManuallyDrop::take(&mut self.0) };
+        if let Some(closer) = CLOSER.get() {
+            WAITING.fetch_add(1, Ordering::Relaxed);
+            let _ = closer.send(fd);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::time::{Duration, Instant};
+
+use super::acceptor::Acceptor;
+use super::host::Host;
+use super::{FRAME_SECONDS, Options, check_scene, listen};
+use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_run::{
+    Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
+    Stop, Summary,
+};
+
+/// At least this many frames in flight have resources.
+const FLIGHTS: usize = 3;
+/// The field's clock advances at most this far between two frames, even after a pause.
+const LONGEST_STEP: Duration = Duration::from_millis(100);
+
+/// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
+/// the validation layer's included. A client can cause one only by hanging the GPU.
+pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
+    check_scene(config)?;
+    let acceptor = listen(options, stop)?;
+    let choice =
+        DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+    let config = &config.suited_to(choice.adapter.info().kind, false);
+    let log = choice.adapter.instance().validation_log().clone();
+    let mut failures = Failures::default();
+    let summary = serve(choice, acceptor, config, options, stop, &mut failures)?;
+    Ok(Ended::new(summary, failures, &log))
+}
+
+/// Serves in a window. `run` opens it, and calls the hook between two frames.
+pub fn serve_windowed(
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+    run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
+) -> Result<Ended> {
+    check_scene(config)?;
+    let acceptor = listen(options, stop)?;
+    run(FrameHookDesc {
+        make: Box::new(|choice| {
+            let config = config.suited_to(choice.adapter.info().kind, true);
+            Ok(Box::new(Host::new(acceptor, choice, &config, options)))
+        }),
+        flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
+    })
+}
+
+/// Not dropped while a stuck GPU uses it.
+struct Serving {
+    run: Headless,
+    host: Host,
+}
+
+fn serve(
+    choice: Choice,
+    acceptor: Acceptor,
+    config: &Config,
+    options: &Options,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Summary> {
+    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
+    run.engine().heed(stop);
+    let host = Host::new(acceptor, choice, config, options);
+    let mut serving = Serving { run, host };
+    let mut times = FrameTimes::default();
+    failures.catch(draw(&mut serving, config, stop, &mut times));
+    let summary = serving.run.engine().summary(times, 0, failures);
+    let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
+    failures.catch(serving.host.close(serving.run.engine(), &reason));
+    // The host owns the client's memory, so it may be dropped only at rest.
+    match serving.run.engine().quiesce() {
+        true => drop(serving),
+        false => stuck_gpu::leak(serving),
+    }
+    Ok(summary)
+}
+
+fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
+    let Serving { run, host } = serving;
+    let mut parameters = Parameters::new(config);
+    let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
+    let mut last = Instant::now();
+    while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
+        host.wait(run.engine(), &mut parameters)?;
+        if !host.is_ready() {
+            continue;
+        }
+        if let Err(error) = run.frame_at(moment) {
+            host.rescue(run.engine(), error)?;
+            continue;
+        }
+        host.drawn();
+        let now = Instant::now();
+        times.add(now - last);
+        let speed = if parameters.paused { 0.0 } else { parameters.speed };
+        moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
+        moment.time += moment.step;
+        last = now;
+        if host.wants_picture() {
+            let extent = run.extent();
+            // Drain first, with a time limit: reading back waits without one.
+            match run.engine().drain() {
+                Ok(()) => host.send_picture(extent, run.pixels()),
+                Err(error) => host.rescue(run.engine(), error)?,
+            }
+        }
+    }
+    host.shut();
+    if let Err(error) = run.engine().finish() {
+        host.rescue(run.engine(), error)?;
+        run.engine().finish()?;
+    }
+    times.finish(last.elapsed());
+    if let Some(path) = &config.output {
+        run.save(path, config)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,344 @@
+//! The render thread's part of `serve`: reads counters and messages between two frames, answers requests.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+use rustix::event::{Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::acceptor::{Acceptor, refuse};
+use super::client::Client;
+use super::client_producer::ClientProducer;
+use super::handshake::welcome;
+use super::protocol::{self, ErrorCode, RefusedCode};
+use super::renders::answer_renders;
+use super::report::Report;
+use super::requests::{Desk, answer_import, free_released, send_picture, takes_picture};
+use super::slow_draw::Slow;
+use super::socket::Connection;
+use super::stamps::Stamps;
+use super::{Options, Setup, frame_time};
+use wavefield_gpu::{Error, Result, note, report::Failures};
+use wavefield_run::{Choice, Config, Engine, FrameHook, Installed, Parameters};
+
+const MESSAGES_A_FRAME: usize = 64;
+/// After this time without a draw, messages no longer wait for one. They still wait for a pending picture,
+/// since they could change what it shows; a hidden window draws it, too.
+const NO_DRAW: Duration = Duration::from_millis(100);
+/// Without a client, the acceptor looks this often even if nobody comes: newcomers' patience may end.
+const NO_CLIENT: Duration = Duration::from_millis(20);
+
+pub(crate) struct Host {
+    /// Dropped first at the end, which removes the socket.
+    acceptor: Option<Acceptor>,
+    setup: Setup,
+    client: Option<Client>,
+    /// The connection of a client that was dismissed. Closed only when nothing that signals `free` is left in
+    /// the queue, because the client may then signal `free` itself.
+    ending: Option<Connection>,
+    /// The renderer's own producer, while a client's ring is in the engine.
+    own: Option<Installed>,
+    /// The client whose ring is in the engine, or was last.
+    ring_of: String,
+    /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
+    slow: Option<Slow>,
+    stamps: Stamps,
+    report: Report,
+    last_draw: Instant,
+}
+
+impl Host {
+    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &Options) -> Self {
+        note!("note: listening on {}", acceptor.path().display());
+        wavefield_gpu::threads::sleep_exactly();
+        let setup = Setup { choice, config: config.clone(), options: options.clone() };
+        Self {
+            acceptor: Some(acceptor),
+            setup,
+            client: None,
+            ending: None,
+            own: None,
+            ring_of: String::new(),
+            slow: None,
+            stamps: Stamps::default(),
+            report: Report::new(),
+            last_draw: Instant::now(),
+        }
+    }
+
+    fn has_ring(&self) -> bool {
+        self.own.is_some()
+    }
+
+    fn look(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        if !self.is_ready() {
+            self.dismiss(engine);
+            self.turn_away();
+            return self.restore(engine);
+        }
+        if self.ending.is_some() {
+            // An error came before the connection could end, and was repaired.
+            self.restore(engine)?;
+        }
+        let draws = self.client.as_ref().map(|client| client.name.as_str());
+        if let Some(visitor) = self.acceptor.as_mut().and_then(|acceptor| acceptor.look(draws)) {
+            self.client = welcome(visitor, engine, &self.setup, *parameters);
+            if self.client.is_some() {
+                self.report.end(engine.producer().profile().name, None, "a client came");
+                self.report.begin(self.last_draw);
+            }
+        }
+        self.listen(engine, parameters)?;
+        self.take_ring(engine)?;
+        if let Some(client) = &mut self.client {
+            answer_renders(engine, client, self.own.is_some())?;
+            answer_import(engine, client)?;
+            free_released(engine, client)?;
+            let now = protocol::Parameters { field: *parameters, ..client.told };
+            if client.told != now {
+                client.tell(None, now);
+            }
+            if client.is_over() {
+                self.dismiss(engine);
+                self.restore(engine)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn turn_away(&mut self) {
+        let (Some(acceptor), Some(slow)) = (&mut self.acceptor, &self.slow) else { return };
+        let seconds = slow.began.elapsed().as_secs_f64();
+        let reason = format!(
+            "the GPU still draws what {} wrote, for {seconds:.0} s so far: try again later",
+            self.ring_of
+        );
+        while let Some(visitor) = acceptor.look(None) {
+            refuse(visitor.connection, RefusedCode::Busy, reason.clone());
+        }
+    }
+
+    fn wait_for_news(&self, left: Duration) {
+        let quiet = match &self.client {
+            Some(client) => client.quiet_time(self.has_ring()),
+            None => NO_CLIENT,
+        };
+        let client = self.client.as_ref().and_then(Client::watched);
+        let mut watched: Vec<_> =
+            self.acceptor.iter().flat_map(|acceptor| acceptor.watched()).chain(client).collect();
+        // An error only ends the wait early.
+        let _ = poll(&mut watched, Timespec::try_from(left.min(quiet)).ok().as_ref());
+    }
+
+    fn due(&self) -> Instant {
+        match self.setup.options.pace {
+            pace if pace > 0.0 => self.last_draw + Duration::from_secs_f64(1.0 / pace),
+            _ if self.has_ring() => self.last_draw + frame_time(),
+            _ => self.last_draw,
+        }
+    }
+
+    fn has_new(&self) -> bool {
+        let has_next = |client: &Client| client.shared.borrow().session.has_next();
+        self.has_ring() && self.client.as_ref().is_some_and(has_next)
+    }
+
+    fn listen(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        if self.last_draw.elapsed() >= NO_DRAW {
+            client.busy &= client.awaits_picture();
+            client.notice_end();
+        }
+        let counters = client.counters()?;
+        if let Some(since) = client.leaving {
+            client.see_off(counters, since);
+            return Ok(());
+        }
+        let draws = self.own.is_some();
+        let watch = &self.report.watch;
+        let mut desk = Desk { engine, parameters, setup: &self.setup, watch, draws };
+        for _ in 0..MESSAGES_A_FRAME {
+            let Some((request, judged, descriptors)) = client.hear(counters) else { break };
+            desk.answer(client, request, judged, descriptors)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the client's ring into the engine once its first frame is there; until then the picture goes on.
+    fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
+        let Some(client) = &mut self.client else { return Ok(()) };
+        // Draw an own frame first: its time tells how long a frame may take on this device.
+        if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.has_next() {
+            return Ok(());
+        }
+        let camera = client.first_camera(&self.setup.config);
+        let producer = ClientProducer::new(engine.queue(), &client.name, &client.shared);
+        let ring = Installed::new(Box::new(producer), client.drawing.clone(), camera);
+        self.own = Some(engine.swap(&mut Some(ring))?);
+        self.ring_of.clone_from(&client.name);
+        self.stamps.begin(engine, &client.name);
+        client.camera = None;
+        let view = engine.view_mut();
+        (view.limits, view.size) = (client.told.limits, client.told.size);
+        Ok(())
+    }
+
+    /// Drops the client, after `seconds` without a frame. [`Host::restore`] then waits for the GPU.
+    fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
+        match &mut self.client {
+            Some(client) => client.give_up(seconds),
+            None => note!(
+                "note: what {} wrote is still being drawn after {seconds:.0} s: waiting for the GPU",
+                self.ring_of
+            ),
+        }
+        self.slow = Some(Slow::begin(engine)?);
+        Ok(())
+    }
+
+    /// Puts the own producer back and ends the connection, once the GPU is done with the client's frames.
+    /// Fails if the GPU finishes nothing for a long time: see [`Slow::goes_on`].
+    fn restore(&mut self, engine: &mut Engine) -> Result<()> {
+        if let Some(slow) = &mut self.slow
+            && slow.goes_on(engine, &self.ring_of)?
+        {
+            return Ok(());
+        }
+        if self.own.is_some() {
+            drop(engine.swap(&mut self.own)?);
+            self.stamps.end(engine);
+        }
+        if let Some(slow) = self.slow.take() {
+            let seconds = slow.began.elapsed().as_secs_f64();
+            note!(
+                "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
+                self.ring_of
+            );
+        }
+        self.ending = None;
+        Ok(())
+    }
+
+    /// Ends the client. [`Host::restore`] then replaces its ring and closes its connection.
+    fn dismiss(&mut self, engine: &Engine) {
+        let Some(mut client) = self.client.take() else { return };
+        let why = client.part();
+        self.report.end(engine.producer().profile().name, Some(&client.name), &why);
+        self.report.begin(self.last_draw);
+        self.ending = Some(client.connection);
+    }
+}
+
+impl FrameHook for Host {
+    fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        match self.look(engine, parameters) {
+            Ok(()) => Ok(()),
+            Err(error) => self.rescue(engine, error),
+        }
+    }
+
+    /// Looks at the client until there is something new to draw or a redraw is due.
+    fn wait(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
+        loop {
+            self.before_frame(engine, parameters)?;
+            if !self.is_ready() {
+                // Back to the caller, which may have been asked to stop.
+                std::thread::sleep(Duration::from_millis(2));
+                return Ok(());
+            }
+            let left = self.due().saturating_duration_since(Instant::now());
+            if left.is_zero() || self.has_new() {
+                return Ok(());
+            }
+            self.wait_for_news(left);
+        }
+    }
+
+    fn drawn(&mut self) {
+        self.last_draw = Instant::now();
+        let Some(client) = &mut self.client else {
+            return self.report.watch.drawn(true);
+        };
+        client.drawn();
+        let new = self.own.is_some() && client.shared.borrow().drew_new();
+        self.report.watch.drawn(new);
+        if new {
+            client.last_new = self.last_draw;
+            client.shown_at = Some(monotonic());
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.slow.is_none()
+    }
+
+    fn shown_client(&self) -> Option<&str> {
+        // Without the process number, which is for messages.
+        let (name, _) = self.ring_of.rsplit_once(" (process ")?;
+        self.has_ring().then_some(name)
+    }
+
+    fn is_still(&self) -> bool {
+        let waits = |client: &Client| client.busy || client.leaving.is_some();
+        self.has_ring()
+            && self.is_ready()
+            && self.client.as_ref().is_some_and(|client| !waits(client))
+            && !self.has_new()
+            && !self.wants_picture()
+    }
+
+    fn ignore_gap(&mut self) {
+        self.report.watch.ignore_gap();
+    }
+
+    fn wants_picture(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| takes_picture(client, self.has_ring()))
+    }
+
+    fn send_picture(&mut self, extent: vk::Extent2D, pixels: Result<Vec<u8>>) {
+        let draws = self.has_ring();
+        if let Some(client) = &mut self.client {
+            send_picture(client, draws, extent, pixels);
+        }
+    }
+
+    /// Drops a client whose array takes too long to draw: try the frame again. Returns other errors.
+    fn rescue(&mut self, engine: &mut Engine, error: Error) -> Result<()> {
+        match error {
+            Error::Stuck { seconds, .. } if self.has_ring() && self.is_ready() => {
+                self.give_up(engine, seconds)
+            }
+            error => Err(error),
+        }
+    }
+
+    fn shut(&mut self) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.shut();
+        }
+    }
+
+    fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
+        self.acceptor = None;
+        let producer = engine.producer().profile().name;
+        match self.client.take() {
+            Some(client) => {
+                client.send_error(ErrorCode::Ended, reason.into());
+                self.report.end(producer, Some(&client.name), reason);
+            }
+            None => self.report.end(producer, None, reason),
+        }
+        self.stamps.end(engine);
+        self.report.print();
+        let mut failures = Failures::default();
+        failures.catch(self.report.write(engine, &self.setup));
+        failures.catch(self.stamps.verdict(engine));
+        failures.outcome()
+    }
+}
+
+/// In nanoseconds, on a clock that all processes of this system share.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,235 @@
+//! The socket that clients connect to, and the lock beside it that keeps other renderers away.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{self, SocketAddrUnix};
+
+use super::folder::{default_path, make_shared_folder, shared_folder};
+use super::socket::Connection;
+use wavefield_gpu::{Error, Result, unix_packets::seqpacket};
+
+struct Files {
+    socket: PathBuf,
+    /// Device and inode of the socket. A file with other numbers belongs to another program.
+    identity: (u64, u64),
+    lock: PathBuf,
+    /// Set if the socket's folder is removed too once it is empty.
+    folder: Option<PathBuf>,
+}
+
+static LISTENING: Mutex<Vec<Files>> = Mutex::new(Vec::new());
+
+fn listening() -> MutexGuard<'static, Vec<Files>> {
+    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Files {
+    /// Call this only while the lock is held.
+    fn remove(&self) {
+        if identity(&self.socket).is_ok_and(|found| found == self.identity) {
+            let _ = rustix::fs::unlink(&self.socket);
+        }
+        let _ = rustix::fs::unlink(&self.lock);
+        if let Some(folder) = &self.folder {
+            let _ = rustix::fs::rmdir(folder);
+        }
+    }
+}
+
+/// Removes the files of every [`Listener`] of this process. For an exit that drops nothing.
+pub fn remove_files() {
+    listening().drain(..).for_each(|files| files.remove());
+}
+
+fn identity(path: &Path) -> Result<(u64, u64), Errno> {
+    rustix::fs::lstat(path).map(|found| (found.st_dev, found.st_ino))
+}
+
+/// Dropping it removes its files.
+pub struct Listener {
+    fd: OwnedFd,
+    path: PathBuf,
+    identity: (u64, u64),
+    /// Keeps other renderers from listening here.
+    _lock: OwnedFd,
+}
+
+impl Listener {
+    /// Listens at `path`, or at [`default_path`]. Replaces a socket that a dead renderer left there. Fails if
+    /// another program listens, or if the path is empty, too long, in no folder, or not a socket's.
+    pub fn bind(path: Option<&Path>) -> Result<Self> {
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => default_path(),
+        };
+        if path.starts_with(shared_folder()) {
+            make_shared_folder()?;
+        }
+        let failed = |source: std::io::Error| Error::Io { action: "listen on", path: path.clone(), source };
+        let address = SocketAddrUnix::new(&path).map_err(|error| match error {
+            Errno::NAMETOOLONG => failed(std::io::Error::other("a socket's path has 107 bytes at most")),
+            other => failed(other.into()),
+        })?;
+        if path.as_os_str().is_empty() {
+            return Err(Error::Usage("--socket needs a path, and this one is empty".into()));
+        }
+        // Before the lock is made, so that a refusal leaves no file behind.
+        look_at(&path, &address).map_err(failed)?;
+        let (lock, lock_path) = lock(&path).map_err(failed)?;
+        let listen = || -> std::io::Result<_> {
+            // Look again: the last holder of the lock may have bound it meanwhile.
+            if look_at(&path, &address)? {
+                rustix::fs::unlink(&path)?;
+            }
+            let fd = seqpacket()?;
+            // Before `bind`: Linux gives the file the socket's own mode, so nobody else can ever open it.
+            rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+            net::bind(&fd, &address)?;
+            let identity = identity(&path)?;
+            net::listen(&fd, 64)?;
+            Ok((fd, identity))
+        };
+        match listen() {
+            Ok((fd, identity)) => {
+                listening().push(Files { socket: path.clone(), identity, lock: lock_path, folder: None });
+                Ok(Self { fd, path, identity, _lock: lock })
+            }
+            Err(error) => {
+                let _ = rustix::fs::unlink(&lock_path);
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Also removes the socket's folder in the end, if it is empty.
+    pub fn remove_folder_too(&self) {
+        if let Some(own) = listening().iter_mut().find(|files| files.identity == self.identity) {
+            own.folder = self.path.parent().map(Path::to_owned);
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn accept(&self, patience: Duration) -> Result<Option<Connection>, Errno> {
+        Connection::accept(self.fd.as_fd(), patience)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Unless `remove_files` has removed them: another renderer may listen there by now.
+        let mut all = listening();
+        if let Some(own) = all.iter().position(|files| files.identity == self.identity) {
+            all.remove(own).remove();
+        }
+    }
+}
+
+/// Returns true if a socket is left at `path` that nobody listens on. Fails if something else is there, or a
+/// program listens. (A program that is no renderer holds no lock.)
+fn look_at(path: &Path, address: &SocketAddrUnix) -> std::io::Result<bool> {
+    match rustix::fs::lstat(path) {
+        Err(Errno::NOENT) => return Ok(false),
+        Err(error) => return Err(error.into()),
+        Ok(found) if !rustix::fs::FileType::from_raw_mode(found.st_mode).is_socket() => {
+            return Err(std::io::Error::other("it exists already, and is not a socket"));
+        }
+        Ok(_) => {}
+    }
+    match net::connect(seqpacket()?, address) {
+        Err(Errno::CONNREFUSED) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error @ (Errno::ACCESS | Errno::PERM)) => Err(error.into()),
+        // A socket with a full queue, or of another type, is in use too.
+        _ => Err(std::io::Error::other(IN_USE)),
+    }
+}
+
+const IN_USE: &str =
+    "another renderer listens there, or another program: end it, or choose another place with --socket";
+
+/// Takes the lock beside the socket, and returns its path, since the file is removed with the socket.
+fn lock(path: &Path) -> std::io::Result<(OwnedFd, PathBuf)> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    loop {
+        let file = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
+        let opened = rustix::fs::fstat(&file)?;
+        if !rustix::fs::FileType::from_raw_mode(opened.st_mode).is_file() || opened.st_size != 0 {
+            // With `--socket Cargo` this is `Cargo.lock`, and must not be removed in the end.
+            let reason = format!("{} beside it is not a renderer's lock", name.display());
+            return Err(std::io::Error::other(reason));
+        }
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(std::io::Error::other(IN_USE)),
+            other => other?,
+        }
+        // Its last holder may have removed the file. A lock on a removed file keeps nobody away.
+        if identity(&name).is_ok_and(|named| named == (opened.st_dev, opened.st_ino)) {
+            return Ok((file, name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_is_its_owners_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::bind(Some(&path)).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_live_renderer_is_left_alone_and_a_dead_ones_socket_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let first = Listener::bind(Some(&path)).unwrap();
+        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("another renderer") && error.contains("--socket"), "{error}");
+        drop(first);
+        // What a renderer that was killed leaves.
+        let left = seqpacket().unwrap();
+        net::bind(&left, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        drop(left);
+        assert!(path.exists());
+        let second = Listener::bind(Some(&path)).unwrap();
+        assert!(Connection::connect(second.path()).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious");
+        std::fs::write(&path, "data").unwrap();
+        let error = Listener::bind(Some(&path)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("not a socket"), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
+        let long = folder.path().join("x".repeat(200));
+        let error = Listener::bind(Some(&long)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("107 bytes"), "{error}");
+    }
+}

@@ -1,0 +1,388 @@
+//! A client's memory: slots, semaphores, and more on request. New for each client.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use ash::vk;
+use gpu_allocator::MemoryLocation;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
+use vulkan_cuda::ownership::Owner;
+use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
+
+use super::ledger::Origin;
+use super::protocol::{MemoryKind, Place, Render, VulkanMemory};
+use wavefield_gpu::{Error, Result};
+use wavefield_run::Engine;
+use wavefield_handoff::contents::{array::Array, frame_stamp};
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
+use wavefield_handoff::producer::{SLOT_USAGE, Source};
+use wavefield_draw::PictureKind;
+
+/// Slots begin at multiples of this in the memfd: a multiple of any page size, so each can be mapped alone.
+const SLOT_ALIGNMENT: u64 = 65_536;
+
+pub(super) enum ClientMemory {
+    Cuda(CudaMemory),
+    /// A memfd, and buffers to copy it to.
+    Host(HostMemory),
+}
+
+pub(super) struct CudaMemory {
+    pub(super) ready: ExportedSemaphore,
+    pub(super) free: ExportedSemaphore,
+    slots: Vec<ExportedBuffer>,
+    allocations: BTreeMap<u64, Allocation>,
+    /// For pictures, once the client has asked for it.
+    drawn: Option<ExportedSemaphore>,
+}
+
+enum Allocation {
+    Exported(ExportedBuffer),
+    Imported(CudaBuffer),
+}
+
+impl Allocation {
+    fn raw(&self) -> vk::Buffer {
+        match self {
+            Self::Exported(buffer) => buffer.raw(),
+            Self::Imported(buffer) => buffer.vulkan(),
+        }
+    }
+}
+
+pub(super) struct HostMemory {
+    file: File,
+    /// Bytes of a slot. `stride` is the distance from one slot to the next.
+    size: u64,
+    stride: u64,
+    allocations: BTreeMap<u64, File>,
+    buffers: Vec<Buffer>,
+    /// Copied frames. They take the buffers in turn, whatever slot they come from.
+    copied: usize,
+    pictures: Option<Buffer>,
+}
+
+pub(super) struct Target {
+    pub(super) into: vk::Buffer,
+    pub(super) places: Vec<wavefield_draw::Place>,
+    /// `None` with memory `host`, where [`ClientMemory::copy_pictures`] takes its place.
+    pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
+}
+
+impl ClientMemory {
+    /// Does not wait for the GPU.
+    pub(super) fn new(device: &Device, kind: MemoryKind, array: Array, depth: usize) -> Result<Self> {
+        // Shaders read whole words.
+        let size = 4 * array.words();
+        Self::make(device, kind, size, depth).map_err(|error| match error.is_out_of_memory() {
+            true => Error::Unsupported(format!(
+                "no memory for a ring of {depth} slots of {size} bytes each: send a smaller array, or ask for a shorter ring ({error})"
+            )),
+            false => error,
+        })
+    }
+
+    fn make(device: &Device, kind: MemoryKind, size: u64, depth: usize) -> Result<Self> {
+        Ok(match kind {
+            MemoryKind::Cuda => Self::Cuda(CudaMemory {
+                ready: ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
+                free: ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?,
+                slots: (0..depth)
+                    .map(|_| Ok(ExportedBuffer::new(device.sharing()?, size, SLOT_USAGE)?))
+                    .collect::<Result<_>>()?,
+                allocations: BTreeMap::new(),
+                drawn: None,
+            }),
+            MemoryKind::Host => {
+                let stride = size.next_multiple_of(SLOT_ALIGNMENT);
+                let (label, location) = ("a client's slot", MemoryLocation::CpuToGpu);
+                let desc = BufferDesc { label, size, usage: SLOT_USAGE, location };
+                Self::Host(HostMemory {
+                    file: sealed_memory("wavefield slots", stride * depth as u64)?,
+                    size,
+                    stride,
+                    allocations: BTreeMap::new(),
+                    buffers: (0..depth).map(|_| Buffer::new(device, &desc)).collect::<Result<_>>()?,
+                    copied: 0,
+                    pictures: None,
+                })
+            }
+        })
+    }
+
+    /// Fills the ring with [`frame_stamp::BLANK`] where the client writes, for `--verify`.
+    pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
+        let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
+        let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
+        let (bytes, end) = (blank.as_flattened(), memory.stride * memory.buffers.len() as u64);
+        let mut at = 0;
+        while at < end {
+            let rest = &bytes[..bytes.len().min((end - at) as usize)];
+            memory.file.write_all_at(rest, at).map_err(|error| out_of_memory(end, error))?;
+            at += rest.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub(super) fn slots(&self) -> Vec<Source> {
+        match self {
+            Self::Cuda(memory) => memory.slots.iter().map(|slot| slot.raw().into()).collect(),
+            Self::Host(memory) => memory.buffers.iter().map(|buffer| buffer.raw().into()).collect(),
+        }
+    }
+
+    /// Returns the slots' places and their descriptors; with memory `cuda` followed by `ready` and `free`.
+    pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
+        match self {
+            Self::Cuda(memory) => {
+                let place = |(fd, slot): (usize, &ExportedBuffer)| Place {
+                    fd: fd as u32,
+                    offset: 0,
+                    bytes: slot.size(),
+                    allocation_bytes: slot.allocation_size(),
+                };
+                let places = memory.slots.iter().enumerate().map(place).collect();
+                let mut descriptors = Vec::new();
+                for slot in &memory.slots {
+                    descriptors.push(memory_descriptor(slot.export()?)?);
+                }
+                for timeline in [&memory.ready, &memory.free] {
+                    descriptors.push(timeline_descriptor(timeline.export()?)?);
+                }
+                Ok((places, descriptors))
+            }
+            Self::Host(memory) => {
+                let slots = memory.buffers.len() as u64;
+                let allocation_bytes = memory.stride * slots;
+                let bytes = memory.size;
+                let place = |slot| Place { fd: 0, offset: slot * memory.stride, bytes, allocation_bytes };
+                Ok(((0..slots).map(place).collect(), vec![copy_of(&memory.file)?]))
+            }
+        }
+    }
+
+    /// Describes the slots for a client that imports them with Vulkan; `None` with memory `host`.
+    pub(super) fn for_vulkan(&self) -> Option<VulkanMemory> {
+        let Self::Cuda(memory) = self else { return None };
+        Some(VulkanMemory {
+            handle_type: "OPAQUE_FD".into(),
+            dedicated: true,
+            buffer_usage: SLOT_USAGE.as_raw(),
+            buffer_flags: 0,
+            memory_type: memory.slots.first()?.memory_type(),
+        })
+    }
+
+    pub(super) fn allocate(&mut self, device: &Device, id: u64, bytes: u64) -> Result<(Place, OwnedFd)> {
+        let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
+        match self {
+            Self::Cuda(memory) => {
+                // Whole words, as in `new`; the client may use them too.
+                let words = bytes.next_multiple_of(4);
+                let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
+                let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
+                memory.allocations.insert(id, Allocation::Exported(buffer));
+                Ok(made)
+            }
+            Self::Host(memory) => {
+                let file = sealed_memory("wavefield allocation", bytes)?;
+                let made = (place(bytes), copy_of(&file)?);
+                memory.allocations.insert(id, file);
+                Ok(made)
+            }
+        }
+    }
+
+    /// Keeps an imported buffer. With memory `host` there is none.
+    pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
+        if let Self::Cuda(memory) = self {
+            memory.allocations.insert(id, Allocation::Imported(buffer));
+        }
+    }
+
+    /// The GPU must be done with the allocation.
+    pub(super) fn release(&mut self, id: u64) {
+        match self {
+            Self::Cuda(memory) => drop(memory.allocations.remove(&id)),
+            Self::Host(memory) => drop(memory.allocations.remove(&id)),
+        }
+    }
+
+    /// Prepares a frame for its first draw, and returns where it is. Memory `host` is copied from the memfd,
+    /// not mapped: a client that changes it meanwhile spoils only its own picture.
+    pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
+        match self {
+            Self::Cuda(memory) => Ok(match origin {
+                Origin::Slot(slot) => (memory.slots[slot].raw(), 0),
+                Origin::Allocation { id, offset } => match memory.allocations.get(&id) {
+                    Some(buffer) => (buffer.raw(), offset),
+                    None => return Err(gone(id)),
+                },
+            }),
+            Self::Host(memory) => memory.copy(origin),
+        }
+    }
+
+    pub(super) fn drawn(&self) -> Option<&ExportedSemaphore> {
+        match self {
+            Self::Cuda(memory) => memory.drawn.as_ref(),
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Returns a descriptor of that timeline. The first call makes the timeline, with this value.
+    pub(super) fn timeline(&mut self, device: &Device, value: u64) -> Result<OwnedFd> {
+        let Self::Cuda(CudaMemory { drawn, .. }) = self else {
+            return Err(Error::Unsupported(
+                "with memory `host` the answer says that pictures are there".into(),
+            ));
+        };
+        let made = match drawn.take() {
+            Some(made) => made,
+            None => {
+                let made = ExportedSemaphore::new(device.sharing()?, vk::SemaphoreType::TIMELINE)?;
+                // SAFETY: nothing has signalled it yet, and the renders to come have greater values.
+                unsafe { made.signal_from_host(value) }?;
+                made
+            }
+        };
+        timeline_descriptor(drawn.insert(made).export()?)
+    }
+
+    /// Returns where to draw these pictures; `value` is signalled then.
+    pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<Target> {
+        match self {
+            Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
+                (Some(Allocation::Exported(buffer)), Some(drawn)) => Ok(Target {
+                    into: buffer.raw(),
+                    places: render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect(),
+                    signal: Some(drawn.submit_info(value)),
+                }),
+                (_, None) => Err(Error::Unsupported("ask for the `timeline` first".into())),
+                _ => Err(gone(render.allocation)),
+            },
+            Self::Host(memory) => {
+                // One kind behind the other, however far apart they are in the client's memory.
+                let mut size = 0;
+                let place = |&kind: &PictureKind| {
+                    let at = size;
+                    size = (at + render.bytes(kind).unwrap_or(0)).next_multiple_of(16);
+                    (kind, at)
+                };
+                let places = render.offsets.keys().map(place).collect();
+                if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
+                    let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
+                    // Drop the old buffer before making the new one.
+                    memory.pictures = None;
+                    let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
+                    memory.pictures = Some(Buffer::new(device, &desc)?);
+                }
+                let buffer = memory.pictures.as_ref().ok_or_else(|| gone(render.allocation))?;
+                Ok(Target { into: buffer.raw(), places, signal: None })
+            }
+        }
+    }
+
+    /// Copies pictures to the allocation, with memory `host`. The GPU must be done with them.
+    pub(super) fn copy_pictures(&self, render: &Render, places: &[wavefield_draw::Place]) -> Result<()> {
+        let Self::Host(memory) = self else { return Ok(()) };
+        let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
+        else {
+            return Err(gone(render.allocation));
+        };
+        for &(kind, offset) in places {
+            let size = render.bytes(kind).unwrap_or(0);
+            let bytes = &buffer.bytes()?[offset as usize..(offset + size) as usize];
+            let into = render.offsets.get(&kind).copied().unwrap_or_default();
+            file.write_all_at(bytes, into).map_err(|error| out_of_memory(size, error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn owner(&self) -> Owner {
+        match self {
+            Self::Cuda(_) => Owner::External,
+            Self::Host(_) => Owner::Queue,
+        }
+    }
+}
+
+impl HostMemory {
+    fn copy(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
+        let (file, from) = match origin {
+            Origin::Slot(slot) => (&self.file, slot as u64 * self.stride),
+            Origin::Allocation { id, offset } => match self.allocations.get(&id) {
+                Some(file) => (file, offset),
+                None => return Err(gone(id)),
+            },
+        };
+        // There are no more frames in flight than buffers, so this buffer's last frame is drawn.
+        let next = self.copied % self.buffers.len();
+        self.copied += 1;
+        let buffer = &mut self.buffers[next];
+        let raw = buffer.raw();
+        // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
+        let _ = file.read_exact_at(buffer.bytes_mut()?, from);
+        Ok((raw, 0))
+    }
+}
+
+/// On Linux, Vulkan exports nothing but file descriptors.
+fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
+    match handle {
+        MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
+    }
+}
+
+fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
+    match handle {
+        SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
+        other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
+    }
+}
+
+/// Fixes the size: a client that cut it short could end a process that touches the rest (`SIGBUS`).
+fn sealed_memory(name: &str, bytes: u64) -> Result<File> {
+    let make = || {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, bytes)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok(file.into())
+    };
+    make().map_err(|error: Errno| out_of_memory(bytes, error.into()))
+}
+
+pub(super) fn sealed_copy(name: &str, bytes: &[u8]) -> Result<OwnedFd> {
+    let size = bytes.len() as u64;
+    let file = sealed_memory(name, size)?;
+    file.write_all_at(bytes, 0).map_err(|error| out_of_memory(size, error))?;
+    Ok(file.into())
+}
+
+fn copy_of(file: &File) -> Result<OwnedFd> {
+    let copy = file.try_clone().map_err(|error| no_memory("shared memory to send", error));
+    copy.map(OwnedFd::from)
+}
+
+fn out_of_memory(bytes: u64, error: std::io::Error) -> Error {
+    no_memory(&format!("shared memory of {bytes} bytes"), error)
+}
+
+fn gone(allocation: u64) -> Error {
+    Error::Unsupported(format!("allocation {allocation} is gone"))
+}
+
+fn no_memory(what: &str, error: std::io::Error) -> Error {
+    let advice = match Errno::from_io_error(&error) {
+        Some(Errno::MFILE | Errno::NFILE) => {
+            "; no file descriptor is left: release what is not needed, or start the renderer with a higher `ulimit -n`"
+        }
+        _ => "",
+    };
+    Error::Unsupported(format!("no {what}: {error}{advice}"))
+}

@@ -1,0 +1,103 @@
+//! Draws pictures for a client's own program into its allocations, between two frames.
+
+use std::time::Instant;
+
+use super::client::{Client, WantedRender};
+use super::frame_time;
+use super::memory::Target;
+use super::protocol::{FromServer, Render};
+use wavefield_gpu::Result;
+use wavefield_run::{Engine, FromTo};
+use wavefield_handoff::producer::Source;
+use wavefield_draw::{View, Wanted};
+
+/// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
+pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
+    let began = Instant::now();
+    while began.elapsed() < frame_time() && !client.is_over() {
+        if !client.renders.front().is_some_and(|wanted| is_due(client, wanted, draws)) {
+            break;
+        }
+        let Some(wanted) = client.renders.pop_front() else { break };
+        if !client.is_honest()? {
+            break;
+        }
+        client.rendered += 1;
+        let made = match wanted.render {
+            Ok(render) => draw(engine, client, &render),
+            Err(reason) => Err(reason),
+        };
+        match made {
+            Ok(frame) => {
+                let drawn = client.shared.borrow().memory.drawn().map(|_| client.rendered);
+                client.answer(wanted.request.id, &FromServer::Rendered { frame, drawn }, &[]);
+            }
+            Err(_) if engine.has_failed() => {}
+            Err(reason) => {
+                // Release whoever waits for these pictures, but only after those before them.
+                engine.drain()?;
+                if client.is_honest()? {
+                    client.signal_drawn();
+                    client.fail(wanted.request, reason);
+                }
+            }
+        }
+        if engine.has_failed() {
+            // The next wait for a frame says what happened.
+            return engine.drain();
+        }
+    }
+    Ok(())
+}
+
+fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
+    let session = &client.shared.borrow().session;
+    match &wanted.render {
+        Err(_) => true,
+        // If the client's first frame is ready, that is drawn next.
+        Ok(render) if render.after.is_none() => draws || !session.has_next(),
+        Ok(_) => !wanted.awaits_frame(session),
+    }
+}
+
+/// Returns the frame that the pictures show, or why there are none.
+fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::Result<u64, String> {
+    let words = |error: wavefield_gpu::Error| error.to_string();
+    let limit = engine.device().info().largest_picture;
+    if render.width.max(render.height) > limit {
+        return Err(format!(
+            "pictures of {}x{}: neither side may exceed {limit} (maxImageDimension2D)",
+            render.width, render.height
+        ));
+    }
+    let now = *engine.view();
+    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| View { camera, ..now }).collect();
+    if render.cameras.is_none() {
+        views.push(now);
+    }
+    // The engine may borrow `shared` while it waits, so nothing borrows it then.
+    let (frame, slot, target, owner) = {
+        let shared = &mut *client.shared.borrow_mut();
+        let Some((frame, slot)) = shared.on_show() else {
+            return Err("no frame of yours is drawn yet: hand one over first".into());
+        };
+        let target = shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
+        (frame, slot, target, shared.memory.owner())
+    };
+    let Target { into, places, signal } = target;
+    if into == slot.buffer {
+        return Err(format!("frame {frame} lies in allocation {}: use another one", render.allocation));
+    }
+    let size = ash::vk::Extent2D { width: render.width, height: render.height };
+    let wanted = Wanted { views: &views, size, places: &places };
+    let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
+    // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
+    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
+    // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
+    unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
+    if signal.is_none() {
+        engine.drain().map_err(words)?;
+        client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;
+    }
+    Ok(frame)
+}

@@ -1,0 +1,164 @@
+//! What a client may change while it draws: the parameters and the camera. Pure.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::protocol::short;
+use wavefield_draw::{Camera, ColorMap};
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// The user changes these too. They stay when the client leaves.
+    #[serde(flatten)]
+    pub field: wavefield_run::Parameters,
+    pub limits: [f32; 2],
+    pub size: f32,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
+        Self { field, limits: [0.0, 1.0], size: 3.0 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SettingsChange {
+    pub speed: Option<f64>,
+    pub colormap: Option<String>,
+    pub paused: Option<bool>,
+    pub limits: Option<[f64; 2]>,
+    pub size: Option<f64>,
+}
+
+impl SettingsChange {
+    pub fn apply(&self, mut parameters: Parameters) -> Result<Parameters, String> {
+        if let Some(speed) = self.speed {
+            if !speed.is_finite() || speed.abs() > 1000.0 {
+                return Err(format!("speed {speed} is not between -1000 and 1000"));
+            }
+            parameters.field.speed = speed;
+        }
+        if let Some(name) = &self.colormap {
+            parameters.field.colormap = color_map(name)?;
+        }
+        if let Some(limits) = self.limits {
+            parameters.limits = checked_limits(limits)?;
+        }
+        if let Some(size) = self.size {
+            if !(1.0..=64.0).contains(&size) {
+                return Err(format!("size {size} is not from 1 to 64 pixels"));
+            }
+            parameters.size = size as f32;
+        }
+        parameters.field.paused = self.paused.unwrap_or(parameters.field.paused);
+        Ok(parameters)
+    }
+}
+
+fn checked_limits([low, high]: [f64; 2]) -> Result<[f32; 2], String> {
+    let limits = [low as f32, high as f32];
+    if !limits.iter().all(|limit| limit.is_finite()) {
+        return Err(format!("limits {low} and {high} are not two finite 32-bit floats"));
+    }
+    // Shaders divide by the difference, and treat denormal numbers as zero.
+    match (limits[1] - limits[0]).is_normal() {
+        true => Ok(limits),
+        false => {
+            Err(format!("limits {low} and {high} are equal, or too close or too far apart for 32-bit floats"))
+        }
+    }
+}
+
+fn color_map(name: &str) -> Result<ColorMap, String> {
+    ColorMap::from_str(name, false).map_err(|_| {
+        let known = ColorMap::value_variants().iter().filter_map(|map| map.to_possible_value());
+        let known: Vec<_> = known.map(|value| value.get_name().to_owned()).collect();
+        format!("there is no colour map `{}`; there are {}", short(name, 40), known.join(", "))
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CameraPlace {
+    pub azimuth: f64,
+    pub elevation: f64,
+    pub distance: f64,
+    pub target: [f64; 3],
+}
+
+impl From<Camera> for CameraPlace {
+    fn from(Camera { azimuth, elevation, distance, target }: Camera) -> Self {
+        // The shortest decimal that is the same number in 32 bits.
+        let number = |value: f32| value.to_string().parse().unwrap_or(f64::from(value));
+        Self {
+            azimuth: number(azimuth),
+            elevation: number(elevation),
+            distance: number(distance),
+            target: target.to_array().map(number),
+        }
+    }
+}
+
+impl CameraPlace {
+    pub fn camera(&self) -> Result<Camera, String> {
+        let Self { azimuth, elevation, distance, target } = self;
+        // A number too large for 32 bits becomes infinite, and is refused.
+        let target = target.map(|length| length as f32);
+        Camera::new(*azimuth as f32, *elevation as f32, *distance as f32, target)
+            .map_err(|error| format!("camera: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_checked_whole() {
+        let now = Parameters::default();
+        let wish = |text: &str| serde_json::from_str::<SettingsChange>(text).unwrap().apply(now);
+        assert_eq!(wish("{}"), Ok(now));
+        assert_eq!(
+            wish(r#"{"speed": -2.5, "paused": true}"#).map(|p| (p.field.speed, p.field.paused)),
+            Ok((-2.5, true))
+        );
+        assert_eq!(wish(r#"{"colormap": "magma"}"#).map(|p| p.field.colormap), Ok(ColorMap::Magma));
+        assert_eq!(
+            wish(r#"{"limits": [3, -1.5], "size": 64}"#).map(|p| (p.limits, p.size)),
+            Ok(([3.0, -1.5], 64.0))
+        );
+        for (text, words) in [
+            (r#"{"speed": 1e9}"#, "1000"),
+            (r#"{"colormap": "jet"}"#, "viridis"),
+            (r#"{"limits": [1, 1]}"#, "equal"),
+            (r#"{"limits": [1, 1.00000001]}"#, "too close"),
+            (r#"{"limits": [0, 1e-44]}"#, "too close"),
+            (r#"{"limits": [-3e38, 3e38]}"#, "too far"),
+            (r#"{"limits": [0, 1e39]}"#, "finite"),
+            (r#"{"size": 0.5}"#, "1 to 64"),
+            (r#"{"size": 65}"#, "1 to 64"),
+            // A valid field beside it changes nothing either.
+            (r#"{"paused": true, "size": -1}"#, "1 to 64"),
+        ] {
+            let error = wish(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_camera_is_where_the_mouse_could_put_it() {
+        let read = |text: &str| serde_json::from_str::<CameraPlace>(text).unwrap().camera();
+        let first = CameraPlace::from(Camera::default());
+        assert_eq!((first.camera(), first.azimuth), (Ok(Camera::default()), 0.58));
+        assert_eq!(read(&serde_json::to_string(&first).unwrap()), Ok(Camera::default()));
+        let place = |a: &str, e: &str, d: &str, x: &str| {
+            read(&format!(r#"{{"azimuth": {a}, "elevation": {e}, "distance": {d}, "target": [{x}, 0, 0]}}"#))
+        };
+        assert!(place("1", "0.5", "3", "0").is_ok());
+        for (a, e, d, x) in
+            [("1e39", "0", "3", "0"), ("0", "1.6", "3", "0"), ("0", "0", "0.1", "0"), ("0", "0", "3", "9")]
+        {
+            assert!(place(a, e, d, x).unwrap_err().starts_with("camera: "), "{a} {e} {d} {x}");
+        }
+    }
+}

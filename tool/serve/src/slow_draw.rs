@@ -1,0 +1,48 @@
+//! Waits for the GPU, which cannot be stopped, while it draws an array for longer than `--timeout`.
+
+use std::time::{Duration, Instant};
+
+use ash::vk;
+
+use super::statistics::cpu_time;
+use wavefield_gpu::{Error, Result};
+use wavefield_run::Engine;
+
+/// How long the GPU may finish nothing. Only waiting tells a slow GPU from one that hangs.
+const LIMIT: Duration = Duration::from_secs(300);
+
+pub(super) struct Slow {
+    pub(super) began: Instant,
+    /// When the GPU was last seen to finish something, and how much it had finished then.
+    progress: Instant,
+    finished: u64,
+    /// This process's CPU time by then.
+    cpu: Duration,
+}
+
+impl Slow {
+    pub(super) fn begin(engine: &Engine) -> Result<Self> {
+        let (now, (finished, _)) = (Instant::now(), engine.progress()?);
+        Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
+    }
+
+    /// Returns whether the GPU still draws. Fails if nothing was finished for [`LIMIT`], and a software
+    /// device has used hardly any CPU time.
+    pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
+        let (finished, submitted) = engine.progress()?;
+        // A software device that draws uses CPU time.
+        let works =
+            engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + LIMIT / 10;
+        if finished > self.finished || works {
+            (self.finished, self.progress, self.cpu) = (finished, Instant::now(), cpu_time());
+        }
+        if finished < submitted && self.progress.elapsed() >= LIMIT {
+            return Err(Error::Stuck {
+                device: engine.device().info().name.clone(),
+                seconds: self.progress.elapsed().as_secs_f64(),
+                progress: format!("it was given what {client} wrote, and may hang"),
+            });
+        }
+        Ok(finished < submitted)
+    }
+}

@@ -1,0 +1,216 @@
+//! Connections: who is at the other end, and packets with descriptors. Every wait for a peer has a limit.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, Result};
+use rustix::ioctl::{Getter, Opcode, ioctl};
+use rustix::net::{self, SocketAddrUnix, SocketFlags};
+use serde::Serialize;
+
+use super::closer::ClientFd;
+use super::folder::{check_folder, shared_folder};
+use super::protocol::{MAX_MESSAGE, encode};
+use wavefield_gpu::unix_packets::{self, seqpacket};
+
+/// Dropping it ends the connection. What it has sent can still be read.
+pub struct Connection {
+    fd: ClientFd,
+}
+
+#[derive(Debug)]
+pub enum Received {
+    Nothing,
+    Packet(Vec<u8>, Vec<OwnedFd>),
+    /// Its descriptors are closed.
+    TooLong,
+    Closed,
+}
+
+impl Connection {
+    /// Connects to a renderer of this user; for clients. Fails if no program listens at `path`, or one of
+    /// another user does or could: do not trust what it sends.
+    pub fn connect(path: &Path) -> std::io::Result<Self> {
+        if path.parent() == Some(&shared_folder()) {
+            match check_folder(&shared_folder()) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                checked => checked?,
+            }
+        }
+        let fd = seqpacket()?;
+        net::connect(&fd, &SocketAddrUnix::new(path)?)?;
+        let connection = Self { fd: ClientFd::new(fd) };
+        let ((_, user), own) = (connection.peer()?, rustix::process::getuid().as_raw());
+        if user != own {
+            let reason = format!(
+                "user {user} listens there, and this program runs as user {own}: run both as the same user"
+            );
+            return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, reason));
+        }
+        Ok(connection)
+    }
+
+    pub(super) fn accept(listening: BorrowedFd<'_>, patience: Duration) -> Result<Option<Self>> {
+        if !readable(listening, patience)? {
+            return Ok(None);
+        }
+        match net::accept_with(listening, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(fd) => Ok(Some(Self { fd: ClientFd::new(fd) })),
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the peer's process and user, as the kernel says. The process is 0 in another PID namespace.
+    pub fn peer(&self) -> std::io::Result<(i32, u32)> {
+        let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+        let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: an open socket; the option writes one `ucred`, whose size is given. (Not by rustix, whose
+        // process id cannot be the 0 that Linux gives for a peer in another PID namespace.)
+        let code = unsafe {
+            libc::getsockopt(
+                self.fd.as_fd().as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &mut size,
+            )
+        };
+        match code {
+            0 => Ok((found.pid, found.uid)),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    /// Sends one message, whole or not at all. Fails with `EAGAIN` if the other end does not read and the
+    /// buffer is full, and with `EPIPE` if it is gone.
+    pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        self.send_bytes(&encode(message), descriptors)
+    }
+
+    /// Sends an encoded message, or any bytes in tests.
+    pub fn send_bytes(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        unix_packets::send(self.as_fd(), bytes, descriptors)
+    }
+
+    pub fn receive(&self) -> Received {
+        // Most looks find nothing, and then need no buffer.
+        if !self.has_news() {
+            return Received::Nothing;
+        }
+        let mut buffer = vec![0; MAX_MESSAGE];
+        let (got, descriptors) = unix_packets::receive(self.as_fd(), &mut buffer);
+        match got {
+            Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
+            Ok((bytes @ 1.., false)) => {
+                buffer.truncate(bytes);
+                Received::Packet(buffer, descriptors)
+            }
+            // An empty packet cannot be told from the end, so treat it as closed.
+            other => {
+                drop(ClientFd::all(descriptors));
+                if matches!(other, Ok((_, true))) { Received::TooLong } else { Received::Closed }
+            }
+        }
+    }
+
+    /// Returns the bytes that the kernel holds because the other end has not read them; 0 if it does not say.
+    pub fn unread(&self) -> u64 {
+        // SAFETY: this request (also called SIOCOUTQ, see unix(7)) writes one int, as `Getter` expects.
+        let unread = unsafe { ioctl(&self.fd, Getter::<{ libc::TIOCOUTQ as Opcode }, libc::c_int>::new()) };
+        unread.map_or(0, |bytes| u64::try_from(bytes).unwrap_or(0))
+    }
+
+    /// Whether the other end is gone. Takes no message.
+    pub fn is_closed(&self) -> bool {
+        let mut look = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::RDHUP)];
+        let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        poll(&mut look, Some(&Timespec::default())).is_ok() && look[0].revents().intersects(gone)
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        // `receive` reports the error.
+        readable(self.fd.as_fd(), Duration::ZERO).unwrap_or(true)
+    }
+
+    pub fn receive_within(&self, patience: Duration) -> Received {
+        match readable(self.fd.as_fd(), patience) {
+            Ok(_) => self.receive(),
+            Err(_) => Received::Closed,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // At once, even if what clients sent before takes long to close.
+        let _ = net::shutdown(&self.fd, net::Shutdown::Both);
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn readable(fd: BorrowedFd<'_>, patience: Duration) -> Result<bool> {
+    let timeout = Timespec::try_from(patience).ok();
+    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref()) {
+        Ok(count) => Ok(count > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listener::Listener;
+    use super::*;
+
+    fn pair() -> (tempfile::TempDir, Listener, Connection, Connection) {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(Some(&folder.path().join("s"))).unwrap();
+        let client = Connection::connect(listener.path()).unwrap();
+        let server = listener.accept(Duration::from_secs(5)).unwrap().unwrap();
+        (folder, listener, client, server)
+    }
+
+    #[test]
+    fn each_end_knows_the_others_process() {
+        let (_folder, _listener, client, server) = pair();
+        let me = (std::process::id() as i32, rustix::process::getuid().as_raw());
+        assert_eq!(server.peer().unwrap(), me);
+        assert_eq!(client.peer().unwrap(), me);
+    }
+
+    #[test]
+    fn packets_and_descriptors_stay_together() {
+        let (_folder, _listener, client, server) = pair();
+        assert!(matches!(server.receive(), Received::Nothing));
+        let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        client.send_bytes(b"one", &[file.as_fd(), file.as_fd()]).unwrap();
+        client.send_bytes(b"two", &[]).unwrap();
+        assert!(
+            matches!(server.receive(), Received::Packet(bytes, fds) if bytes == b"one" && fds.len() == 2)
+        );
+        assert!(
+            matches!(server.receive(), Received::Packet(bytes, fds) if bytes == b"two" && fds.is_empty())
+        );
+        client.send_bytes(&vec![b'x'; MAX_MESSAGE + 1], &[file.as_fd()]).unwrap();
+        assert!(matches!(server.receive(), Received::TooLong));
+        drop(client);
+        assert!(matches!(server.receive(), Received::Closed));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_never_blocks() {
+        let (_folder, _listener, client, server) = pair();
+        let error = (0..1_000_000).find_map(|_| server.send_bytes(&[b'x'; 1000], &[]).err());
+        assert_eq!(error, Some(Errno::AGAIN));
+        drop(client);
+        assert!(matches!(server.send_bytes(b"x", &[]), Err(Errno::PIPE | Errno::CONNRESET)));
+    }
+}

@@ -1,0 +1,98 @@
+//! The baseline of the CUDA side: the kernel alone, into a ring of shared slots that nobody draws.
+
+use std::time::Instant;
+
+use vulkan_cuda::shared_ring::{Resource, Slot};
+
+use super::runner::{Samples, Session};
+use wavefield_gpu::{Error, Result, stuck_gpu};
+use wavefield_run::Config;
+use wavefield_gpu::cuda::{Cuda, memset};
+use wavefield_gpu::vulkan::DeviceDesc;
+use wavefield_handoff::producer::{Fill, Frame, reads};
+use wavefield_handoff::{Place, Work};
+
+/// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
+const CHUNK: u64 = 64;
+
+pub(super) fn measure<W: Work>(
+    session: &Session<'_>,
+    context: &Cuda,
+    config: &Config,
+    samples: &mut Samples,
+) -> Result<()> {
+    let (device, _queue) =
+        session.choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
+    let kernel = config.kernel();
+    let desc = config.producer_desc();
+    let work = W::new(&device, context, &kernel, &desc)?;
+    let slots = work.slots(&device, context, desc.ring.depth())?;
+    let fill = Fill::new(context, &kernel.name)?;
+    let measured = measure_with(session, config, samples, &fill, (&work, &slots));
+    // After an error, enqueued work may still use the slots.
+    if let Err(Error::Stuck { .. }) = fill.wait_idle(config.timeout) {
+        stuck_gpu::leak((fill, work, slots));
+    }
+    measured
+}
+
+fn measure_with<W: Work>(
+    session: &Session<'_>,
+    config: &Config,
+    samples: &mut Samples,
+    fill: &Fill,
+    (work, slots): (&W, &[W::Slot]),
+) -> Result<()> {
+    let slot_of = |frame: u64| &slots[(frame % slots.len() as u64) as usize];
+    let mut index = 0;
+    let mut began = None;
+    loop {
+        let chunk = index..index + CHUNK;
+        for index in chunk.clone() {
+            let reads = reads(config.scene, false);
+            let (time, parameters) = (index as f64 / 60.0, config.parameters);
+            let frame = Frame { index, time, step: 0.0, parameters, reads };
+            let slot = Place::Slot(slot_of(index));
+            let enqueued = Instant::now();
+            // SAFETY: only this stream touches the slot.
+            unsafe { work.enqueue(fill, &frame, slot) }.map_err(|error| fill.blame(error))?;
+            if began.is_some() {
+                samples.cpu_us.push(enqueued.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        fill.wait_idle(config.timeout)?;
+        index = chunk.end;
+        // The first chunk is the warm-up.
+        let Some(began) = began else {
+            began = Some(Instant::now());
+            continue;
+        };
+        samples.waits += 1;
+        for index in chunk {
+            let kernel = fill.time(index)?.map(|time| time.as_secs_f64() * 1e6);
+            samples.kernel_us.extend(kernel);
+            samples.frame_us.extend(fill.period(index)?.map(|time| time.as_secs_f64() * 1e6));
+        }
+        if began.elapsed() >= session.plan.round || session.stop.requested() {
+            break;
+        }
+    }
+    // For comparison, `cuMemsetD32Async` on the same memory, right after the kernels.
+    for repeat in 0..2 {
+        for index in 0..CHUNK {
+            let Resource::Buffer { bytes: Some((address, _)), .. } = slot_of(index).resource() else {
+                return Ok(());
+            };
+            // SAFETY: as above; the slot has the grid's bytes.
+            fill.timed(index, |stream| unsafe { memset(stream, address, config.grid.bytes()) })?;
+        }
+        fill.wait_idle(config.timeout)?;
+        // The first repeat is the warm-up.
+        if repeat > 0 {
+            for index in 0..CHUNK {
+                samples.memset_us.extend(fill.time(index)?.map(|time| time.as_secs_f64() * 1e6));
+            }
+        }
+    }
+    Ok(())
+}

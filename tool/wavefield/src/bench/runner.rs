@@ -1,0 +1,249 @@
+//! Measures the cells in rounds. Each cell runs once in each round, so that drift affects all cells alike.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use vulkan_cuda::Ring;
+
+use super::produce_only;
+use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
+use super::stats;
+use super::strategy::{CellPlan, Plan, Strategy};
+use wavefield_gpu::report::{Failures, word};
+use wavefield_gpu::{Result, progress::Progress, threads::cpu_time};
+use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_gpu::cuda::Cuda;
+use wavefield_handoff::{FieldWork, TextureWork};
+
+const MIN_FRAMES: usize = 4;
+
+pub(super) struct Session<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) choice: &'a Choice,
+    pub(super) stop: &'a Stop,
+    /// Held for the whole run, so that no cell pays for making it.
+    pub(super) context: Option<Cuda>,
+}
+
+#[derive(Default)]
+pub(super) struct Samples {
+    pub(super) frame_us: Vec<f64>,
+    pub(super) kernel_us: Vec<f64>,
+    pub(super) draw_us: Vec<f64>,
+    pub(super) cpu_us: Vec<f64>,
+    pub(super) latency_us: Vec<f64>,
+    pub(super) memset_us: Vec<f64>,
+    pub(super) waits: u64,
+    /// CPU time of the whole process during `time`.
+    pub(super) cpu: Duration,
+    pub(super) time: Duration,
+    pub(super) round_means_us: Vec<f64>,
+}
+
+impl Samples {
+    /// Adds a frame, whose time is from the end of `last` to its own end.
+    pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
+        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+        if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
+            self.frame_us.push((to - from) * 1e-3);
+        }
+        self.kernel_us.extend(timing.kernel.map(microseconds));
+        self.draw_us.extend(timing.draw.map(microseconds));
+        self.cpu_us.push(microseconds(timing.cpu));
+        self.latency_us.push(microseconds(timing.latency));
+    }
+}
+
+pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
+    DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
+}
+
+/// Measures the cells of `plan`. A strategy that this machine cannot run is listed as skipped. After a stop,
+/// or a failure within a cell, the report has what was measured before and is marked incomplete.
+pub fn run(
+    plan: &Plan,
+    base: &Config,
+    choice: &Choice,
+    stop: &Stop,
+    failures: &mut Failures,
+) -> Result<Report> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
+    let session = Session { plan, choice, stop, context };
+    let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Samples)>::new());
+    for &cell in &plan.cells {
+        match obstacle(&cell, base.scene, choice) {
+            None => cells.push((cell, Samples::default())),
+            Some(reason) => {
+                let this = Skipped { strategy: cell.strategy.name().to_owned(), reason };
+                if !skipped.contains(&this) {
+                    skipped.push(this);
+                }
+            }
+        }
+    }
+    // A ring that only skipped cells have needs no draw alone.
+    let has = |ring: Ring| {
+        move |cell: &CellPlan| cell.strategy != Strategy::RenderOnly && cell.ring_alone() == ring
+    };
+    let running: Vec<CellPlan> = cells.iter().map(|(cell, _)| *cell).collect();
+    cells.retain(|(cell, _)| {
+        let needed = running.iter().any(has(cell.ring)) || !plan.cells.iter().any(has(cell.ring));
+        cell.strategy != Strategy::RenderOnly || needed
+    });
+
+    let total = cells.len() as u64 * u64::from(plan.rounds);
+    let mut done = 0;
+    if total > 0 {
+        let (round, rounds) = (plan.round.as_millis(), plan.rounds);
+        wavefield_gpu::note!("note: {total} measurements of {round} ms, in rounds: {rounds}");
+    }
+    let bar = Progress::new("measuring");
+    'rounds: for _ in 0..plan.rounds {
+        for (cell, samples) in &mut cells {
+            bar.at(done, total);
+            if stop.requested() {
+                break 'rounds;
+            }
+            let measured = measure(&session, base, cell, samples);
+            if failures.catch(measured).is_none() {
+                break 'rounds;
+            }
+            // A stop within a cell leaves it incomplete.
+            done += u64::from(!stop.requested());
+        }
+    }
+    let measured = cells.into_iter().filter(|(_, samples)| !samples.frame_us.is_empty());
+    let measured = measured.map(|(cell, samples)| summarise(&cell, base.scene, samples));
+    Ok(Report {
+        schema: SCHEMA.to_owned(),
+        complete: done == total,
+        command: plan.command.clone(),
+        started,
+        machine: choice.machine(),
+        settings: Settings {
+            scene: word(base.scene),
+            size: [plan.size.width, plan.size.height],
+            samples: base.samples.count(),
+            rounds: plan.rounds,
+            warmup_frames: plan.warmup_frames,
+            round_ms: plan.round.as_millis() as u64,
+        },
+        cells: with_overhead(measured.collect()),
+        skipped,
+    })
+}
+
+/// Returns why a cell cannot be measured on this machine.
+pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
+    let strategy = cell.strategy;
+    if strategy.uses_cuda() && choice.cuda.is_none() {
+        let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
+        return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+    }
+    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
+        return Some("the device exports no memory".to_owned());
+    }
+    let info = choice.adapter.info();
+    if let Err(reason) = strategy.handoff().supports(info) {
+        return Some(reason.to_owned());
+    }
+    let Grid { cols, rows } = cell.grid;
+    let ((limit, name), what) = match scene {
+        Scene::Field => (info.largest_buffer, "vertices"),
+        Scene::Texture => ((info.largest_allocation, "maxMemoryAllocationSize"), "texels with their levels"),
+    };
+    (scene.frame_bytes(cell.grid) > limit)
+        .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
+}
+
+fn measure(session: &Session<'_>, base: &Config, cell: &CellPlan, samples: &mut Samples) -> Result<()> {
+    let config = cell.config(base, session.plan.size);
+    let before = samples.frame_us.len();
+    match (cell.strategy, &session.context) {
+        (Strategy::ProduceOnly, Some(context)) => {
+            let measure = match config.scene {
+                Scene::Field => produce_only::measure::<FieldWork>,
+                Scene::Texture => produce_only::measure::<TextureWork>,
+            };
+            measure(session, context, &config, samples)?;
+        }
+        _ => {
+            let mut run = Headless::quietly(session.choice, &config)?;
+            let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
+            drop(run);
+            outcome?;
+        }
+    }
+    let round = &samples.frame_us[before..];
+    if !round.is_empty() {
+        samples.round_means_us.push(round.iter().sum::<f64>() / round.len() as f64);
+    }
+    Ok(())
+}
+
+fn frames(session: &Session<'_>, warmup: u64, run: &mut Headless, samples: &mut Samples) -> Result<()> {
+    let Session { plan, stop, .. } = session;
+    const STEP: f64 = 1.0 / 60.0;
+    let began = Instant::now();
+    for frame in 0..warmup {
+        run.frame(STEP)?;
+        // If frames take long, a few of them are enough.
+        if frame as usize >= MIN_FRAMES
+            && began.elapsed() > plan.round * warmup.div_ceil(plan.warmup_frames.max(1)) as u32
+        {
+            break;
+        }
+    }
+    let first = run.engine().next_frame();
+    let waits = run.engine().blocking_waits();
+    let (began, cpu) = (Instant::now(), cpu_time());
+    let mut last: Option<FrameTiming> = None;
+    let mut measured = 0;
+    while (began.elapsed() < plan.round || measured < MIN_FRAMES) && !stop.requested() {
+        run.frame(STEP)?;
+        let Some(timing) = run.engine().finished().filter(|timing| timing.frame >= first) else { continue };
+        if let Some(last) = last.replace(timing) {
+            samples.add(&last, &timing);
+            measured += 1;
+        }
+    }
+    if let (Some(before), Some(after)) = (cpu, cpu_time()) {
+        samples.cpu += after.saturating_sub(before);
+        samples.time += began.elapsed();
+    }
+    samples.waits += run.engine().blocking_waits() - waits;
+    run.engine().finish()
+}
+
+fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
+    let mean =
+        |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let frames = samples.frame_us.len();
+    let frame_us = Distribution::of(&mut samples.frame_us);
+    let produces = plan.strategy.produces();
+    let draws = plan.strategy != Strategy::ProduceOnly;
+    let kernel_us = mean(&samples.kernel_us).filter(|_| produces);
+    let draw_us = mean(&samples.draw_us).filter(|_| draws);
+    let spread = stats::spread(&samples.round_means_us);
+    Cell {
+        strategy: plan.strategy.name().to_owned(),
+        ring: plan.ring.depth() as u32,
+        batch: plan.batch,
+        grid: [plan.grid.cols, plan.grid.rows],
+        frames: frames as u64,
+        frame_us,
+        kernel_us,
+        memset_us: mean(&samples.memset_us),
+        draw_us,
+        cpu_us: Distribution::of(&mut samples.cpu_us),
+        cores: (!samples.time.is_zero()).then(|| samples.cpu.div_duration_f64(samples.time)),
+        blocking_waits: samples.waits as f64 / frames.max(1) as f64,
+        bytes: if produces { scene.frame_bytes(plan.grid) } else { 0 },
+        latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
+        overhead_us: None,
+        noisy: stats::is_noisy(&samples.round_means_us),
+        spread,
+        round_means_us: samples.round_means_us,
+    }
+}

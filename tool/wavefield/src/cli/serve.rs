@@ -1,0 +1,131 @@
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgMatches, Args};
+use rustix::fs::FileType;
+use rustix::io::FdFlags;
+use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
+use wavefield_run::{Batching, Stop};
+use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
+#[cfg(feature = "web")]
+use wavefield_window::run_remote;
+use wavefield_window::run_windowed;
+
+use super::args::RunArgs;
+use super::connect::connect;
+use super::outcome::show;
+use super::{help, parse};
+
+const EXAMPLES: &str = "  wavefield serve                                a window for one client at a time
+  wavefield serve --web                          the window in a browser
+  wavefield serve --headless --socket /tmp/w.sock
+  wavefield serve --verify --json clients.json   checks every frame, and writes what each client cost";
+
+#[derive(Args)]
+#[command(after_help = help::end(EXAMPLES))]
+pub struct ServeArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    #[cfg(feature = "web")]
+    #[command(flatten)]
+    web: super::web::WebArgs,
+    /// Listen here [default: $XDG_RUNTIME_DIR/wavefield.sock, or /tmp/wavefield-UID/wavefield.sock].
+    #[arg(long, value_name = "PATH", help_heading = help::HOW)]
+    socket: Option<PathBuf>,
+    /// End when the other end of this inherited pipe or socket closes, that is, when the program that
+    /// started this one ends. Then the socket's folder is removed if it is empty.
+    #[arg(long, value_name = "FD", value_parser = parse::whole(0, i32::MAX as u64), allow_hyphen_values = true, help_heading = help::HOW)]
+    until_closed: Option<u64>,
+    /// Headless: draws per second while there is nothing new; 0 draws without a pause.
+    #[arg(long, value_name = "HZ", default_value = "60", value_parser = parse::pace, allow_hyphen_values = true, help_heading = help::HOW)]
+    pace: f64,
+    /// Write the measurements of each client as JSON.
+    #[arg(long, value_name = "FILE", help_heading = help::OUTPUT)]
+    json: Option<PathBuf>,
+    /// Check every stamp of every frame: it must be the frame's number (docs/protocol.md). If any is
+    /// wrong, the exit code is 1.
+    #[arg(long, help_heading = help::DIAGNOSIS)]
+    verify: bool,
+}
+
+/// Runs until a stop, or until `--frames` frames are drawn.
+pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+    if let Some(number) = args.until_closed {
+        let parent =
+            inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;
+        // Waits for the GPU end after --timeout. Only a driver call that never returns takes longer.
+        end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
+    }
+    let options = Options {
+        socket: args.socket,
+        remove_folder: args.until_closed.is_some(),
+        pace: args.pace,
+        json: args.json,
+    };
+    let headless = args.run.headless;
+    let has_batch = args.run.has_batch();
+    let mut config = args.run.config(headless, matches)?;
+    config.verify = args.verify;
+    if !has_batch {
+        // A client may change parameters at any time, and frames filled ahead would show that late.
+        config.batch = Batching::Fixed(1);
+    }
+    if config.record.is_some() {
+        return Err(Error::Usage("--record is for a plain run: `serve` has snapshots instead".into()));
+    }
+    if config.trace.is_some() {
+        return Err(Error::Usage(
+            "--trace follows one producer, and `serve` changes producers: trace a plain run".into(),
+        ));
+    }
+    check_outputs(config.output.iter().chain(&options.json))?;
+    #[cfg(feature = "web")]
+    if let Some(web) = args.web.open(headless)? {
+        return show(serve_windowed(&config, &options, stop, |hook| {
+            run_remote(Box::new(web), &config, stop, Some(hook))
+        })?);
+    }
+    if !headless {
+        match connect(&config, stop) {
+            Ok(mut event_loop) => {
+                return show(serve_windowed(&config, &options, stop, |hook| {
+                    run_windowed(&mut event_loop, &config, stop, Some(hook))
+                })?);
+            }
+            Err(error) => {
+                note!("note: {error}; running headless");
+                #[cfg(feature = "web")]
+                super::web::advise("wavefield serve --web");
+            }
+        }
+    }
+    show(serve_headless(&config, &options, stop)?)?;
+    if let Some(path) = &config.output {
+        say!("picture       {}", path.display());
+    }
+    Ok(())
+}
+
+/// Returns the descriptor with this number, if this process inherited it from its parent.
+fn inherited(number: RawFd) -> Result<OwnedFd, String> {
+    if number < 3 {
+        return Err("0, 1 and 2 are the standard streams: give a descriptor from 3 on".into());
+    }
+    // SAFETY: used only for queries, and these fail if it is not open.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    // This process opens all of its descriptors with this flag; an inherited one lacks it.
+    let flags = rustix::io::fcntl_getfd(descriptor);
+    if flags.map_or(true, |flags| flags.contains(FdFlags::CLOEXEC)) {
+        return Err(format!("descriptor {number} was not passed to this program"));
+    }
+    let kind = rustix::fs::fstat(descriptor).map(|found| FileType::from_raw_mode(found.st_mode));
+    if !matches!(kind, Ok(FileType::Fifo | FileType::Socket)) {
+        return Err(format!("descriptor {number} is neither a pipe nor a socket"));
+    }
+    // Programs that this one starts must not inherit it.
+    rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
+        .map_err(|error| format!("descriptor {number}: {error}"))?;
+    // SAFETY: it is open, and nothing else in this process owns it: see above.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}

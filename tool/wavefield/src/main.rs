@@ -1,0 +1,77 @@
+//! Declares commands and options, runs them, and turns the outcome into an exit code.
+
+mod cli;
+mod signals;
+
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use wavefield_gpu::note;
+use wavefield_run::Stop;
+
+use self::cli::Cli;
+
+fn main() -> ExitCode {
+    one_cuda_connection();
+    // For wrong arguments clap prints an error and exits with 2.
+    let matches = Cli::command().get_matches();
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
+    let code = match run(cli, &matches) {
+        Ok(()) => u8::from(wavefield_gpu::report::failed()),
+        Err(error) => {
+            note!("error: {error}");
+            error.downcast_ref().map_or(1, wavefield_gpu::Error::exit_code)
+        }
+    };
+    if wavefield_gpu::stuck_gpu::leaked() {
+        leave_at_once(1);
+    }
+    ExitCode::from(code)
+}
+
+/// Asks CUDA for one hardware queue of each kind instead of eight: this program has one stream, and each
+/// queue slows the start. Variables that the user has set are kept.
+fn one_cuda_connection() {
+    for name in ["CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_DEVICE_MAX_COPY_CONNECTIONS"] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: no other thread is running yet.
+            unsafe { std::env::set_var(name, "1") };
+        }
+    }
+}
+
+/// Ends the process without the drivers' exit handlers, which would wait for a kernel that never ends.
+fn leave_at_once(code: u8) -> ! {
+    #[cfg(unix)]
+    // SAFETY: ends the process. None of its code runs afterwards, and every output file is already complete.
+    unsafe {
+        libc::_exit(code.into())
+    }
+    #[cfg(windows)]
+    // SAFETY: as above; the handle is a constant that means this process and needs no closing.
+    unsafe {
+        use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
+        TerminateProcess(GetCurrentProcess(), code.into());
+    }
+    #[cfg(not(unix))]
+    std::process::abort()
+}
+
+fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {
+    // Makes a write beyond the limit on file sizes (`ulimit -f`) fail like a write to a full disk. By default
+    // SIGXFSZ would end the process without a message.
+    #[cfg(unix)]
+    // SAFETY: one is ignored; the other's handler has the right type and is async-signal-safe.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        libc::signal(libc::SIGBUS, signals::no_memory as extern "C" fn(libc::c_int) as libc::sighandler_t);
+    };
+    let stop = Stop::default();
+    if cli.handles_signals() {
+        signals::listen(&stop).map_err(|error| anyhow!("cannot listen for Ctrl-C: {error}"))?;
+    }
+    cli.execute(matches, &stop)?;
+    Ok(())
+}

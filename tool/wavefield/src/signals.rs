@@ -1,0 +1,87 @@
+//! Ctrl-C, SIGTERM and SIGHUP: the first stops the run after the current frame, a later one at once.
+
+#[cfg(unix)]
+pub use unix::{listen, no_memory};
+
+#[cfg(unix)]
+mod unix {
+    use std::io::{Error, Result};
+    use std::mem::zeroed;
+    use std::ptr::{null, null_mut};
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use libc::{SA_RESTART, SIG_DFL, SIG_IGN, SIGHUP, SIGINT, SIGTERM, c_int, sigaction, sighandler_t};
+    use wavefield_run::Stop;
+
+    /// Signals this soon after the first count as the same request: `timeout` sends SIGTERM to the program
+    /// and to its group, and a closing terminal causes SIGHUP from the kernel and from the shell.
+    const SAME_WISH_MS: u64 = 100;
+
+    /// What the handler stops, and when [`listen`] was called.
+    static LISTENER: OnceLock<(Stop, Instant)> = OnceLock::new();
+    /// When the first signal came, in milliseconds since [`listen`] was called, plus one; 0 until then.
+    static FIRST: AtomicU64 = AtomicU64::new(0);
+
+    /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup` has
+    /// SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
+    pub fn listen(stop: &Stop) -> Result<()> {
+        LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // SAFETY: C structures whose zeros are valid and mean the default action.
+            let (mut before, mut action): (sigaction, sigaction) = unsafe { zeroed() };
+            // SAFETY: a valid signal. Only queries the action, into a local.
+            if unsafe { sigaction(signal, null(), &mut before) } != 0 {
+                return Err(Error::last_os_error());
+            }
+            if before.sa_sigaction == SIG_IGN {
+                continue;
+            }
+            action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
+            action.sa_flags = SA_RESTART;
+            // SAFETY: a valid signal, and a handler of the right type that is async-signal-safe.
+            if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
+                return Err(Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the program if memory is missing when it is used: Mesa's software driver keeps its memory in a
+    /// file, and does not notice that the file could not grow.
+    pub extern "C" fn no_memory(_: c_int) {
+        const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
+            and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
+        // SAFETY: both are async-signal-safe, and the text is static.
+        unsafe {
+            libc::write(libc::STDERR_FILENO, WORDS.as_ptr().cast(), WORDS.len());
+            libc::_exit(1)
+        }
+    }
+
+    /// May interrupt any code, so it only reads the clock and atomics, allocates nothing and takes no lock.
+    extern "C" fn heed(signal: c_int) {
+        let Some((stop, since)) = LISTENER.get() else { return };
+        let now = since.elapsed().as_millis() as u64 + 1;
+        match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => stop.request(),
+            Err(first) if now < first + SAME_WISH_MS => {}
+            // SAFETY: both are async-signal-safe. The raised signal takes effect when this handler returns.
+            Err(_) => unsafe {
+                libc::signal(signal, SIG_DFL);
+                libc::raise(signal);
+            },
+        }
+    }
+}
+
+/// Requests `stop` at the first Ctrl-C; the next one ends the process.
+#[cfg(windows)]
+pub fn listen(stop: &wavefield_run::Stop) -> Result<(), ctrlc::Error> {
+    let stop = stop.clone();
+    ctrlc::set_handler(move || match stop.requested() {
+        false => stop.request(),
+        true => crate::leave_at_once(1),
+    })
+}

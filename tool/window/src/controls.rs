@@ -1,0 +1,129 @@
+use egui::{Event, MouseWheelUnit, PointerButton, Pos2};
+
+use wavefield_run::{Config, Parameters};
+use wavefield_draw::{Camera, Placement};
+
+pub(super) struct Controls {
+    pub(super) parameters: Parameters,
+    /// Where a reset puts the camera. A client's array has a camera of its own.
+    pub(super) first: Camera,
+    pub(super) rotating: bool,
+    dragging: Option<PointerButton>,
+    pointer: Option<Pos2>,
+}
+
+impl Controls {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            parameters: Parameters::new(config),
+            first: config.camera(),
+            rotating: false,
+            dragging: None,
+            pointer: None,
+        }
+    }
+
+    /// Sets another scene's initial camera, and moves `camera` there unless the user has moved it.
+    pub(super) fn start_at(&mut self, first: Camera, camera: &mut Camera) {
+        if *camera == self.first {
+            *camera = first;
+        }
+        self.first = first;
+    }
+
+    /// Handles mouse and touches. `height` is the picture's, in pixels; `scale` is pixels per point.
+    pub(super) fn handle(
+        &mut self,
+        event: &Event,
+        camera: &mut Camera,
+        image: Option<Placement>,
+        (height, scale): (u32, f32),
+    ) {
+        match *event {
+            Event::PointerButton { pos, button, pressed: true, .. } => {
+                (self.dragging, self.pointer) = (Some(button), Some(pos));
+            }
+            Event::PointerButton { button, pressed: false, .. } => {
+                self.dragging.take_if(|dragging| *dragging == button);
+            }
+            Event::PointerMoved(at) => {
+                let from = self.pointer.replace(at).unwrap_or(at);
+                let (right, down) = (scale * (at.x - from.x), scale * (at.y - from.y));
+                match (self.dragging, image) {
+                    (Some(PointerButton::Primary | PointerButton::Secondary), Some(image)) => {
+                        camera.slide(right / image.unit(), down / image.unit());
+                    }
+                    (Some(PointerButton::Primary), None) => camera.orbit(right, down),
+                    (Some(PointerButton::Secondary), None) => {
+                        let height = height.max(1) as f32;
+                        camera.pan(right / height, down / height);
+                    }
+                    _ => {}
+                }
+            }
+            Event::MouseWheel { unit, delta, .. } => camera.zoom(match unit {
+                MouseWheelUnit::Point => delta.y / 40.0,
+                MouseWheelUnit::Line | MouseWheelUnit::Page => delta.y,
+            }),
+            // Fingers twice as far apart halve the distance.
+            Event::Zoom(factor) if factor > 0.0 => camera.zoom(factor.ln() / -0.9f32.ln()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use egui::{Modifiers, pos2};
+
+    use super::*;
+    use wavefield_run::Scene;
+    use wavefield_handoff::contents::wave::Grid;
+
+    #[test]
+    fn another_scene_is_seen_from_its_own_place() {
+        let mut controls = Controls::new(&Config::default());
+        let (field, texture) = (Camera::of(Scene::Field), Camera::of(Scene::Texture));
+        let mut camera = controls.first;
+        assert_eq!((camera, field != texture), (field, true));
+        controls.start_at(texture, &mut camera);
+        assert_eq!((camera, controls.first), (texture, texture));
+        camera.rotate(1.0);
+        let moved = camera;
+        controls.start_at(field, &mut camera);
+        assert_eq!((camera, controls.first), (moved, field), "the user has put it there");
+    }
+
+    #[test]
+    fn an_image_follows_the_pointer_and_does_not_turn() {
+        let (image, size) = (Grid { cols: 40, rows: 30 }, (800, 500));
+        for button in [PointerButton::Primary, PointerButton::Secondary] {
+            let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);
+            camera.zoom(3.0);
+            let mut handle = |event| {
+                let place = Placement::new(image, &camera, size);
+                controls.handle(&event, &mut camera, Some(place), (size.1, 2.0));
+                Placement::new(image, &camera, size).corner
+            };
+            let before = handle(Event::PointerMoved(pos2(50.0, 50.0)));
+            let (pos, modifiers) = (pos2(50.0, 50.0), Modifiers::NONE);
+            handle(Event::PointerButton { pos, button, pressed: true, modifiers });
+            let after = handle(Event::PointerMoved(pos2(65.0, 40.0)));
+            assert!(
+                (after[0] - before[0] - 30.0).abs() < 1e-2 && (after[1] - before[1] + 20.0).abs() < 1e-2,
+                "{after:?}"
+            );
+            assert_eq!((camera.azimuth, camera.elevation), (0.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn two_fingers_zoom_as_far_as_they_move() {
+        let (mut controls, mut camera) = (Controls::new(&Config::default()), Camera::UPRIGHT);
+        let before = camera.distance;
+        controls.handle(&Event::Zoom(1.5), &mut camera, None, (100, 1.0));
+        assert!((camera.distance * 1.5 - before).abs() < 1e-5, "{camera:?}");
+        controls.handle(&Event::Zoom(0.0), &mut camera, None, (100, 1.0));
+        assert!(camera.distance.is_finite());
+    }
+}

@@ -1,0 +1,198 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use ash::vk;
+use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
+use winit::event::{ElementState, MouseButton, TouchPhase, WindowEvent};
+use winit::keyboard::Key;
+use winit::window::{Fullscreen, Window};
+
+use crate::screen::{Canvas, Input, Screen};
+use crate::visibility::Visibility;
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
+use wavefield_draw::Picture;
+
+pub(crate) struct Desktop {
+    // The swapchain goes before its window.
+    swapchain: Swapchain,
+    window: Arc<Window>,
+    visibility: Visibility,
+    words: egui_winit::State,
+    pointer: Pos2,
+    /// Kept, because on X11 other programs ask this one for the copied text.
+    clipboard: Option<arboard::Clipboard>,
+}
+
+impl Desktop {
+    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context) -> Self {
+        let scale = window.scale_factor() as f32;
+        Self {
+            swapchain,
+            visibility: Visibility::new(&window),
+            words: egui_winit::State::new(egui, ViewportId::ROOT, &window, Some(scale), None, None),
+            window,
+            pointer: Pos2::ZERO,
+            clipboard: None,
+        }
+    }
+
+    pub(crate) fn inputs(&mut self, event: &WindowEvent) -> Vec<Input> {
+        match event {
+            WindowEvent::CloseRequested => return vec![Input::Close],
+            WindowEvent::Resized(size) => {
+                let extent = vk::Extent2D { width: size.width, height: size.height };
+                return vec![Input::Size(extent, self.scale())];
+            }
+            WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
+            WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
+                let size = self.window.inner_size();
+                let extent = vk::Extent2D { width: size.width, height: size.height };
+                return vec![Input::Size(extent, *scale_factor as f32)];
+            }
+            _ => {}
+        }
+        let _ = self.words.on_window_event(&self.window, event);
+        let mut events = std::mem::take(&mut self.words.egui_input_mut().events);
+        if let WindowEvent::KeyboardInput { event, .. } = event {
+            // egui-winit takes an unknown character for the key in that place: AltGr+Q would be a Q.
+            let is_unknown =
+                matches!(&event.logical_key, Key::Character(it) if egui::Key::from_name(it).is_none());
+            events.retain_mut(|one| match one {
+                Event::Key { repeat, .. } => {
+                    *repeat = event.repeat;
+                    !is_unknown
+                }
+                _ => true,
+            });
+        }
+        match events.iter().find_map(place) {
+            Some(at) => self.pointer = at,
+            // egui-winit forgets a button that is released after the pointer has left.
+            None => events.extend(released(event, self.pointer)),
+        }
+        events.into_iter().map(Input::Event).collect()
+    }
+
+    pub(crate) fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+fn place(event: &Event) -> Option<Pos2> {
+    match event {
+        Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
+        _ => None,
+    }
+}
+
+/// Returns a button's release for such an event, or for the end of a touch.
+fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
+    let button = match event {
+        WindowEvent::Touch(touch) if touch.phase == TouchPhase::Cancelled => PointerButton::Primary,
+        WindowEvent::MouseInput { state: ElementState::Released, button, .. } => match button {
+            MouseButton::Left => PointerButton::Primary,
+            MouseButton::Right => PointerButton::Secondary,
+            MouseButton::Middle => PointerButton::Middle,
+            MouseButton::Back => PointerButton::Extra1,
+            MouseButton::Forward => PointerButton::Extra2,
+            MouseButton::Other(_) => return None,
+        },
+        _ => return None,
+    };
+    Some(Event::PointerButton { pos, button, pressed: false, modifiers: Modifiers::NONE })
+}
+
+impl Screen for Desktop {
+    const PRESENTS: bool = true;
+
+    fn extent(&self) -> vk::Extent2D {
+        self.swapchain.extent()
+    }
+
+    fn format(&self) -> vk::Format {
+        self.swapchain.format()
+    }
+
+    fn modes(&self) -> &[PresentMode] {
+        self.swapchain.modes()
+    }
+
+    fn set_mode(&mut self, mode: PresentMode) {
+        self.swapchain.set_mode(mode);
+    }
+
+    fn scale(&self) -> f32 {
+        self.window.scale_factor() as f32
+    }
+
+    fn resize(&mut self, extent: vk::Extent2D, _scale: f32) {
+        self.visibility.resized(extent.width == 0 || extent.height == 0);
+        self.swapchain.invalidate();
+    }
+
+    fn is_stale(&self) -> bool {
+        self.swapchain.is_stale()
+    }
+
+    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>> {
+        // SAFETY: the caller's promise.
+        let Some(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
+            return Ok(None);
+        };
+        let picture = Picture {
+            image: image.image,
+            view: image.view,
+            extent: image.extent,
+            final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
+        };
+        Ok(Some(Canvas { picture, present: Some(image) }))
+    }
+
+    fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()> {
+        self.window.pre_present_notify();
+        canvas.present.map_or(Ok(()), |image| self.swapchain.present(queue, &image))
+    }
+
+    fn make_readable(&mut self) -> Result<()> {
+        self.swapchain.make_readable()
+    }
+
+    fn look(&mut self, now: Instant) {
+        self.visibility.look(&self.window, now);
+    }
+
+    fn is_hidden(&self) -> bool {
+        self.visibility.is_hidden()
+    }
+
+    fn set_title(&mut self, title: &str) {
+        self.window.set_title(title);
+    }
+
+    fn is_full(&self) -> bool {
+        self.window.fullscreen().is_some()
+    }
+
+    fn set_full(&mut self, full: bool) {
+        self.window.set_fullscreen(full.then_some(Fullscreen::Borderless(None)));
+    }
+
+    fn copy(&mut self, text: &str) -> String {
+        let mut made = arboard::Clipboard::new();
+        let copied = made.as_mut().is_ok_and(|clipboard| clipboard.set_text(text).is_ok());
+        self.clipboard = made.ok();
+        if !copied {
+            wavefield_gpu::note!("note: {text}");
+        }
+        match copied {
+            true => format!("copied: {text}"),
+            // Wayland's clipboard would need eight more crates, and not every compositor allows its use.
+            false => "no clipboard (on Linux it must be X11's): the command is on standard error".to_owned(),
+        }
+    }
+
+    fn follow(&mut self, wishes: egui::PlatformOutput) {
+        self.words.handle_platform_output(&self.window, wishes);
+    }
+}

@@ -1,0 +1,222 @@
+//! The figures and their graph, the legend of the colours, and what is under the pointer.
+
+use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
+use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
+
+use super::figures::{FRAMES, Figures, Mean, time};
+use super::{DRAW, KERNEL, NEITHER};
+use wavefield_run::Found;
+use wavefield_draw::ColorMap;
+
+const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
+const IDLE: Color32 = Color32::from_gray(110);
+
+const MEANINGS: [(&str, &str); 9] = [
+    ("rate", "Frames in a second."),
+    (
+        "frame",
+        "From the end of one draw to the end of the next: the median and the 99th percentile of the last 240.",
+    ),
+    ("kernel", "How long the GPU works on the field's values."),
+    ("draw", "How long the GPU draws, without waits and switches."),
+    (
+        "hand-off",
+        "What is left of the frame: the GPU switches between CUDA and Vulkan, one of them waits, or the picture is presented. \
+         `wavefield bench` measures the hand-off alone.",
+    ),
+    (
+        "other",
+        "What is left of the frame, such as presenting. There is no hand-off: no CUDA kernel fills the field.",
+    ),
+    ("overlay", "How long the GPU works on this panel."),
+    ("idle", "How long the GPU has no work, because it waits for the display or the CPU."),
+    ("CPU", "How long the CPU works on a frame, and then on this panel. With Tab, the panel costs nothing."),
+];
+
+/// `cost` is the overlay's CPU time per frame.
+pub(super) fn figures(ui: &mut Ui, figures: &Figures, name: &str, cost: f64) {
+    ui.label(RichText::new(name).strong());
+    let (Some(mean), Some((p50, p99))) = (figures.mean(), figures.quantiles()) else {
+        ui.label("no figures yet");
+        return;
+    };
+    Table::new("figures").num_columns(2).spacing([14.0, 2.0]).show(ui, |ui| {
+        let rate = 1.0 / mean.frame;
+        let decimals = if rate < 10.0 { 2 } else { 0 };
+        line(ui, "rate", &format!("{rate:.decimals$} frames/s"), None);
+        line(ui, "frame", &format!("{}  p99 {}", time(p50), time(p99)), None);
+        line(ui, "kernel", &mean.kernel.map_or("–".into(), time), Some(KERNEL));
+        line(ui, "draw", &time(mean.draw), Some(DRAW));
+        let (name, other) = mean.other_text();
+        line(ui, name, &other, Some(NEITHER));
+        line(ui, "overlay", &time(mean.behind), Some(BEHIND));
+        line(ui, "idle", &time(mean.idle), Some(IDLE));
+        line(ui, "CPU", &format!("{} + {}", time(mean.cpu), time(cost)), None);
+    });
+    stack(ui, &mean);
+    plot(ui, figures, p50, p99);
+}
+
+fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
+    let text = RichText::new(name);
+    let label = ui.label(color.map_or(text.clone(), |color| text.color(color)));
+    let meaning = MEANINGS.iter().find(|(one, _)| *one == name).map_or("", |(_, meaning)| meaning);
+    (label | ui.label(value)).on_hover_text(meaning);
+    ui.end_row();
+}
+
+fn stack(ui: &mut Ui, mean: &Mean) {
+    let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
+    let painter = ui.painter_at(area);
+    let mut left = area.left();
+    let parts = [
+        (mean.kernel.unwrap_or(0.0), KERNEL),
+        (mean.draw, DRAW),
+        (mean.other(), NEITHER),
+        (mean.behind, BEHIND),
+        (mean.idle, IDLE),
+    ];
+    for (part, color) in parts {
+        let width = area.width() * (part / mean.frame) as f32;
+        let rect = Rect::from_min_size(pos2(left, area.top()), vec2(width, area.height()));
+        painter.rect_filled(rect.intersect(area), 0.0, color);
+        left += width;
+    }
+}
+
+const TIMES: Color32 = Color32::from_gray(210);
+
+fn plot(ui: &mut Ui, figures: &Figures, p50: f64, p99: f64) {
+    let points: PlotPoints<'_> =
+        figures.frame_times().enumerate().map(|(frame, time)| [frame as f64, time * 1e3]).collect();
+    Plot::new("frames")
+        .height(70.0)
+        .include_x(0.0)
+        .include_x(FRAMES as f64)
+        .include_y(0.0)
+        .include_y(p99 * 1.3e3)
+        .custom_x_axes(Vec::new())
+        .custom_y_axes(vec![AxisHints::new_y().label("ms").label_spacing(Rangef::new(12.0, 22.0))])
+        .show_grid([false, true])
+        .allow_drag(false)
+        .allow_zoom(false)
+        .allow_scroll(false)
+        .allow_boxed_zoom(false)
+        .allow_double_click_reset(false)
+        .show_x(false)
+        .show(ui, |plot| {
+            plot.line(Line::new("frame", points).width(1.0).color(TIMES));
+            plot.hline(HLine::new("p50", p50 * 1e3).color(DRAW));
+            plot.hline(HLine::new("p99", p99 * 1e3).color(KERNEL));
+        });
+    // The plot's own legend would hide a third of it.
+    ui.horizontal(|ui| {
+        for (name, color) in [("each frame", TIMES), ("median", DRAW), ("99th percentile", KERNEL)] {
+            ui.label(RichText::new(format!("— {name}")).small().color(color));
+        }
+    });
+}
+
+pub(super) fn legend(painter: &Painter, area: Rect, map: ColorMap, name: &str, [low, high]: [f32; 2]) {
+    const WIDTH: f32 = 14.0;
+    let height = (area.height() * 0.4).clamp(60.0, 220.0);
+    if area.height() < 120.0 || area.width() < 120.0 {
+        return;
+    }
+    let text = |words| painter.layout_no_wrap(words, FontId::proportional(12.0), Color32::from_gray(225));
+    let part = |part: u8| f32::from(part) / 4.0;
+    let numbers: Vec<_> =
+        (0..5).map(|n| text(number(low + (high - low) * part(n), (high - low).abs()))).collect();
+    let name = text(name.to_owned());
+    let widest = numbers.iter().fold(name.size().x - WIDTH, |widest, number| widest.max(number.size().x));
+    let (right, top) = (area.right() - widest.max(24.0) - 20.0, area.top() + 16.0);
+    // A bright image would hide the text, so this needs a background.
+    let whole = Rect::from_min_max(
+        pos2(right - WIDTH, top),
+        pos2(right + 6.0 + widest, top + height + 6.0 + name.size().y),
+    );
+    painter.rect_filled(whole.expand(8.0), 4.0, super::PAPER);
+    let texels = map.texels(64);
+    let step = height / texels.len() as f32;
+    for (index, texel) in texels.iter().rev().enumerate() {
+        let from = pos2(right - WIDTH, top + index as f32 * step);
+        let color = Color32::from_rgb(texel[0], texel[1], texel[2]);
+        painter.rect_filled(Rect::from_min_size(from, vec2(WIDTH, step + 0.5)), 0.0, color);
+    }
+    for (n, number) in (0..5).zip(numbers) {
+        let y = top + height * (1.0 - part(n)) - 0.5 * number.size().y;
+        painter.galley(pos2(right + 6.0, y), number, Color32::WHITE);
+    }
+    painter.galley(pos2(right - WIDTH, top + height + 6.0), name, Color32::WHITE);
+}
+
+/// Formats a number with enough decimals to tell the quarters of a scale of this width apart.
+fn number(value: f32, width: f32) -> String {
+    match (1e-6..1e6).contains(&width) && value.abs() < 1e6 {
+        true => format!("{value:.*}", (2.0 - width.log10().floor()).max(0.0) as usize),
+        false => format!("{value:.2e}"),
+    }
+}
+
+pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
+    let text = words(found);
+    let font = FontId::monospace(12.0);
+    let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
+    let rect = Rect::from_min_size(at + vec2(18.0, 14.0), galley.size());
+    // At the window's edges, on the other side of the pointer.
+    let outside = rect.max + vec2(6.0, 6.0) - painter.clip_rect().max;
+    let rect = rect.translate(-vec2(
+        if outside.x > 0.0 { galley.size().x + 36.0 } else { 0.0 },
+        if outside.y > 0.0 { galley.size().y + 28.0 } else { 0.0 },
+    ));
+    painter.rect_filled(rect.expand(6.0), 4.0, super::PAPER);
+    painter.galley(rect.min, galley, Color32::WHITE);
+}
+
+fn words(found: &Found) -> String {
+    let (col, row) = found.at;
+    let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {
+        let size = number.abs();
+        match number.fract() == 0.0 && size < 1e6 || !size.is_finite() {
+            true => format!("\n{name} {number}"),
+            false if (1e-3..1e6).contains(&size) => format!("\n{name} {number:+.4}"),
+            false => format!("\n{name} {number:+.4e}"),
+        }
+    });
+    format!("({col}, {row}){}", lines.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found_is_said_with_the_digits_it_needs() {
+        let found = |numbers, names| words(&Found { at: (3, 4), numbers, names });
+        assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "(3, 4)\nr 213\ng 0\nb 7");
+        assert_eq!(
+            found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),
+            "(3, 4)\nx -0.2500\ny +1.0000e-7\nz NaN\nw +2.0000e9"
+        );
+    }
+
+    #[test]
+    fn every_figure_has_a_meaning() {
+        let names = ["rate", "frame", "kernel", "draw", "hand-off", "other", "overlay", "idle", "CPU"];
+        assert_eq!(MEANINGS.map(|(name, _)| name), names);
+    }
+
+    #[test]
+    fn a_scale_has_as_many_decimals_as_it_needs() {
+        for (value, width, text) in [
+            (0.25, 1.0, "0.25"),
+            (63.75, 255.0, "64"),
+            (0.025, 0.1, "0.025"),
+            (-2.5, 10.0, "-2.5"),
+            (2.5e-8, 1e-7, "2.50e-8"),
+            (1e7, 1.0, "1.00e7"),
+        ] {
+            assert_eq!(number(value, width), text);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+use std::time::{Duration, Instant};
+
+use wavefield_run::{Config, Engine};
+
+pub(super) struct Title {
+    since: Instant,
+    frames: u32,
+    rate: Option<String>,
+    words: String,
+}
+
+impl Title {
+    pub(super) fn new() -> Self {
+        Self { since: Instant::now(), frames: 0, rate: None, words: String::new() }
+    }
+
+    /// Counts a frame. Updates the rate once a second. Returns the title if it has changed.
+    pub(super) fn frame(&mut self, now: Instant, text: &str, states: &[&str]) -> Option<&str> {
+        self.frames += 1;
+        let elapsed = now - self.since;
+        if elapsed >= Duration::from_secs(1) {
+            self.rate = Some(rate(self.frames, elapsed));
+            (self.since, self.frames) = (now, 0);
+        }
+        self.show(text, states)
+    }
+
+    /// No frame follows at once, so there is no rate.
+    pub(super) fn still(&mut self, text: &str, states: &[&str]) -> Option<&str> {
+        (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
+        self.show(text, states)
+    }
+
+    fn show(&mut self, text: &str, states: &[&str]) -> Option<&str> {
+        let words = words(text, states, self.rate.as_deref());
+        let is_other = words != self.words;
+        self.words = words;
+        is_other.then_some(&self.words)
+    }
+}
+
+pub(super) fn text(engine: &Engine, config: &Config, client: Option<&str>) -> String {
+    if let Some(client) = client {
+        return format!("wavefield: {client}, {}", engine.array());
+    }
+    let (producer, device) = (engine.producer().profile().name, &engine.device().info().name);
+    format!("wavefield: {producer} on {device}, {}", config.grid)
+}
+
+fn words(text: &str, states: &[&str], rate: Option<&str>) -> String {
+    let all: Vec<_> = [text].iter().chain(states).copied().chain(rate).collect();
+    all.join(", ")
+}
+
+/// A slow device gets more decimals, so that its rate is not shown as 0.
+fn rate(frames: u32, elapsed: Duration) -> String {
+    let rate = f64::from(frames) / elapsed.as_secs_f64();
+    let decimals = match rate {
+        10.0.. => 0,
+        1.0.. => 1,
+        _ => 2,
+    };
+    format!("{rate:.decimals$} frames/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_device_still_has_a_rate() {
+        let per = |frames, seconds| rate(frames, Duration::from_secs_f64(seconds));
+        assert_eq!(per(60, 1.0), "60 frames/s");
+        assert_eq!(per(3, 1.25), "2.4 frames/s");
+        assert_eq!(per(1, 2.5), "0.40 frames/s");
+        assert_eq!(per(1, 9.5), "0.11 frames/s");
+    }
+
+    #[test]
+    fn a_pause_is_in_the_title_before_any_rate_is_known() {
+        assert_eq!(words("wavefield", &["paused"], None), "wavefield, paused");
+        let both = words("wavefield", &["paused", "recording"], Some("60 frames/s"));
+        assert_eq!(both, "wavefield, paused, recording, 60 frames/s");
+        assert_eq!(words("wavefield", &[], Some("60 frames/s")), "wavefield, 60 frames/s");
+    }
+}

@@ -1,0 +1,220 @@
+//! A window in a browser: pictures go out over a WebSocket, input comes back.
+//!
+//! - `request`: who may connect; `page.html`: what they get
+//! - `message`: what a page says, checked
+//! - `picture`: JPEG; `viewer`: which picture a page gets when, and how good it is
+//! - `server`: the thread that serves all pages
+//!
+//! The frame loop never waits for a page. A page gets the newest picture once it has taken the last one, so a
+//! slow link gets fewer and smaller pictures. A page sees no files and sends no kernels.
+
+#![cfg(target_os = "linux")]
+
+mod message;
+mod picture;
+mod request;
+mod server;
+mod viewer;
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use egui::Event;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use self::request::Gate;
+use self::server::Server;
+use wavefield_gpu::{Error, Result, threads};
+use wavefield_run::watch::recording::Pixels;
+use crate::{Input, News, Remote};
+
+/// Input, and the viewer's number.
+type Heard = (u64, Input);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the frame loop when there is input.
+    news: Condvar,
+    wake: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    inputs: Vec<Heard>,
+    /// The newest picture, until the server takes it.
+    picture: Option<Pixels>,
+    /// Each with the viewer who had last pressed something.
+    told: Vec<(News, u64)>,
+    is_watched: bool,
+    is_over: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // Fails only after 2^64 wakes without a look.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn hear(&self, mut inputs: Vec<Heard>) {
+        if !inputs.is_empty() {
+            self.lock().inputs.append(&mut inputs);
+            self.news.notify_all();
+        }
+    }
+}
+
+/// A renderer's page, for any number of viewers. Dropping it tells them.
+pub struct Web {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+    token: String,
+    /// The viewer who has last pressed something.
+    presser: u64,
+}
+
+impl Web {
+    /// Listens at `address`; for 127.0.0.1 or ::1, at both. Any other address needs `is_exposed`: other
+    /// machines can then connect, and nothing is encrypted. Fails if the address is in use or not allowed.
+    pub fn open(address: SocketAddr, is_exposed: bool) -> Result<Self> {
+        if address.ip().is_loopback() == is_exposed {
+            return Err(Error::Usage(match is_exposed {
+                true => format!(
+                    "--web-exposed has no effect: only this machine can reach {address}. Leave it out"
+                ),
+                false => format!(
+                    "--web {address} would let other machines connect, and the connection is not encrypted: add --web-exposed \
+                     if that is meant. Without it, `ssh -L` brings a loopback address to another machine, encrypted"
+                ),
+            }));
+        }
+        let mut tried = address;
+        let mut listeners = listen(&mut tried);
+        // A port that the system has chosen may be taken at the other address.
+        for _ in 0..9 {
+            if address.port() == 0 && listeners.is_err() {
+                tried = address;
+                listeners = listen(&mut tried);
+            }
+        }
+        let failed = |error: std::io::Error| {
+            let other = SocketAddr::new(address.ip(), tried.port().wrapping_add(1));
+            let advice = match error.kind() {
+                ErrorKind::AddrInUse => format!("; use another port, such as {other}"),
+                ErrorKind::AddrNotAvailable => "; it must be an address of this machine".into(),
+                _ => String::new(),
+            };
+            Error::Unsupported(format!("--web cannot listen at {tried}: {error}{advice}"))
+        };
+        let listeners = listeners.map_err(failed)?;
+        let address = listeners[0].local_addr().map_err(failed)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| failed(error.into()))?;
+        let token = token().map_err(|error| failed(error.into()))?;
+        let shared = Arc::new(Shared { state: Mutex::default(), news: Condvar::new(), wake });
+        let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
+        let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
+        let thread = thread.map_err(|error| threads::not_started("web", error))?;
+        Ok(Self { shared, thread: Some(thread), address, token, presser: 0 })
+    }
+
+    /// Returns the page's address with the viewers' token. Browsers do not send what follows the `#`.
+    pub fn url(&self) -> String {
+        let host = match self.address.ip().is_unspecified() {
+            true => format!("{}:{}", host_name(), self.address.port()),
+            false => self.address.to_string(),
+        };
+        format!("http://{host}/#token={}", self.token)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+pub fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// Makes 128 random bits, in hexadecimal digits.
+fn token() -> rustix::io::Result<String> {
+    let mut bytes = [0u8; 16];
+    // Up to 256 bytes come all at once: getrandom(2).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+}
+
+/// Listens at both 127.0.0.1 and ::1 if `address` is one of them: `localhost` may mean either, and another
+/// user could take the other. `address` becomes the last one that was tried.
+fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
+    let bind = |address: SocketAddr| {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true).map(|()| listener)
+    };
+    let first = bind(*address)?;
+    *address = first.local_addr()?;
+    match address.ip() {
+        ip if ip == Ipv4Addr::LOCALHOST => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        ip if ip == Ipv6Addr::LOCALHOST => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        _ => return Ok(vec![first]),
+    }
+    let second = bind(*address);
+    match second.as_ref().err().and_then(Errno::from_io_error) {
+        Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(vec![first]),
+        _ => Ok(vec![first, second?]),
+    }
+}
+
+impl Remote for Web {
+    fn inputs(&mut self) -> Vec<Input> {
+        let inputs = std::mem::take(&mut self.shared.lock().inputs);
+        if !inputs.is_empty() {
+            // The server reads pages again.
+            self.shared.wake();
+        }
+        let is_press =
+            |input: &Input| matches!(input, Input::Event(Event::PointerButton { .. } | Event::Key { .. }));
+        self.presser =
+            inputs.iter().rfind(|(_, input)| is_press(input)).map_or(self.presser, |(viewer, _)| *viewer);
+        inputs.into_iter().map(|(_, input)| input).collect()
+    }
+
+    fn is_watched(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
+    }
+
+    fn send(&mut self, picture: Pixels) {
+        self.shared.lock().picture = Some(picture);
+        self.shared.wake();
+    }
+
+    fn tell(&mut self, news: News) {
+        self.shared.lock().told.push((news, self.presser));
+        self.shared.wake();
+    }
+
+    fn wait(&mut self, until: Instant) {
+        let state = self.shared.lock();
+        let left = until.saturating_duration_since(Instant::now());
+        drop(self.shared.news.wait_timeout_while(state, left, |state| state.inputs.is_empty()));
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

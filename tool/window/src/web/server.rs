@@ -1,0 +1,220 @@
+//! The thread that serves all pages with one poll. It never waits for a page.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::json;
+
+use super::picture::Shown;
+use super::request::{Gate, Verdict};
+use super::viewer::{Left, Viewer, is_for_later};
+use super::{Heard, Shared};
+use crate::News;
+
+const MOST_VIEWERS: usize = 16;
+/// Connections without a token yet. Beyond this the oldest go: anybody can open one.
+const MOST_NEWCOMERS: usize = 256;
+/// The pause after an error of the system, such as too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long a page may take to read that the renderer has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// While this much input waits for the frame loop, pages are not read.
+const MANY_INPUTS: usize = 256;
+
+enum Newcomer {
+    /// What has arrived of its request.
+    Request(TcpStream, Vec<u8>),
+    /// A page, and whether it has sent the token.
+    Page(Box<Viewer>, bool),
+}
+
+impl Newcomer {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Self::Request(stream, _) => stream,
+            Self::Page(viewer, _) => viewer.stream(),
+        }
+    }
+
+    /// Continues with what has arrived. Returns `None` if the connection was answered or has left.
+    fn hear(self, gate: &Gate) -> Option<Self> {
+        let (mut stream, mut heard) = match self {
+            Self::Request(stream, heard) => (stream, heard),
+            Self::Page(mut viewer, _) => {
+                let is_known = viewer.is_known(gate).ok()?;
+                return Some(Self::Page(viewer, is_known));
+            }
+        };
+        let mut bytes = [0; 1024];
+        match stream.read(&mut bytes) {
+            Err(error) if is_for_later(&error) => return Some(Self::Request(stream, heard)),
+            Ok(0) | Err(_) => return None,
+            Ok(count) => heard.extend_from_slice(&bytes[..count]),
+        }
+        // A new connection takes any of the answers without waiting.
+        match gate.judge(&heard) {
+            Verdict::Wait => Some(Self::Request(stream, heard)),
+            Verdict::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
+            Verdict::Accept { answer, length, proof } => {
+                stream.write_all(answer.as_bytes()).ok()?;
+                let mut viewer = Viewer::new(stream, heard.split_off(length));
+                viewer.tell(proof).ok()?;
+                Some(Self::Page(Box::new(viewer), false))
+            }
+        }
+    }
+}
+
+/// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that the others hold.
+fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Heard> {
+    let mut released = Vec::new();
+    viewers.retain_mut(|viewer| {
+        let stays = each(viewer).is_ok();
+        if !stays {
+            released.extend(viewer.releases());
+        }
+        stays
+    });
+    released
+}
+
+pub(crate) struct Server {
+    listeners: Vec<TcpListener>,
+    gate: Gate,
+    /// Oldest first.
+    newcomers: Vec<Newcomer>,
+    shared: Arc<Shared>,
+    viewers: Vec<Viewer>,
+    shown: Option<Shown>,
+    title: String,
+    /// Pixels per point of the page that set the size.
+    scale: f32,
+}
+
+impl Server {
+    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<Shared>) -> Self {
+        let (newcomers, viewers, title) = (Vec::new(), Vec::new(), String::new());
+        Self { listeners, gate, newcomers, shared, viewers, shown: None, title, scale: 1.0 }
+    }
+
+    pub(crate) fn run(mut self) {
+        while !self.shared.lock().is_over {
+            self.wait();
+            self.accept();
+            self.hear();
+            self.take();
+            self.show();
+        }
+        self.tell(&json!({ "ended": true }));
+        // Pages close first: data sent to a closed connection would discard what they have not read.
+        self.viewers.retain_mut(|viewer| viewer.close().is_ok());
+        let until = Instant::now() + FAREWELL;
+        while !self.viewers.is_empty() && Instant::now() < until {
+            std::thread::sleep(PAUSE / 10);
+            self.viewers
+                .retain_mut(|viewer| viewer.flush().is_ok() && viewer.hear(&mut vec![], &mut 1.0).is_ok());
+        }
+    }
+
+    fn wait(&self) {
+        let hears = self.shared.lock().inputs.len() < MANY_INPUTS;
+        let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
+        // Without a flag, a connection that has ended would still end the wait.
+        let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
+        let newcomers = self.newcomers.iter().map(|newcomer| (newcomer.stream(), PollFlags::IN));
+        let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
+        let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let streams = viewers.chain(newcomers).map(|(stream, flags)| PollFd::new(stream, flags));
+        let listeners = self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN));
+        let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
+        let _ = poll(&mut streams.chain(listeners).chain([wake]).collect::<Vec<_>>(), limit.as_ref());
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+    }
+
+    fn accept(&mut self) {
+        for listener in &self.listeners {
+            // Bounded: a flood must not keep the viewers waiting.
+            for _ in 0..MOST_NEWCOMERS {
+                let prepare = |(stream, _): (TcpStream, _)| {
+                    stream.set_nonblocking(true).and(stream.set_nodelay(true)).map(|()| stream)
+                };
+                match listener.accept().and_then(prepare) {
+                    Ok(stream) => self.newcomers.push(Newcomer::Request(stream, Vec::new())),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) => {
+                        std::thread::sleep(PAUSE);
+                        break;
+                    }
+                }
+            }
+        }
+        for newcomer in std::mem::take(&mut self.newcomers) {
+            match newcomer.hear(&self.gate) {
+                Some(Newcomer::Page(viewer, true)) => self.let_in(*viewer),
+                newcomer => self.newcomers.extend(newcomer),
+            }
+        }
+        self.newcomers.drain(..self.newcomers.len().saturating_sub(MOST_NEWCOMERS));
+    }
+
+    fn let_in(&mut self, mut viewer: Viewer) {
+        let has_room = self.viewers.len() < MOST_VIEWERS;
+        let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
+        if viewer.tell(news).is_ok() && has_room {
+            self.viewers.push(viewer);
+        }
+    }
+
+    /// Reads the pages in turn, so that none is always first.
+    fn hear(&mut self) {
+        let room = MANY_INPUTS.saturating_sub(self.shared.lock().inputs.len());
+        let (mut inputs, scale) = (Vec::new(), &mut self.scale);
+        if let Some(first) = self.viewers.len().checked_sub(1) {
+            self.viewers.rotate_right(first.min(1));
+        }
+        let released = keep(&mut self.viewers, |viewer| match inputs.len() < room {
+            true => viewer.hear(&mut inputs, scale),
+            false => Ok(()),
+        });
+        // After what they pressed in this turn.
+        inputs.extend(released);
+        self.shared.hear(inputs);
+    }
+
+    fn take(&mut self) {
+        let mut state = self.shared.lock();
+        let (pixels, told) = (state.picture.take(), std::mem::take(&mut state.told));
+        drop(state);
+        if let Some(pixels) = pixels
+            && !self.shown.as_ref().is_some_and(|shown| shown.is_same(&pixels))
+        {
+            let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
+            self.shown = Some(Shown::new(number, pixels));
+        }
+        for (news, presser) in told {
+            match news {
+                News::Title(title) => {
+                    self.tell(&json!({ "title": title }));
+                    self.title = title;
+                }
+                // For the viewer who asked. If this fails, the next message to it fails too.
+                News::Copy(text) => {
+                    let asks = |viewer: &&mut Viewer| viewer.number == presser;
+                    let _ = self.viewers.iter_mut().find(asks).map(|page| page.tell(json!({ "copy": text })));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, news: &serde_json::Value) {
+        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.tell(news)));
+    }
+
+    fn show(&mut self) {
+        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.show(self.shown.as_mut())));
+        self.shared.lock().is_watched = self.viewers.iter().any(|viewer| viewer.is_visible);
+    }
+}
