@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for folder in src crates/*; do
+for folder in src crates/* tool/*; do
     git ls-files "$folder/*.rs" | grep -vE '/(tests|examples)/|/tests\.rs$' | xargs awk -v folder="$folder" '
         FNR == 1 { tested = 0; files++ }
         /^ *#\[cfg\(test\)\]/ { tested = 1 }

@@ -127,7 +127,7 @@ all_tests() {
     cargo test --locked --no-fail-fast "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
-    for name in tests/*.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
+    for name in {tests,crates/*/tests,tool/*/tests}/*.rs tool/*/tests/*/main.rs; do
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
         [[ " ${aside[*]} turns " == *" $name "* ]] || others+=("--test=$name")

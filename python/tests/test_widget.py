@@ -124,7 +124,7 @@ def test_an_image_slides_with_the_pointer(renderer: FakeRenderer) -> None:
 
 
 def test_the_numbers_are_the_windows() -> None:
-    source = "".join((ROOT / f"crates/{name}.rs").read_text() for name in ("render/src/camera", "window/src/controls"))
+    source = "".join((ROOT / f"tool/{name}.rs").read_text() for name in ("draw/src/camera", "window/src/controls"))
     from wavefield import _status, widget
 
     for pattern, number in [

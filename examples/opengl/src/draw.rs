@@ -18,10 +18,10 @@ use crate::interop::{Buffer, Frames, Gpu, Slot};
 use crate::kernels::{Kernel, PAINT, WAVE};
 use crate::picture::Picture;
 use crate::program::{Program, at};
-use wavefield_handoff::contents::texture::{Texel, chain_texels, level, levels, paint_chain};
-use wavefield_handoff::contents::wave::{Grid, Shape, Vertex, phase, vertex};
 use wavefield_draw::Camera;
 use wavefield_draw::{TILE, tile_count, tile_indices};
+use wavefield_handoff::contents::texture::{Texel, chain_texels, level, levels, paint_chain};
+use wavefield_handoff::contents::wave::{Grid, Shape, Vertex, phase, vertex};
 
 const SAMPLES: i32 = 4;
 /// Frames per second of the kernels' time.

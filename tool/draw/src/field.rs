@@ -12,10 +12,10 @@ use super::pipeline::{
     Shaders, WIREFRAME,
 };
 use super::{ColorMap, Picture, Samples, Style, View, mesh};
+use wavefield_gpu::vulkan::{Buffer, Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::{Array, Kind};
 use wavefield_handoff::contents::scene::Scene;
-use wavefield_gpu::vulkan::{Buffer, Device, Queue};
 use wavefield_handoff::producer::Source;
 
 pub struct Slices<'a> {

@@ -6,9 +6,9 @@ use gpu_allocator::MemoryLocation;
 use super::palette::Palette;
 use super::{ColorMap, Placement, View, mesh};
 use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
 use wavefield_handoff::contents::array::{Array, Number};
 use wavefield_handoff::contents::scene::Scene;
-use wavefield_gpu::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
 use wavefield_handoff::producer::{ImageSlot, Source};
 
 /// As in `parts/globals.wgsl`.

@@ -6,8 +6,8 @@ use egui_ash_renderer::{DynamicRendering, Options, Renderer, RendererError};
 
 use super::Picture;
 use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::vulkan::{CommandPool, Device, Queue, image_barrier, pipeline_barrier};
+use wavefield_gpu::{Error, Result};
 
 /// See [`egui::Context::tessellate`].
 #[derive(Default)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ash::vk;
 
 use super::*;
-use wavefield_handoff::contents::array::{Array, Kind, Number};
-use wavefield_handoff::contents::scene::Scene;
 use wavefield_gpu::vulkan::{
     Buffer, DeviceDesc, Instance, Queue, Validation, ValidationLog, one_shot, read_image,
 };
+use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
 
 type Pixel = [u8; 4];

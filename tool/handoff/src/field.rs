@@ -4,9 +4,9 @@ use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
 use super::work::{Place, Work, load};
+use crate::contents::wave::Grid;
 use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use wavefield_gpu::Result;
-use crate::contents::wave::Grid;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 

@@ -7,12 +7,12 @@ use gpu_allocator::MemoryLocation;
 
 use super::work::{Place, Work};
 use super::{Entry, FieldWork, TextureWork};
+use crate::contents::scene::Scene;
 use crate::producer::{
     Fill, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
     level_regions, own_images, own_slot,
 };
 use wavefield_gpu::Result;
-use crate::contents::scene::Scene;
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier, record_upload,

@@ -8,9 +8,9 @@ use gpu_allocator::MemoryLocation;
 
 use super::Entry;
 use super::module::Module;
+use crate::contents::wave::Grid;
 use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
 use wavefield_gpu::Result;
-use crate::contents::wave::Grid;
 use wavefield_gpu::cuda::{Cuda, KernelSource, Signature};
 use wavefield_gpu::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 

@@ -12,7 +12,7 @@
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
-//! All hand-offs are [`Producer`]s. A new one is a file with an `Entry`, and a line in `hand_offs!`.
+//! [`contents`] is what a frame shows. All hand-offs are [`Producer`]s. A new one is a file with an `Entry`, and a line in `hand_offs!`.
 
 mod binary;
 pub mod contents;
@@ -30,11 +30,11 @@ mod work;
 
 use clap::builder::PossibleValue;
 
-use crate::producer::{Producer, ProducerDesc};
-use wavefield_gpu::{Error, Result};
 use crate::contents::scene::Scene;
+use crate::producer::{Producer, ProducerDesc};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{AdapterInfo, Queue};
+use wavefield_gpu::{Error, Result};
 
 pub use field::FieldWork;
 pub use texture::TextureWork;

@@ -8,8 +8,8 @@ use std::ffi::c_void;
 
 use ash::{nvx, vk};
 
-use wavefield_gpu::Result;
 use crate::contents::wave::Grid;
+use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use wavefield_gpu::vulkan::{Device, cuda_inside_vulkan};
 

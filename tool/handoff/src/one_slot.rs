@@ -9,9 +9,9 @@ use super::order::Order;
 use super::work::{Place, Work};
 use super::{Entry, FieldWork, TextureWork};
 use crate::producer::{Fill, Frame, Produced, Producer, ProducerDesc, Profile, Source, Submit, Transfer};
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
+use wavefield_gpu::{Error, Result};
 
 pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, help: &'static str) -> Entry {
     Entry {

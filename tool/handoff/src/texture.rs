@@ -10,10 +10,10 @@ use vulkan_cuda::ownership::SHARED_LAYOUT;
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
 use super::work::{Place, Work, load};
-use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
-use wavefield_gpu::Result;
 use crate::contents::texture::{self, Texel};
 use crate::contents::wave::Grid;
+use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
+use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
 };

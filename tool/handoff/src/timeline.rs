@@ -8,13 +8,13 @@ use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
 
 use super::work::{Place, Work};
 use super::{Entry, FieldWork, TextureWork};
+use crate::contents::scene::Scene;
 use crate::producer::{
     Batch, Fill, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
 };
-use wavefield_gpu::{Error, Result};
-use crate::contents::scene::Scene;
 use wavefield_gpu::cuda::{Cuda, KernelSource, Stream};
 use wavefield_gpu::vulkan::{Queue, one_shot};
+use wavefield_gpu::{Error, Result};
 
 pub(super) const TIMELINE: Entry = Entry {
     name: "timeline",

@@ -11,13 +11,13 @@ use clap::{Parser, ValueEnum};
 use vulkan_cuda::Ring;
 
 use super::{Batching, OverlayMode, ProducerKind, Scene, parse};
-use wavefield_gpu::report;
-use wavefield_handoff::contents::wave::Grid;
+use crate::watch::verify::Broken;
+use wavefield_draw::{Camera, ColorMap, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
+use wavefield_gpu::report;
 use wavefield_gpu::vulkan::{PresentMode, Validation};
 use wavefield_handoff::Handoff;
-use wavefield_draw::{Camera, ColorMap, Samples, Style};
-use crate::watch::verify::Broken;
+use wavefield_handoff::contents::wave::Grid;
 
 // The groups of options in `--help`, in this order.
 pub const WHAT: &str = "What is shown";

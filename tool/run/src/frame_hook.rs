@@ -4,8 +4,8 @@ use ash::vk;
 use serde::{Deserialize, Serialize};
 
 use super::{Choice, Config, Engine};
-use wavefield_gpu::{Error, Result};
 use wavefield_draw::ColorMap;
+use wavefield_gpu::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {

@@ -12,11 +12,11 @@ use super::trace_file::Traced;
 use super::{
     Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
 };
-use wavefield_gpu::{Error, Result, output_file, progress::Progress, report::Failures};
-use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
-use wavefield_handoff::Handoff;
-use wavefield_draw::{OffscreenTarget, Samples};
 use crate::watch::recording::Film;
+use wavefield_draw::{OffscreenTarget, Samples};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
+use wavefield_gpu::{Error, Result, output_file, progress::Progress, report::Failures};
+use wavefield_handoff::Handoff;
 
 /// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
 pub const STEP: f64 = 1.0 / 60.0;

@@ -4,6 +4,7 @@
 //! - `select`: which device, and why; `startup`: both drivers start at the same time
 //! - `scene`: from the settings to a producer
 //! - `engine`: draws one frame after another
+//! - [`watch`]: checks every vertex, records times and pictures
 //! - `headless`: the loop without a window; `watchdog`: how long it waits for a GPU
 //! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: what a run leaves behind
 //! - `frame_hook`: where `serve` works on the engine between two frames

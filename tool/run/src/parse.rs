@@ -10,8 +10,8 @@ use vulkan_cuda::DeviceUuid;
 use vulkan_cuda::Ring;
 
 use super::Batching;
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_draw::Camera;
+use wavefield_handoff::contents::wave::Grid;
 
 pub fn named(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {

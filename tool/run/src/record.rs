@@ -5,9 +5,9 @@ use std::time::Duration;
 use ash::vk;
 
 use super::Config;
-use wavefield_gpu::{Result, report::Failures};
-use wavefield_gpu::vulkan::{Device, Flight};
 use crate::watch::recording::{Film, FilmDesc, Recorded};
+use wavefield_gpu::vulkan::{Device, Flight};
+use wavefield_gpu::{Result, report::Failures};
 
 /// Begins the film that `config` asks for. With `complete`, the run waits for it, so that it has every frame.
 pub fn film(device: &Device, config: &Config, format: vk::Format, complete: bool) -> Result<Option<Film>> {

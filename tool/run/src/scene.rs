@@ -4,19 +4,19 @@ use clap::ValueEnum;
 use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, ProducerKind};
+use crate::watch::verify::{Broken, BrokenProducer};
+use wavefield_draw::{Camera, Style, View};
+use wavefield_gpu::cuda::{Cuda, KernelSource};
+use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
+use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::array::{Array, Kind};
 use wavefield_handoff::contents::gallery::{self, Twin};
 use wavefield_handoff::contents::scene::Scene;
-use wavefield_gpu::cuda::{Cuda, KernelSource};
-use wavefield_gpu::vulkan::{Device, Queue};
-use wavefield_handoff::Handoff;
 use wavefield_handoff::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
     TextureHostProducer, check_grid, check_texture,
 };
-use wavefield_draw::{Camera, Style, View};
-use crate::watch::verify::{Broken, BrokenProducer};
 
 impl Config {
     pub fn camera(&self) -> Camera {
@@ -197,8 +197,8 @@ fn compute(
 mod tests {
     use super::*;
     use crate::{DeviceTable, Headless};
-    use wavefield_handoff::contents::wave::Grid;
     use wavefield_gpu::vulkan::Validation;
+    use wavefield_handoff::contents::wave::Grid;
 
     /// The window offers only what fits.
     #[test]

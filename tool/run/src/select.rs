@@ -2,10 +2,10 @@ use ash::vk::PhysicalDeviceType as Kind;
 use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 
 use super::{DriverThread, ProducerKind};
-use wavefield_gpu::{Error, Result, report::wrap};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Adapter, Instance, Surface, Validation};
+use wavefield_gpu::{Error, Result, report::wrap};
 
 /// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {

@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use wavefield_gpu::{Error, Result, report::Failures};
-use wavefield_gpu::vulkan::ValidationLog;
 use crate::watch::{recording::Recorded, verify::Checked};
+use wavefield_gpu::vulkan::ValidationLog;
+use wavefield_gpu::{Error, Result, report::Failures};
 
 /// Times between frames, to three significant digits, in constant memory.
 pub struct FrameTimes {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::Config;
 use super::engine::Engine;
+use crate::watch::trace::{CpuSpans, write_trace};
 use wavefield_gpu::Result;
 use wavefield_gpu::report::{Failures, command_line};
-use crate::watch::trace::{CpuSpans, write_trace};
 
 /// Enough frames to see the pattern, few enough for a viewer.
 const FRAMES: usize = 600;

@@ -7,12 +7,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, Scene, Summary};
-use wavefield_gpu::{Error, Result, report::word};
-use wavefield_gpu::machine::Machine;
 use crate::watch::verify::Broken;
 use crate::watch::verify::Footprint;
 use crate::watch::verify::slots::{SlotsFound, tolerance};
 use crate::watch::verify::tally::Tally;
+use wavefield_gpu::machine::Machine;
+use wavefield_gpu::{Error, Result, report::word};
 
 pub const VERIFY_SCHEMA: &str = "wavefield-verify/1";
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use ash::vk;
 
 use super::{Choice, Config, Stop};
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::vulkan::{Device, Queue};
+use wavefield_gpu::{Error, Result};
 use wavefield_handoff::producer::Producer;
 
 pub(crate) struct Patience {

@@ -6,11 +6,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use vulkan_cuda::Ring;
-use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::watch::verify::Footprint;
+use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 
 thread_local! {
     /// The allocations of this thread. Other tests run in parallel, and drivers have their own threads.

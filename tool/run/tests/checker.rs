@@ -7,18 +7,18 @@ use ash::vk;
 use bytemuck::Pod;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Owner, SHARED_LAYOUT, whole_image};
-use wavefield_run::{DeviceTable, ProducerKind, Scene};
-use wavefield_handoff::contents::array::{Array, Kind, Number};
-use wavefield_handoff::contents::frame_stamp::{self, Seen, texel};
-use wavefield_handoff::contents::texture::{self, Texel};
-use wavefield_handoff::contents::wave::{Grid, Vertex};
 use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, buffer_barrier,
     image_barrier, pipeline_barrier,
 };
+use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::frame_stamp::{self, Seen, texel};
+use wavefield_handoff::contents::texture::{self, Texel};
+use wavefield_handoff::contents::wave::{Grid, Vertex};
 use wavefield_handoff::producer::{ImageSlot, Source};
 use wavefield_run::watch::verify::tally::{Look, Looks};
 use wavefield_run::watch::{observer::At, verify::Checker};
+use wavefield_run::{DeviceTable, ProducerKind, Scene};
 
 /// What a slot holds.
 trait Element: Pod {
@@ -403,8 +403,9 @@ fn what_has_no_stamp_is_wrong() {
         assert!(looks.before.counts.wrong() > plain.len() as u64 * 99 / 100 && looks.torn(), "{looks:?}");
     }
     let size = Grid { cols: 64, rows: 50 };
-    let vertex =
-        |i| wavefield_handoff::contents::wave::vertex(size, i % size.cols, i / size.cols, 0.3, Default::default());
+    let vertex = |i| {
+        wavefield_handoff::contents::wave::vertex(size, i % size.cols, i / size.cols, 0.3, Default::default())
+    };
     of(size, &(0..64 * 50).map(vertex).collect::<Vec<_>>());
     let size = Grid { cols: 96, rows: 70 };
     let mut plain = vec![Texel::default(); texture::chain_texels(size) as usize];

@@ -15,12 +15,12 @@ use common::{skip_without_tools, stderr};
 use pond::Pond;
 use references::{TOLERANCE, reference};
 use vulkan_cuda::Ring;
-use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
-use wavefield_handoff::contents::gallery::{Entry, gallery};
-use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::gallery::{Entry, gallery};
+use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
+use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
 /// Seconds between two frames. One is longer and one is shorter than the pond's longest step on any grid here. No drop falls at
 /// a multiple of them, because there the last bit of a sum would decide in which frame it falls.

@@ -5,8 +5,8 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use ash::vk;
-use wavefield_run::{DeviceTable, ProducerKind};
 use wavefield_gpu::vulkan::{DeviceDesc, Pacer, Queue, Validation};
+use wavefield_run::{DeviceTable, ProducerKind};
 
 const FRAMES: u64 = 60;
 const INTERVAL: Duration = Duration::from_millis(8);

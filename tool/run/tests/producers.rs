@@ -5,12 +5,12 @@ mod common;
 use ash::vk;
 use vulkan_cuda::Ring;
 use wavefield_gpu::Error;
-use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
-use wavefield_handoff::contents::texture::{self, Texel};
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::texture::{self, Texel};
+use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 
 /// Seconds between two frames.
 const STEP: f64 = 0.37;

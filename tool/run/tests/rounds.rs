@@ -4,10 +4,10 @@ mod common;
 
 use ash::vk;
 use vulkan_cuda::Ring;
-use wavefield_run::{Config, Ended, ProducerKind, Scene, Stop, run_headless};
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Config, Ended, ProducerKind, Scene, Stop, run_headless};
 
 fn rounds(count: usize, producer: ProducerKind, handoff: Handoff) {
     rounds_of(Scene::Field, count, producer, handoff);

@@ -14,12 +14,12 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::handle::{BorrowedHandle, Fd, Operand, SemaphoreHandle};
 use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::{ImportedSemaphore, Pair, SharedBinary, SharedBuffer, SharedTimeline, Vk};
-use wavefield_gpu::{Error, Result};
-use wavefield_run::{DeviceTable, DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelSource, Stream};
 use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, Device, DeviceDesc, Instance, Queue, Validation, buffer_barrier,
 };
+use wavefield_gpu::{Error, Result};
+use wavefield_run::{DeviceTable, DriverThread, ProducerKind};
 
 /// The number of words that each side writes in a frame.
 const WORDS: u32 = 1024;

@@ -11,8 +11,8 @@ use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
 use super::socket::{Connection, Received};
 use wavefield_gpu::{Result, note};
-use wavefield_run::Stop;
 use wavefield_handoff::contents::array::Array;
+use wavefield_run::Stop;
 
 /// Limit for a newcomer's `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -19,9 +19,9 @@ use super::protocol::{
 };
 use super::session::{Fault, Judged, Session, Terms, is_heavy};
 use super::socket::{Connection, Received};
+use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
 use wavefield_run::Config;
-use wavefield_draw::{Camera, Drawing};
 
 /// How long frames of a client are shown after its `bye`.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use vulkan_cuda::ownership::Owner;
 
 use super::memory::ClientMemory;
 use super::session::Session;
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::vulkan::{Device, Queue};
+use wavefield_gpu::{Error, Result};
 use wavefield_handoff::producer::{
     Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
 };

@@ -12,10 +12,10 @@ use super::protocol::{
 };
 use super::session::Terms;
 use super::{FRAME_SECONDS, Setup};
-use wavefield_gpu::{Error, Result, note};
-use wavefield_run::{Config, Engine};
-use wavefield_handoff::contents::{array::Array, wave::Vertex};
 use wavefield_draw::{Drawing, View};
+use wavefield_gpu::{Error, Result, note};
+use wavefield_handoff::contents::{array::Array, wave::Vertex};
+use wavefield_run::{Config, Engine};
 
 /// The most bytes of a client's ring. It gets fewer slots than it asked for to fit, but at least 2.
 const MAX_RING_BYTES: u64 = 8 << 30;

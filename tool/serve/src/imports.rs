@@ -9,8 +9,8 @@ use super::Setup;
 use super::closer::ClientFd;
 use super::protocol::Request;
 use wavefield_gpu::{Error, Result, note, threads::Job};
-use wavefield_run::{Engine, child_process::ImportTrial};
 use wavefield_handoff::producer::SLOT_USAGE;
+use wavefield_run::{Engine, child_process::ImportTrial};
 
 type Chunk = (ClientFd, u64);
 

@@ -15,12 +15,12 @@ use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
 use super::ledger::Origin;
 use super::protocol::{MemoryKind, Place, Render, VulkanMemory};
-use wavefield_gpu::{Error, Result};
-use wavefield_run::Engine;
-use wavefield_handoff::contents::{array::Array, frame_stamp};
-use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
-use wavefield_handoff::producer::{SLOT_USAGE, Source};
 use wavefield_draw::PictureKind;
+use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::{array::Array, frame_stamp};
+use wavefield_handoff::producer::{SLOT_USAGE, Source};
+use wavefield_run::Engine;
 
 /// Slots begin at multiples of this in the memfd: a multiple of any page size, so each can be mapped alone.
 const SLOT_ALIGNMENT: u64 = 65_536;

@@ -6,10 +6,10 @@ use super::client::{Client, WantedRender};
 use super::frame_time;
 use super::memory::Target;
 use super::protocol::{FromServer, Render};
-use wavefield_gpu::Result;
-use wavefield_run::{Engine, FromTo};
-use wavefield_handoff::producer::Source;
 use wavefield_draw::{View, Wanted};
+use wavefield_gpu::Result;
+use wavefield_handoff::producer::Source;
+use wavefield_run::{Engine, FromTo};
 
 /// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {

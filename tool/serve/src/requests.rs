@@ -11,9 +11,9 @@ use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
 use super::session::Judged;
 use super::statistics::Watch;
+use wavefield_draw::Camera;
 use wavefield_gpu::Result;
 use wavefield_run::{Engine, Parameters};
-use wavefield_draw::Camera;
 
 /// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;

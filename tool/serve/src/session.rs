@@ -8,8 +8,8 @@ use super::protocol::{
     ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Render, Request, VERSION, described, request_id,
     short, spoken_version,
 };
-use wavefield_handoff::contents::array::Array;
 use wavefield_draw::MAX_VIEWS;
+use wavefield_handoff::contents::array::Array;
 
 /// A client's maximum at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
@@ -360,9 +360,9 @@ mod tests {
     use super::super::protocol::{Parameters, encode};
     use super::super::tests::fuzz::{self, number, packet};
     use super::*;
+    use wavefield_draw::Camera;
     use wavefield_handoff::contents::array::{Kind, Number};
     use wavefield_handoff::contents::wave::Grid;
-    use wavefield_draw::Camera;
 
     fn session(memory: MemoryKind) -> Session {
         let terms = Terms {

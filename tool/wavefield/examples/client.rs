@@ -34,10 +34,10 @@ pub mod client {
     use rustix::fs::SealFlags;
     use vulkan_cuda::handle::{MemoryHandle, Operand, SemaphoreHandle};
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
-    use wavefield_run::{FrameTimes, write_png};
+    use wavefield_gpu::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
     use wavefield_handoff::contents::array::{Kind, Number};
     use wavefield_handoff::contents::wave::{self, Grid, Shape};
-    use wavefield_gpu::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
+    use wavefield_run::{FrameTimes, write_png};
     use wavefield_serve::default_path;
     use wavefield_serve::protocol::{
         ArrayDescription, FromClient, FromServer, Hello, MemoryKind, VERSION, Welcome,

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use common::{assert_exit, stderr, stdout};
 use stand_in::{ALL, Report, Run, StandIn, each, run, say};
 use wavefield_gpu::report::word;
-use wavefield_run::Scene;
 use wavefield_handoff::Handoff;
+use wavefield_run::Scene;
 
 /// A short run with enough frames to use every slot twice.
 const SMALL: [&str; 6] =
@@ -50,8 +50,10 @@ const CODES: [u32; 10] = [2, 100, 218, 222, 304, 700, 719, 802, 999, 9999];
 
 /// Every symbol that the program looks up, read from the table itself. So a new call is tested automatically.
 fn symbols() -> Vec<&'static str> {
-    let files =
-        [include_str!("../../../crates/vulkan-cuda/src/cuda/api.rs"), include_str!("../../gpu/src/cuda/api.rs")];
+    let files = [
+        include_str!("../../../crates/vulkan-cuda/src/cuda/api.rs"),
+        include_str!("../../gpu/src/cuda/api.rs"),
+    ];
     let symbols = files.iter().flat_map(|file| {
         // Start at the table, so that no quote in a comment counts.
         let table = file.split_once("\ncuda_functions! {\n").expect("the table").1;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use ash::vk;
 use vulkan_cuda::image::picture;
 use vulkan_cuda::{ExportedAllocation, ExportedImage, ImageRequest, Shape, SharedImage, ViewType};
-use wavefield_run::{Choice, DeviceTable, DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Stream};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, Queue, Validation, ValidationLog};
+use wavefield_run::{Choice, DeviceTable, DriverThread, ProducerKind};
 
 fn instance() -> (Instance, Arc<ValidationLog>) {
     let instance = Instance::new(Validation::IfInstalled, None).unwrap();

@@ -56,7 +56,10 @@ fn every_command_of_the_documents_is_one() {
                     exists("crates/vulkan-cuda/tests", name, &place);
                 }
                 ["cargo", "test", "-p", package, "--test", name, ref filter @ ..] => {
-                    let folder = format!("crates/{}/tests", package.trim_start_matches("wavefield-"));
+                    let folder = match package {
+                        "vulkan-cuda" => "crates/vulkan-cuda/tests".to_owned(),
+                        _ => format!("tool/{}/tests", package.trim_start_matches("wavefield-")),
+                    };
                     exists(&folder, name, &place);
                     let text =
                         std::fs::read_to_string(Path::new(ROOT).join(folder).join(format!("{name}.rs")))

@@ -12,8 +12,8 @@ use common::{assert_exit, stderr};
 use stand_in::{StandIn, each, with_libraries};
 use tempfile::TempDir;
 use wavefield_gpu::Error;
-use wavefield_handoff::contents::gallery::gallery;
 use wavefield_gpu::cuda::{KernelSource, Signature};
+use wavefield_handoff::contents::gallery::gallery;
 
 const SMALL: [&str; 5] = ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off"];
 

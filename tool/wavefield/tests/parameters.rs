@@ -6,10 +6,10 @@ use wavefield_test_support::stand_in;
 
 use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
-use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
 const SMALL: [&str; 6] =
     ["--headless", "--frames=3", "--grid=8x8", "--size=32x24", "--validation=off", "--producer=compute"];
@@ -150,8 +150,8 @@ mod cuda {
     use super::stand_in::{ALL, Run, StandIn, run};
     use super::{FIVE, file};
     use crate::common::stdout;
-    use wavefield_run::Scene;
     use wavefield_handoff::Handoff;
+    use wavefield_run::Scene;
 
     fn done(stand_in: &StandIn, arguments: &[&str]) -> Run {
         let mut command = stand_in.command(&ALL);

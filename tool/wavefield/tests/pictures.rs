@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_draw::Camera;
+use wavefield_handoff::contents::wave::Grid;
 
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
 
@@ -206,8 +206,13 @@ fn every_vertex_has_its_dot() {
     let matrix = Camera::default().view_projection(extent.width, extent.height);
     let grid = Grid { cols: 6, rows: 5 };
     for (col, row) in (0..5).flat_map(|row| (0..6).map(move |col| (col, row))) {
-        let vertex =
-            wavefield_handoff::contents::wave::vertex(grid, col, row, 0.0, wavefield_handoff::contents::wave::Shape::default());
+        let vertex = wavefield_handoff::contents::wave::vertex(
+            grid,
+            col,
+            row,
+            0.0,
+            wavefield_handoff::contents::wave::Shape::default(),
+        );
         let clip = matrix * glam::vec4(vertex.x, vertex.y, vertex.z, 1.0);
         let x = ((clip.x / clip.w * 0.5 + 0.5) * extent.width as f32) as usize;
         let y = ((clip.y / clip.w * 0.5 + 0.5) * extent.height as f32) as usize;

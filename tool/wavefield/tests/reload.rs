@@ -17,8 +17,8 @@ use common::{is_same, process, read_png, wavefield};
 use display::{Display, PATIENCE, Picture, poll};
 use stand_in::{ALL, StandIn};
 use tempfile::TempDir;
-use wavefield_run::{DeviceTable, ProducerKind};
 use wavefield_gpu::vulkan::Validation;
+use wavefield_run::{DeviceTable, ProducerKind};
 
 const FLAT: &str = include_str!("../../handoff/kernels/test/flat.ptx");
 const LEVEL: &str = include_str!("../../handoff/kernels/test/level.ptx");

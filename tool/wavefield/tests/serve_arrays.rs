@@ -16,9 +16,9 @@ use std::time::Instant;
 use common::assert_same_picture;
 use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, validated};
 use serde_json::{Value, json};
-use wavefield_run::write_png;
 use wavefield_handoff::contents::array::Array;
 use wavefield_handoff::contents::frame_stamp;
+use wavefield_run::write_png;
 use wavefield_serve::protocol::{
     CameraPlace, FromClient, FromServer, RefusedCode, SettingsChange, described,
 };

@@ -7,13 +7,13 @@ use wavefield_test_support::stand_in;
 use ash::vk;
 use clap::ValueEnum;
 use vulkan_cuda::Ring;
+use wavefield_draw::{ColorMap, Samples, Style};
 use wavefield_gpu::report::Failures;
-use wavefield_run::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
-use wavefield_handoff::contents::gallery;
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
-use wavefield_draw::{ColorMap, Samples, Style};
+use wavefield_handoff::contents::gallery;
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Batching, Choice, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene};
 
 /// Pseudo-random numbers, the same in every run.
 struct Dice(u64);

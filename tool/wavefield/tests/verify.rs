@@ -8,16 +8,16 @@ use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
 use vulkan_cuda::Ring;
 use wavefield_gpu::Error;
+use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::report::{Failures, word};
+use wavefield_gpu::vulkan::Validation;
+use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::watch::verify::slots::{SlotsFound, tolerance};
+use wavefield_run::watch::verify::{Broken, Checked};
 use wavefield_run::{
     Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
-use wavefield_handoff::contents::wave::Grid;
-use wavefield_gpu::cuda::KernelSource;
-use wavefield_gpu::vulkan::Validation;
-use wavefield_handoff::Handoff;
-use wavefield_run::watch::verify::slots::{SlotsFound, tolerance};
-use wavefield_run::watch::verify::{Broken, Checked};
 
 /// Columns and rows; slots and batch.
 type Shape = ((u32, u32), (u32, u32));

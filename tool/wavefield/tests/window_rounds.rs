@@ -22,9 +22,9 @@ mod linux {
     use std::time::Instant;
 
     use ash::vk;
-    use wavefield_run::{Config, Ended, Stop};
-    use wavefield_handoff::contents::wave::Grid;
     use wavefield_gpu::vulkan::Validation;
+    use wavefield_handoff::contents::wave::Grid;
+    use wavefield_run::{Config, Ended, Stop};
     use wavefield_window::{EventLoop, run_windowed};
 
     use crate::common::open_descriptors;

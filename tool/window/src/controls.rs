@@ -1,7 +1,7 @@
 use egui::{Event, MouseWheelUnit, PointerButton, Pos2};
 
-use wavefield_run::{Config, Parameters};
 use wavefield_draw::{Camera, Placement};
+use wavefield_run::{Config, Parameters};
 
 pub(super) struct Controls {
     pub(super) parameters: Parameters,
@@ -77,8 +77,8 @@ mod tests {
     use egui::{Modifiers, pos2};
 
     use super::*;
-    use wavefield_run::Scene;
     use wavefield_handoff::contents::wave::Grid;
+    use wavefield_run::Scene;
 
     #[test]
     fn another_scene_is_seen_from_its_own_place() {

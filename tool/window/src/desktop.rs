@@ -9,9 +9,9 @@ use winit::window::{Fullscreen, Window};
 
 use crate::screen::{Canvas, Input, Screen};
 use crate::visibility::Visibility;
+use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
-use wavefield_draw::Picture;
 
 pub(crate) struct Desktop {
     // The swapchain goes before its window.

@@ -7,6 +7,7 @@
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
 //! - `reload`: a kernel's file was saved
+//! - `web`: the window in a browser
 //! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
 mod clock;

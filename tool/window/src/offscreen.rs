@@ -6,10 +6,10 @@ use ash::vk;
 
 use crate::keys::Action;
 use crate::screen::{Canvas, Input, News, Remote, Screen};
-use wavefield_gpu::Result;
-use wavefield_run::Engine;
-use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
 use wavefield_draw::{OffscreenTarget, Picture};
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
+use wavefield_run::Engine;
 use wavefield_run::watch::recording::Copies;
 
 /// 62.5 pictures a second, a few more than most displays show.

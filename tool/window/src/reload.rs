@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
+use wavefield_gpu::cuda::{CudaInfo, KernelSource};
 use wavefield_gpu::{Error, Result, note, threads::Job};
 use wavefield_run::Config;
-use wavefield_gpu::cuda::{CudaInfo, KernelSource};
 
 /// How long a file must be unchanged before it is read: programs may write it in several parts.
 const QUIET: Duration = Duration::from_millis(80);

@@ -5,10 +5,10 @@ use std::time::Instant;
 use ash::vk;
 
 use crate::keys::Action;
-use wavefield_gpu::Result;
-use wavefield_run::Engine;
-use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_draw::Picture;
+use wavefield_gpu::Result;
+use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
+use wavefield_run::Engine;
 use wavefield_run::watch::recording::Pixels;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -14,15 +14,15 @@ use super::overlay::{Overlay, View};
 use super::reload::Reloader;
 use super::screen::{Canvas, Input, Screen};
 use super::title::{self, Title};
+use wavefield_draw::Camera;
+use wavefield_gpu::cuda::KernelSource;
+use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
 use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::Array;
+use wavefield_run::watch::recording::Film;
 use wavefield_run::{
     Behind, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
 };
-use wavefield_handoff::contents::array::Array;
-use wavefield_gpu::cuda::KernelSource;
-use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
-use wavefield_draw::Camera;
-use wavefield_run::watch::recording::Film;
 
 /// How often to try again without an image to draw on: nothing else paces the loop then.
 const IDLE: Duration = Duration::from_millis(50);

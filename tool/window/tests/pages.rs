@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use egui::{Event, Key, PointerButton, pos2};
 use tungstenite::Message;
-use wavefield_test_support::page::{PATIENCE, Page, height, until};
 use wavefield_run::watch::recording::Pixels;
+use wavefield_test_support::page::{PATIENCE, Page, height, until};
 use wavefield_window::web::Web;
 use wavefield_window::{Input, News, Remote};
 

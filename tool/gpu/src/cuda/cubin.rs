@@ -3,7 +3,7 @@
 //! A driver trusts the sizes inside machine code, so a [`Cubin`] can come only from the linker:
 //!
 //! ```compile_fail,E0423
-//! use crate::cuda::cubin::Cubin;
+//! use wavefield_gpu::cuda::cubin::Cubin;
 //! fn forged(bytes: &[u8]) -> Cubin {
 //!     Cubin(bytes.into())
 //! }

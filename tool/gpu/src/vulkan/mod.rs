@@ -46,10 +46,7 @@ pub use timestamps::Timestamps;
 pub use validation::{LAYER as VALIDATION_LAYER, Validation, ValidationLog};
 
 /// Makes an error before there is a [`Device`], whose errors say more.
-fn failed<'a>(
-    call: &'static str,
-    device: &'a str,
-) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
+fn failed<'a>(call: &'static str, device: &'a str) -> impl FnOnce(ash::vk::Result) -> crate::Error + 'a {
     move |result| crate::Error::Vulkan { call, device: device.to_owned(), result }
 }
 

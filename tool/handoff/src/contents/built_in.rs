@@ -29,7 +29,11 @@ pub fn texture_stamp() -> KernelSource {
 
 /// Writes the frame's number into every vertex: see [`crate::contents::frame_stamp`].
 pub fn frame_stamp() -> KernelSource {
-    KernelSource::new("the built-in frame stamp", include_str!("../../kernels/frame_stamp.ptx"), "frame_stamp")
+    KernelSource::new(
+        "the built-in frame stamp",
+        include_str!("../../kernels/frame_stamp.ptx"),
+        "frame_stamp",
+    )
 }
 
 /// Writes the GPU's clock to memory, for `wavefield bench latency`: `(unsigned long long *out)`.

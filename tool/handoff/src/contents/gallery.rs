@@ -6,8 +6,8 @@
 use std::ffi::CStr;
 
 use crate::contents::wave;
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::cuda::{KernelParameters, KernelSource};
+use wavefield_gpu::{Error, Result};
 
 #[derive(Debug)]
 pub struct Entry {
@@ -196,6 +196,8 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("wave, ripples, ocean, pond, swarm"), "{error}");
         }
-        assert!(entry_of(Some(&KernelSource { built_in: None, ..crate::contents::built_in::wave() })).is_none());
+        assert!(
+            entry_of(Some(&KernelSource { built_in: None, ..crate::contents::built_in::wave() })).is_none()
+        );
     }
 }

@@ -7,8 +7,8 @@ use vulkan_cuda::ExportedBuffer;
 use super::{
     Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
 };
-use wavefield_gpu::Result;
 use crate::contents::{frame_stamp, gallery::Twin, wave::Grid};
+use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
 };

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tracing::trace_span;
 
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, Event, Stream, is_sticky};
+use wavefield_gpu::{Error, Result};
 
 pub struct Fill {
     // Field order is drop order: the stream goes before the events that it uses.

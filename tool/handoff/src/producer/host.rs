@@ -5,9 +5,9 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
-use wavefield_gpu::Result;
 use crate::contents::wave::{self, Grid, Shape, Vertex};
 use crate::contents::{frame_stamp, gallery::Twin};
+use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
 
 pub struct HostProducer {

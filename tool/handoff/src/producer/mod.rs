@@ -25,8 +25,8 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::shared_ring::QueueUse;
 
-use wavefield_gpu::Result;
 use crate::contents::{array::Array, scene::Scene, wave::Grid};
+use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{KernelParameters, KernelValues};
 
 pub use compute::ComputeProducer;

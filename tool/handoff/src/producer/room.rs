@@ -6,12 +6,12 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::Owner;
 
 use super::{Source, level_regions};
-use wavefield_gpu::{Error, Result};
 use crate::contents::array::Array;
 use crate::contents::texture;
 use crate::contents::wave::{Grid, Vertex};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Queue, read_buffer, read_image_levels};
+use wavefield_gpu::{Error, Result};
 
 /// For drawing, checking, clearing before a checked run, and read-back.
 pub const SLOT_USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(

@@ -1,6 +1,6 @@
 use super::{Frame, Producer, Profile, reads};
-use wavefield_gpu::Result;
 use crate::contents::scene::Scene;
+use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::{Queue, one_shot};
 

@@ -9,10 +9,10 @@ use super::texture_host::{LAYOUT, own_images, slot};
 use super::{
     Frame, ImageSlot, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture, each_slot,
 };
-use wavefield_gpu::Result;
 use crate::contents::frame_stamp::{self, texel};
 use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
+use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Choices, ComputePipeline, Device, Image, View, color_barrier, levels_of, pipeline_barrier, view,
     view_of_shared,

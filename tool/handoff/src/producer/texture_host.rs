@@ -7,10 +7,10 @@ use rayon::prelude::*;
 use super::{
     Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, Source, TEXTURE_FORMAT, check_texture,
 };
-use wavefield_gpu::Result;
 use crate::contents::frame_stamp::texel;
 use crate::contents::texture::{self, Texel};
 use crate::contents::wave::{Grid, phase};
+use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, Image, ImageDesc, copy_of_level, record_upload};
 
 pub struct TextureHostProducer {

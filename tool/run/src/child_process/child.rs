@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use vulkan_cuda::DeviceUuid;
 
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, load_driver};
+use wavefield_gpu::{Error, Result};
 
 /// Limit until the child [begins](Attempt::begins). Starting CUDA and compiling do not occupy the GPU.
 const START: Duration = Duration::from_secs(30);
@@ -212,8 +212,8 @@ mod tests {
 
     use super::super::Trial;
     use super::*;
-    use wavefield_handoff::contents::wave::Grid;
     use wavefield_gpu::cuda::{CudaInfo, KernelSource};
+    use wavefield_handoff::contents::wave::Grid;
 
     /// Runs `tests/try_kernel.sh`. `entry` selects what it does.
     fn attempt(entry: &str, patience: Duration, wanted: impl Fn() -> bool) -> Result<Duration, String> {

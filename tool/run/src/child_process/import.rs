@@ -12,8 +12,8 @@ use vulkan_cuda::{CudaAllocation, CudaBuffer, DeviceUuid};
 
 use super::THIS_PROGRAM;
 use super::child::{Attempt, context};
-use wavefield_gpu::{Error, Result, say, unix_packets};
 use wavefield_gpu::vulkan::{DeviceDesc, Instance, Validation};
+use wavefield_gpu::{Error, Result, say, unix_packets};
 
 const BEGINS: &str = "wavefield try-import: both devices are open";
 

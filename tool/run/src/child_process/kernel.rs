@@ -9,9 +9,9 @@ use std::time::Duration;
 use vulkan_cuda::DeviceUuid;
 
 use super::child::{Attempt, context};
+use wavefield_gpu::cuda::{CudaInfo, DeviceMemory, Kernel, KernelSource, Signature, Stream};
 use wavefield_gpu::{Error, Result, say, stuck_gpu};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_gpu::cuda::{CudaInfo, DeviceMemory, Kernel, KernelSource, Signature, Stream};
 
 const LAUNCHED: &str = "wavefield try-kernel: launched";
 

@@ -4,10 +4,10 @@ use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::Engine;
+use wavefield_draw::{Views, Wanted};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
 use wavefield_handoff::producer::{Source, Transfer, reads};
-use wavefield_draw::{Views, Wanted};
 
 const FLIGHTS: usize = 3;
 

@@ -3,13 +3,13 @@
 use vulkan_cuda::ownership::Owner;
 
 use super::{Engine, Health};
-use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::Array;
-use wavefield_gpu::cuda::KernelValues;
-use wavefield_handoff::producer::{Producer, Source};
-use wavefield_draw::{Camera, Drawing, View};
 use crate::watch::verify::Check;
 use crate::watch::verify::tally::Tally;
+use wavefield_draw::{Camera, Drawing, View};
+use wavefield_gpu::cuda::KernelValues;
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::producer::{Producer, Source};
 
 /// A producer that counts its own frames without gaps, even if others draw in between.
 pub struct Installed {
@@ -99,12 +99,12 @@ mod tests {
     use super::*;
     use crate::engine::Moment;
     use crate::{Config, DeviceTable, FrameTimes, Headless, ProducerKind};
+    use wavefield_draw::Style;
     use wavefield_gpu::report::Failures;
+    use wavefield_gpu::vulkan::{Buffer, Validation};
     use wavefield_handoff::contents::array::{Kind, Number};
     use wavefield_handoff::contents::wave::Grid;
-    use wavefield_gpu::vulkan::{Buffer, Validation};
     use wavefield_handoff::producer::{Frame, Produced, Profile};
-    use wavefield_draw::Style;
 
     /// Shows bytes that never change, always as frame 0.
     struct Given {

@@ -8,16 +8,16 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use super::probe::{Aim, Found, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
+use crate::watch::trace::{Recorder, Track};
 use crate::watchdog::Patience;
 use crate::{Choice, Config, FrameTimes, RISK, Summary};
+use wavefield_draw::View;
+use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{self, Failures};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::scene::Scene;
-use wavefield_gpu::cuda::Cuda;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::read_slot;
-use wavefield_draw::View;
-use crate::watch::trace::{Recorder, Track};
 
 /// Once the producer has failed, it signals the timelines that Vulkan waits for, so frames end. But nothing
 /// can signal a binary semaphore in CUDA's place.

@@ -20,12 +20,12 @@ use tracing::trace_span;
 
 use super::watchdog::Patience;
 use super::{Choice, Config, ContextThread, Scene, Stop};
-use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_draw::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
+use wavefield_gpu::{Error, Result};
+use wavefield_handoff::contents::array::{Array, Kind};
 use wavefield_handoff::producer::{Frame, Producer, reads};
-use wavefield_draw::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
 
 pub use batching::Batching;
 use beside::Beside;

@@ -4,15 +4,15 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use half::f16;
 
+use crate::watch::observer::{At, Finished, Observer};
+use wavefield_draw::{Camera, Placement, Trail};
 use wavefield_gpu::Result;
-use wavefield_handoff::contents::array::{Array, Kind, Number};
-use wavefield_handoff::contents::wave::Vertex;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
 };
+use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::wave::Vertex;
 use wavefield_handoff::producer::{Produced, Source};
-use wavefield_draw::{Camera, Placement, Trail};
-use crate::watch::observer::{At, Finished, Observer};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {

@@ -10,11 +10,11 @@ use ash::vk;
 use super::filler::Filler;
 use super::observers::Observers;
 use super::timing::{BEGIN, DRAW, END, Times};
+use crate::watch::observer::{At, Observer};
+use wavefield_draw::{FieldRenderer, Picture, Slices};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, begin, end};
 use wavefield_handoff::producer::{Frame, Source};
-use wavefield_draw::{FieldRenderer, Picture, Slices};
-use crate::watch::observer::{At, Observer};
 
 pub(super) struct Recordings {
     /// Per flight, what its commands were recorded for: source, picture, number of slices.

@@ -2,13 +2,13 @@ use ash::vk;
 
 use super::timing::Times;
 use crate::scene::make_producer;
-use crate::{Choice, Config};
-use wavefield_gpu::Result;
-use wavefield_handoff::contents::array::Array;
-use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
-use wavefield_handoff::producer::Producer;
-use wavefield_draw::{FieldRenderer, FieldRendererDesc, Output};
 use crate::watch::verify::{Check, CheckDesc};
+use crate::{Choice, Config};
+use wavefield_draw::{FieldRenderer, FieldRendererDesc, Output};
+use wavefield_gpu::Result;
+use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
+use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::producer::Producer;
 
 pub(super) struct Setup {
     pub(super) producer: Box<dyn Producer>,

@@ -3,10 +3,10 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use super::observers::Observers;
+use crate::watch::observer::Finished;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Timestamps};
 use wavefield_handoff::producer::Producer;
-use crate::watch::observer::Finished;
 
 #[derive(Clone, Copy, Debug)]
 pub struct FrameTiming {
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
     use crate::engine::{Behind, Moment};
     use crate::{Config, DeviceTable, Headless, ProducerKind};
-    use wavefield_handoff::contents::wave::Grid;
     use wavefield_draw::OffscreenTarget;
+    use wavefield_handoff::contents::wave::Grid;
 
     #[test]
     fn the_wait_before_a_resize_is_not_cpu_time() {

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, unused_imports)] // Each test file uses its own part of this.
 
-use wavefield_run::{DeviceTable, ProducerKind, Scene};
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
+use wavefield_run::{DeviceTable, ProducerKind, Scene};
 
 pub use wavefield_test_support::*;
 

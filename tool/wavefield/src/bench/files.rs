@@ -100,10 +100,7 @@ mod tests {
             assert!(problem(foreign.as_bytes()).contains("not a result of wavefield bench"), "{foreign}");
         }
         let text = problem(b"{\"schema\": \"wavefield/3\", \"cells\": 5}");
-        assert!(
-            text.contains("wavefield/3") && text.contains(SCHEMA) && text.contains("again"),
-            "{text}"
-        );
+        assert!(text.contains("wavefield/3") && text.contains(SCHEMA) && text.contains("again"), "{text}");
         let text = problem(format!("{{\"schema\": \"{SCHEMA}\"}}").as_bytes());
         assert!(text.contains("does not match that") && text.contains("missing field"), "{text}");
         let mut broken = serde_json::to_value(sample::small()).unwrap();

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use vulkan_cuda::SharedTimeline;
 
 use super::record::{Distribution, Machine};
-use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
-use wavefield_run::{Config, ProducerKind, Stop};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, Stream};
 use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps, begin, end};
+use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_run::{Config, ProducerKind, Stop};
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
 

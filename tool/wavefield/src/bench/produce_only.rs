@@ -5,12 +5,12 @@ use std::time::Instant;
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
 use super::runner::{Samples, Session};
-use wavefield_gpu::{Error, Result, stuck_gpu};
-use wavefield_run::Config;
 use wavefield_gpu::cuda::{Cuda, memset};
 use wavefield_gpu::vulkan::DeviceDesc;
+use wavefield_gpu::{Error, Result, stuck_gpu};
 use wavefield_handoff::producer::{Fill, Frame, reads};
 use wavefield_handoff::{Place, Work};
+use wavefield_run::Config;
 
 /// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`Fill`] keeps.
 const CHUNK: u64 = 64;

@@ -8,12 +8,12 @@ use super::produce_only;
 use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
 use super::stats;
 use super::strategy::{CellPlan, Plan, Strategy};
+use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{Failures, word};
 use wavefield_gpu::{Result, progress::Progress, threads::cpu_time};
-use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_gpu::cuda::Cuda;
 use wavefield_handoff::{FieldWork, TextureWork};
+use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 
 const MIN_FRAMES: usize = 4;
 

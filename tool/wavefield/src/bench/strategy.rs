@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use vulkan_cuda::Ring;
 
-use wavefield_run::{Batching, Config, ProducerKind, Scene};
-use wavefield_handoff::contents::wave::Grid;
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Batching, Config, ProducerKind, Scene};
 
 /// One way of getting a frame from the producer to the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

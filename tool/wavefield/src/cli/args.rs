@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use wavefield_gpu::{Error, Result, report::word};
-use wavefield_run::{Batching, Config, ProducerKind, RISK, Scene};
-use wavefield_handoff::contents::gallery;
 use wavefield_gpu::{cuda::KernelSource, vulkan::Validation};
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::gallery;
+use wavefield_run::{Batching, Config, ProducerKind, RISK, Scene};
 
 use super::{help, parse};
 

@@ -3,13 +3,13 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use wavefield_gpu::report::{Failures, command_line};
-use wavefield_gpu::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
 use wavefield::bench::{self as bench, Options, Plan, Strategy, Table, record::Report};
-use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop};
-use wavefield_handoff::contents::wave::Grid;
-use wavefield_gpu::vulkan::AdapterInfo;
 use wavefield_draw::Samples;
+use wavefield_gpu::report::{Failures, command_line};
+use wavefield_gpu::vulkan::AdapterInfo;
+use wavefield_gpu::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
+use wavefield_handoff::contents::wave::Grid;
+use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop};
 
 use super::args::KernelArgs;
 use super::outcome::write;

@@ -1,13 +1,14 @@
 //! `wavefield devices`: all devices, and which one would be used.
 
 use clap::Args;
+use wavefield_gpu::vulkan::Validation;
 use wavefield_gpu::{Result, say};
 use wavefield_run::{DeviceTable, ProducerKind};
-use wavefield_gpu::vulkan::Validation;
 
 use super::{help, parse};
 
-const EXAMPLES: &str = "  wavefield devices                              all devices, and which one would be used";
+const EXAMPLES: &str =
+    "  wavefield devices                              all devices, and which one would be used";
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]

@@ -2,8 +2,8 @@
 
 use clap::{ArgMatches, Args};
 use wavefield_gpu::{Result, note, output_file::check_outputs, say};
-use wavefield_run::{Config, Stop, run_headless};
 use wavefield_handoff::contents::gallery;
+use wavefield_run::{Config, Stop, run_headless};
 #[cfg(all(feature = "web", target_os = "linux"))]
 use wavefield_window::run_remote;
 use wavefield_window::run_windowed;

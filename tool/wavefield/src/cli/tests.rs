@@ -7,12 +7,12 @@ use clap::{CommandFactory, FromArgMatches};
 use proptest::prelude::*;
 use proptest::sample::select;
 use vulkan_cuda::Ring;
-use wavefield_run::{Batching, Config, OverlayMode, ProducerKind, Scene};
-use wavefield_handoff::contents::{gallery::gallery, wave::Grid};
+use wavefield_draw::{Camera, ColorMap, Samples, Style};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{PresentMode, Validation};
 use wavefield_handoff::Handoff;
-use wavefield_draw::{Camera, ColorMap, Samples, Style};
+use wavefield_handoff::contents::{gallery::gallery, wave::Grid};
+use wavefield_run::{Batching, Config, OverlayMode, ProducerKind, Scene};
 
 use super::Cli;
 

@@ -12,9 +12,9 @@ use std::io::Read;
 
 use clap::Args;
 use vulkan_cuda::DeviceUuid;
+use wavefield_gpu::cuda::MAX_PTX;
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_gpu::cuda::MAX_PTX;
 
 use super::parse;
 

@@ -5,9 +5,9 @@ use clap::{ArgMatches, Args};
 use wavefield_gpu::output_file::{check_outputs, write_json};
 use wavefield_gpu::report::{Failures, command_line, word};
 use wavefield_gpu::{Error, Result, say};
-use wavefield_run::{Ended, ProducerKind, Stop, Verification, run_headless};
 use wavefield_handoff::Handoff;
 use wavefield_run::watch::verify::Broken;
+use wavefield_run::{Ended, ProducerKind, Stop, Verification, run_headless};
 use wavefield_window::run_windowed;
 
 use super::args::RunArgs;

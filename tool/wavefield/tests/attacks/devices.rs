@@ -6,8 +6,8 @@ use std::process::Command;
 
 use ash::vk;
 use wavefield_gpu::Error;
-use wavefield_run::{DeviceTable, ProducerKind};
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, DeviceDesc, Validation};
+use wavefield_run::{DeviceTable, ProducerKind};
 
 use crate::common::{self, assert_exit, stderr, stdout};
 use crate::display::Display;

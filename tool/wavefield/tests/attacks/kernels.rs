@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use wavefield_run::Scene;
 use wavefield_handoff::Handoff;
+use wavefield_run::Scene;
 
 use crate::common::{self, assert_exit, stderr, wavefield};
 use crate::stand_in::{ALL, StandIn, each, run};

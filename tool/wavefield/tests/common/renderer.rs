@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use wavefield_run::write_png;
 use wavefield_handoff::contents::frame_stamp;
 use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_run::write_png;
 use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode, State, Tagged, Welcome};
 use wavefield_serve::socket::{Connection, Received};
 

@@ -5,8 +5,8 @@ use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
 use super::figures::{FRAMES, Figures, Mean, time};
 use super::{DRAW, KERNEL, NEITHER};
-use wavefield_run::Found;
 use wavefield_draw::ColorMap;
+use wavefield_run::Found;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);

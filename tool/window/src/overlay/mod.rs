@@ -23,11 +23,11 @@ use self::figures::{Cost, Figures, change};
 use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
 pub(super) use self::panel::settings;
 use crate::keys::Action;
+use wavefield_draw::{Painter, Painting, Picture};
 use wavefield_gpu::Result;
-use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{PresentMode, Queue, Timestamps};
-use wavefield_draw::{Painter, Painting, Picture};
+use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
 
 /// The deepest ring's frames in flight, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;

@@ -4,13 +4,13 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, View};
-use wavefield_gpu::report::word;
-use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
-use wavefield_handoff::contents::{gallery, wave::Grid};
+use wavefield_draw::{ColorMap, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
+use wavefield_gpu::report::word;
 use wavefield_gpu::vulkan::PresentMode;
 use wavefield_handoff::Handoff;
-use wavefield_draw::{ColorMap, Samples, Style};
+use wavefield_handoff::contents::{gallery, wave::Grid};
+use wavefield_run::{Batching, Config, Engine, ProducerKind, Scene};
 
 /// In vertices.
 const SIDES: [u32; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
@@ -393,8 +393,11 @@ mod tests {
 
     #[test]
     fn a_kernel_of_the_users_own_is_in_the_list() {
-        let file =
-            KernelSource { name: "mine.cu".into(), built_in: None, ..wavefield_handoff::contents::built_in::wave() };
+        let file = KernelSource {
+            name: "mine.cu".into(),
+            built_in: None,
+            ..wavefield_handoff::contents::built_in::wave()
+        };
         let names = |own| -> Vec<String> {
             kernels(own).iter().map(|(kernel, _)| kernel_name(kernel.as_ref()).to_owned()).collect()
         };

@@ -18,12 +18,12 @@ use crate::overlay::Overlay;
 use crate::reload::Reloader;
 use crate::screen::{Remote, Screen};
 use crate::title::Title;
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
 use wavefield_gpu::{Error, Result};
 use wavefield_run::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
     check_picture, record,
 };
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
 
 /// X11's sizes have 16 bits, and winit would panic.
 fn check_size(size: vk::Extent2D) -> Result<()> {

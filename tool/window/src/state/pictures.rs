@@ -6,11 +6,11 @@ use ash::vk;
 
 use super::{State, shown};
 use crate::screen::Screen;
-use wavefield_gpu::{Error, Result, report::Failures};
-use wavefield_run::{Behind, Config, Engine, Moment, STEP, picture_texts, record, write_png};
-use wavefield_gpu::vulkan::read_image;
 use wavefield_draw::OffscreenTarget;
+use wavefield_gpu::vulkan::read_image;
+use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::Recorded;
+use wavefield_run::{Behind, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 
 #[derive(Default)]
 pub(super) struct Snapshot(Option<OffscreenTarget>);

@@ -5,10 +5,10 @@ use tracing::trace_span;
 use super::State;
 use crate::overlay::{self, Draft};
 use crate::screen::Screen;
+use wavefield_draw::Camera;
+use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::{Error, Result};
 use wavefield_run::Config;
-use wavefield_gpu::cuda::KernelSource;
-use wavefield_draw::Camera;
 
 pub(super) fn own(config: &Config) -> Option<KernelSource> {
     config.kernel.clone().filter(|_| config.has_own_kernel())

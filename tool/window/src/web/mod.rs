@@ -29,9 +29,9 @@ use rustix::io::Errno;
 
 use self::request::Gate;
 use self::server::Server;
+use crate::{Input, News, Remote};
 use wavefield_gpu::{Error, Result, threads};
 use wavefield_run::watch::recording::Pixels;
-use crate::{Input, News, Remote};
 
 /// Input, and the viewer's number.
 type Heard = (u64, Input);

@@ -1,9 +1,9 @@
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
+use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device, image_barrier, pipeline_barrier, to_host};
-use wavefield_draw::Picture;
 
 /// Four bytes a pixel, as the GPU drew them.
 pub struct Pixels {

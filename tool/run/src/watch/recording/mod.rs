@@ -18,9 +18,9 @@ use ash::vk;
 pub use self::copies::{Copies, Pixels};
 use self::encoder::Encoder;
 use self::scale::Order;
-use wavefield_gpu::{Error, Result};
-use wavefield_gpu::vulkan::Device;
 use wavefield_draw::Picture;
+use wavefield_gpu::vulkan::Device;
+use wavefield_gpu::{Error, Result};
 
 #[derive(Clone, Debug)]
 pub struct FilmDesc {

@@ -2,11 +2,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
+use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::{
     DeviceDesc, Image, ImageDesc, Instance, Queue, Validation, ValidationLog, image_barrier, one_shot,
     pipeline_barrier,
 };
-use wavefield_draw::OffscreenTarget;
 
 /// A queue of any device, and the log of the validation layer, if that is installed.
 fn queue() -> (Queue, Arc<ValidationLog>) {

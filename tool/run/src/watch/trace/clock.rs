@@ -3,9 +3,9 @@
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
-use wavefield_gpu::{Error, Result};
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Event, Kernel, Stream};
 use wavefield_gpu::vulkan::{Queue, Timestamps, one_shot};
+use wavefield_gpu::{Error, Result};
 
 /// Only the reading with the smallest error is kept.
 const TRIES: usize = 12;

@@ -5,11 +5,11 @@ use super::slots::{Moment, Slot, SlotsFound};
 use super::{Broken, Checker, Footprint, tally::Tally};
 use crate::watch::observer::{At, Finished, Observer};
 use wavefield_gpu::Result;
+use wavefield_gpu::machine::Machine;
+use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::contents::array::Array;
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::wave::Shape;
-use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
 /// Enough for the deepest ring, and a batch of the same length that is filled ahead.

@@ -10,11 +10,11 @@ use vulkan_cuda::ownership::{Access, Owner, whole_image};
 use super::tally::{Counts, Look, Looks};
 use crate::watch::observer::At;
 use wavefield_gpu::Result;
-use wavefield_handoff::contents::{array::Array, frame_stamp, scene::Scene};
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, color_barrier,
     groups, pipeline_barrier, to_host,
 };
+use wavefield_handoff::contents::{array::Array, frame_stamp, scene::Scene};
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 
 /// As in `check.wgsl`.
@@ -108,7 +108,9 @@ impl Checker {
         };
         let shader = match scene {
             Scene::Field => (const { wavefield_gpu::shaders::spirv("check.check") }, c"check"),
-            Scene::Texture => (const { wavefield_gpu::shaders::spirv("check.check_texels") }, c"check_texels"),
+            Scene::Texture => {
+                (const { wavefield_gpu::shaders::spirv("check.check_texels") }, c"check_texels")
+            }
         };
         let pipeline = ComputePipeline::new(
             device,
