@@ -1,5 +1,5 @@
 // Checks every stamp of a slot, or every texel of every level, and counts those that are not of the frame being drawn.
-// field/src/frame_stamp.rs explains stamps, watch/src/verify/tally.rs the counts. One invocation per stamp or texel.
+// handoff/src/contents/frame_stamp.rs explains stamps, run/src/watch/verify/tally.rs the counts. One invocation per stamp or texel.
 
 struct Parameters {
     // The number of stamps, or of texels in the whole chain.
@@ -10,7 +10,7 @@ struct Parameters {
     stride: u32,
 }
 
-// As `RawCounts` in watch/src/verify/checker.rs.
+// As `RawCounts` in run/src/watch/verify/checker.rs.
 struct Counts {
     checked: atomic<u32>,
     stale: atomic<u32>,

@@ -6,7 +6,7 @@ struct Parameters {
     rows: u32,
     // The position in the loop, 0 to 1. The CPU computes it in double precision.
     phase: f32,
-    // The bits of a colour to keep and the bits to set: all and none, unless frames are stamped (field/src/frame_stamp.rs).
+    // The bits of a colour to keep and the bits to set: all and none, unless frames are stamped (handoff/src/contents/frame_stamp.rs).
     keep: u32,
     stamp: u32,
     // The values of the kernel's parameters, in order.

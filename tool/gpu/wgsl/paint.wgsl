@@ -1,10 +1,10 @@
-// kernels/texture.cu as Vulkan compute shaders, for machines without CUDA. One invocation per texel; field/src/texture.rs
+// kernels/texture.cu as Vulkan compute shaders, for machines without CUDA. One invocation per texel; handoff/src/contents/texture.rs
 // describes a texel.
 
 struct Parameters {
     // The position in the loop, 0 to 1. The CPU computes it in double precision.
     phase: f32,
-    // The frame's stamp for every texel, or NO_STAMP: see field/src/frame_stamp/texel.rs.
+    // The frame's stamp for every texel, or NO_STAMP: see handoff/src/contents/frame_stamp/texel.rs.
     stamp: u32,
 }
 

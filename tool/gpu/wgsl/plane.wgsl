@@ -14,7 +14,7 @@ const REACH: f32 = 80.0;
 const TILE: f32 = 2.0;
 // The height of the waves for the lighting. The plane itself is flat.
 const HEIGHT: f32 = 0.40;
-// As in field/src/texture.rs.
+// As in handoff/src/contents/texture.rs.
 const SLOPE: f32 = 0.06;
 
 struct Point {

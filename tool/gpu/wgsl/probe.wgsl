@@ -1,4 +1,4 @@
-// Reads a few elements of a slot for the CPU: those under the pointer (engine/src/engine/probe.rs). One invocation per element.
+// Reads a few elements of a slot for the CPU: those under the pointer (run/src/engine/probe.rs). One invocation per element.
 
 @group(0) @binding(0) var<storage, read> words: array<u32>;
 // The first words of these elements.

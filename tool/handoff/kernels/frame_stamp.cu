@@ -1,5 +1,5 @@
 // Writes the frame's number into every vertex, after the kernel that wrote them:
-// for `wavefield verify`. field/src/frame_stamp.rs explains the stamp.
+// for `wavefield verify`. handoff/src/contents/frame_stamp.rs explains the stamp.
 //
 // The signature and the launch are the same as for every kernel here.
 

@@ -1,5 +1,5 @@
 // The animated texture of `--scene texture`. A texel is four half floats: height, two slopes and contour lines.
-// field/src/texture.rs describes them.
+// handoff/src/contents/texture.rs describes them.
 //
 // Your own kernel for --scene texture replaces `paint` and must have its signature. `reduce` makes the other levels
 // from what it writes.
@@ -131,7 +131,7 @@ extern "C" __global__ void reduce(unsigned long long from, unsigned long long to
                                 0.25f * (a.z + b.z + c.z + d.z), 0.25f * (a.w + b.w + c.w + d.w)));
 }
 
-// Writes three bits of a frame's stamp into a half float, which becomes a normal number; see field/src/frame_stamp/texel.rs.
+// Writes three bits of a frame's stamp into a half float, which becomes a normal number; see handoff/src/contents/frame_stamp/texel.rs.
 static __device__ unsigned short stamped(unsigned short half, unsigned part)
 {
     unsigned exponent = half & 0x7c00;

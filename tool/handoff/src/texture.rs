@@ -119,7 +119,7 @@ impl Chain {
         unsafe { kernel.launch(stream, surface, [cols, rows], frame.index, frame.time, &frame.parameters) }
     }
 
-    /// Enqueues `reduce` of `field/kernels/texture.cu`, which makes `level` from the one above.
+    /// Enqueues `reduce` of `handoff/kernels/texture.cu`, which makes `level` from the one above.
     ///
     /// # Safety
     /// `kernel` is `reduce`; nobody else touches either level until the stream has passed this point.

@@ -1,6 +1,6 @@
-// Runs a kernel of field/kernels/*.cu on the CPU. An ordinary compiler builds this file and the kernel's source into one program:
+// Runs a kernel of handoff/kernels/*.cu on the CPU. An ordinary compiler builds this file and the kernel's source into one program:
 //
-//     c++ -D SOURCE='"../../field/kernels/ripples.cu"' -D KERNEL=ripples tests/cuda_on_cpu.cpp -o PROGRAM
+//     c++ -D SOURCE='"../../handoff/kernels/ripples.cu"' -D KERNEL=ripples tests/cuda_on_cpu.cpp -o PROGRAM
 //     PROGRAM COLS ROWS THREADS FRAMES STEP VALUE… > VERTICES
 //
 // The program launches the kernel for FRAMES frames, STEP seconds apart, in blocks of THREADS threads, and writes the vertices of

@@ -34,7 +34,7 @@ const TRANSFER: Access = Access {
     ),
 };
 
-/// The value that CUDA writes to word `index` in a frame, as in `field/kernels/test/answer.ptx`.
+/// The value that CUDA writes to word `index` in a frame, as in `handoff/kernels/test/answer.ptx`.
 fn cuda_word(frame: u32, index: u32) -> u32 {
     frame.wrapping_mul(2_654_435_761).wrapping_add(index)
 }

@@ -145,7 +145,7 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
 }
 
 /// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is destroyed while
-/// in use. (engine/tests/rounds.rs counts the descriptors that are left, which needs its own process.)
+/// in use. (run/tests/rounds.rs counts the descriptors that are left, which needs its own process.)
 #[test]
 fn shared_images_and_allocations_come_and_go() {
     let (instance, log) = instance();

@@ -1,6 +1,6 @@
 // The inputs of every picture, for any content of a slot.
 
-// As in render/src/inputs.rs.
+// As in draw/src/inputs.rs.
 struct Globals {
     view_projection: mat4x4f,
     // The fourth number is the distance from the eye to the camera's target.

@@ -2,7 +2,7 @@
 
 @group(1) @binding(0) var<storage, read> words: array<u32>;
 
-// Types of numbers, as in render/src/inputs.rs. Any other is a 32-bit float.
+// Types of numbers, as in draw/src/inputs.rs. Any other is a 32-bit float.
 const F16: u32 = 1;
 const U8: u32 = 2;
 

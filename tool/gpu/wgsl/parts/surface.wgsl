@@ -7,7 +7,7 @@
 // The vertex shader passes on only four numbers. With a fifth, an H200 needs 1.9 ms instead of 1.3 ms for a million
 // vertices (docs/performance.md, "The draw"). The fragment shader's reads from the slot cost next to nothing.
 
-// Cells along a tile's edge; render/src/mesh.rs makes the indices.
+// Cells along a tile's edge; draw/src/mesh.rs makes the indices.
 const TILE: u32 = 32;
 
 struct Point {

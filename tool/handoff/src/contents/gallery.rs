@@ -1,7 +1,7 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
 //! Each file `kernels/NAME.cu` teaches one thing. Most have a *twin*: a compute shader (`gallery.wgsl`) that
-//! computes the same field without CUDA. `engine/tests/gallery.rs` compares both with a reference.
+//! computes the same field without CUDA. `run/tests/gallery.rs` compares both with a reference.
 
 use std::ffi::CStr;
 
