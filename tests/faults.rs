@@ -1,5 +1,5 @@
-//! Every call of CUDA and Vulkan is made to fail in turn, the first time and the last time: the program ends with an error,
-//! without a crash, and without waiting for ever.
+//! Every call of CUDA and Vulkan is made to fail in turn, the first time and the last time: the program ends
+//! with an error, without a crash, and without waiting for ever.
 
 #![cfg(target_os = "linux")]
 

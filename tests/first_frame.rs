@@ -225,7 +225,8 @@ fn a_failed_call_is_named_and_nothing_hangs() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// After a kernel's fault, CUDA signals nothing more, and Vulkan waits for it. The program must end all the same.
+/// After a kernel's fault, CUDA signals nothing more, and Vulkan waits for it. The program must end all the
+/// same.
 #[test]
 fn a_fault_of_cuda_ends_it() {
     let Some(stand_in) = StandIn::new() else { return };

@@ -17,7 +17,8 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// The stand-in pretends to have this.
 const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
 
-/// The program, which the script compiles once for all tests. `None`, and a skip, if a compiler or header is missing.
+/// The program, which the script compiles once for all tests. `None`, and a skip, if a compiler or header is
+/// missing.
 fn program() -> Option<Command> {
     static PROGRAM: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("first_frame_cpp");
@@ -165,7 +166,8 @@ fn a_failed_call_is_named_and_nothing_hangs() {
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
 }
 
-/// After a kernel's fault, CUDA signals nothing more, and Vulkan waits for it. The program must end all the same.
+/// After a kernel's fault, CUDA signals nothing more, and Vulkan waits for it. The program must end all the
+/// same.
 #[test]
 fn a_fault_of_cuda_ends_it() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };

@@ -55,7 +55,8 @@ impl Open {
 fn keys_change_the_ring_and_the_batch_while_it_runs() {
     let (Some(stand_in), Some(display)) = (StandIn::new(), Display::start()) else { return };
     let mut demo = stand_in.demo(&[&SMALL[..], &["--validation"]].concat());
-    // Above the stand-in, where it sees which semaphores are shared. Below, a present would seem to wait for nobody's signal.
+    // Above the stand-in, where it sees which semaphores are shared. Below, a present would seem to wait for
+    // nobody's signal.
     demo.env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation:VK_LAYER_WAVEFIELD_stand_in");
     let open = Open::new(display, demo);
     open.shows("CUDA, ring 3, batch 1:");

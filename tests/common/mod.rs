@@ -38,7 +38,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs the program, which must end with this exit code. Returns what it printed to standard output and standard error.
+/// Runs the program, which must end with this exit code. Returns what it printed to standard output and
+/// standard error.
 pub fn ends(code: i32, arguments: &[&str]) -> (String, String) {
     let output = finish(&mut demo(arguments)).unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -61,7 +62,8 @@ pub fn difference(a: &[u8], b: &[u8]) -> f64 {
 /// What the stand-in's layer pretends to have.
 const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
 
-/// The stand-in: a CUDA driver whose kernels run on the CPU, and a Vulkan layer. Every call of both can be made to fail.
+/// The stand-in: a CUDA driver whose kernels run on the CPU, and a Vulkan layer. Every call of both can be
+/// made to fail.
 pub struct StandIn(stand_in::StandIn);
 
 impl StandIn {

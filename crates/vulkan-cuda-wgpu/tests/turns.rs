@@ -129,8 +129,8 @@ fn commands_that_wgpu_refuses_give_the_frame_up() {
     ring.wait_idle(Duration::from_secs(8)).unwrap();
 }
 
-/// wgpu's default error handler panics, and so may a callback. Neither the wait nor the signal goes with other work, and a
-/// frame counts if it was submitted.
+/// wgpu's default error handler panics, and so may a callback. Neither the wait nor the signal goes with
+/// other work, and a frame counts if it was submitted.
 #[test]
 fn a_panic_of_wgpu_leaves_nothing_behind() {
     let Some((gpu, _alone)) = open() else { return };
@@ -157,7 +157,8 @@ fn a_panic_of_wgpu_leaves_nothing_behind() {
         assert!(ring.next_read().unwrap().is_none());
         clear(&gpu, ring.write().unwrap()).unwrap();
         assert_eq!(read(&mut ring), [0; 256]);
-        // A callback that panics after the submission: `read` has seen that the GPU is done with the frame before.
+        // A callback that panics after the submission: `read` has seen that the GPU is done with the frame
+        // before.
         let called = Arc::new(AtomicU32::new(0));
         let count = called.clone();
         gpu.queue().on_submitted_work_done(move || {
@@ -177,7 +178,8 @@ fn a_panic_of_wgpu_leaves_nothing_behind() {
     ring.wait_idle(Duration::from_secs(8)).unwrap();
 }
 
-/// A callback that wgpu calls during `submit` cannot submit the next frame: it is refused, and nothing waits for itself.
+/// A callback that wgpu calls during `submit` cannot submit the next frame: it is refused, and nothing waits
+/// for itself.
 #[test]
 fn a_callback_is_refused_a_submission() {
     let Some((gpu, _alone)) = open() else { return };

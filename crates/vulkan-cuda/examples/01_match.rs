@@ -1,5 +1,5 @@
-//! Which CUDA device is this Vulkan device? Neither index nor name answers this. The UUID does, and on Windows the
-//! LUID.
+//! Which CUDA device is this Vulkan device? Neither index nor name answers this. The UUID does, and on
+//! Windows the LUID.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 01_match
@@ -48,11 +48,13 @@ pub fn open() -> Result<Gpu, Box<dyn Error>> {
     open_with(|_| vk::PhysicalDeviceFeatures::default())
 }
 
-/// As [`open`], with features that the caller chooses from those that the device has. Sharing needs none of them.
+/// As [`open`], with features that the caller chooses from those that the device has. Sharing needs none of
+/// them.
 pub fn open_with(
     choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures,
 ) -> Result<Gpu, Box<dyn Error>> {
-    // The driver is opened at run time, so this also runs on a machine without CUDA. cudarc would panic there.
+    // The driver is opened at run time, so this also runs on a machine without CUDA. cudarc would panic
+    // there.
     let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
     // SAFETY: the loader is the system's own.
     let entry = unsafe { ash::Entry::load() }
@@ -105,7 +107,8 @@ fn make(
     let priorities = [1.0];
     let queues =
         [vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities)];
-    // Sharing needs the extensions and timelines. The examples also submit with vkQueueSubmit2, which needs synchronization2.
+    // Sharing needs the extensions and timelines. The examples also submit with vkQueueSubmit2, which needs
+    // synchronization2.
     // ANCHOR: device
     let extensions: Vec<_> = info.extensions().map(|name| name.as_ptr()).collect();
     let mut timeline = vk::PhysicalDeviceTimelineSemaphoreFeatures::default().timeline_semaphore(true);

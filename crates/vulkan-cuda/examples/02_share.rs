@@ -1,5 +1,5 @@
-//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and writes, Vulkan reads. Here the CPU waits between the
-//! two. In the next example it does not.
+//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and writes, Vulkan reads. Here the
+//! CPU waits between the two. In the next example it does not.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 02_share

@@ -1,5 +1,5 @@
-//! Frames go from CUDA to Vulkan through a ring of slots. Two timelines order them on the GPU, in both directions; the CPU
-//! enqueues everything and waits only at the end.
+//! Frames go from CUDA to Vulkan through a ring of slots. Two timelines order them on the GPU, in both
+//! directions; the CPU enqueues everything and waits only at the end.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 03_hand_over

@@ -1,5 +1,5 @@
-//! Frames go from Vulkan to CUDA: Vulkan draws a triangle into a colour attachment, and CUDA inverts what it sees. Two
-//! timelines order both on the GPU; the CPU enqueues everything and waits only at the end.
+//! Frames go from Vulkan to CUDA: Vulkan draws a triangle into a colour attachment, and CUDA inverts what it
+//! sees. Two timelines order both on the GPU; the CPU enqueues everything and waits only at the end.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 05_read_back

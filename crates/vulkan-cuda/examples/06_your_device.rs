@@ -1,4 +1,5 @@
-//! Your engine has its own instance, device, allocator, queue and frames in flight. It reads what CUDA writes, and stays in charge.
+//! Your engine has its own instance, device, allocator, queue and frames in flight. It reads what CUDA
+//! writes, and stays in charge.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 06_your_device
@@ -51,7 +52,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     // ANCHOR: adopt
     // 2. The token is the engine's own `Arc`. The device is destroyed after the engine and all shared objects have dropped it.
     let (instance, raw) = (device.instance.raw.clone(), device.raw.clone());
-    // SAFETY: the three belong together and live as long as `device`; it was created with `timelineSemaphore`.
+    // SAFETY: the three belong together and live as long as `device`; it was created with
+    // `timelineSemaphore`.
     let vk = unsafe { Vk::from_raw(instance, device.physical, raw, device.clone()) }?;
     let context = CudaContext::new(ordinal as usize)?;
     let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
@@ -72,7 +74,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 
     let kernel = fill::load(&context)?;
     let drawn = draw_all(&mut engine, &mut ring, &kernel);
-    // After a fault CUDA signals nothing more, and the engine's queue would wait forever, even in `Drop`. This lets it end.
+    // After a fault CUDA signals nothing more, and the engine's queue would wait forever, even in `Drop`.
+    // This lets it end.
     let idle = ring.wait_idle(Duration::from_secs(10));
     drawn?;
     idle?;
@@ -82,8 +85,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
     }
     println!("the engine drew {seen} of {FRAMES} frames by its own queue, and gave up {}", HIDDEN.len());
 
-    // Teardown. The engine's own objects are destroyed here. The token keeps its device until the slots and timelines
-    // are gone. The reverse order works too.
+    // Teardown. The engine's own objects are destroyed here. The token keeps its device until the slots and
+    // timelines are gone. The reverse order works too.
     drop(engine);
     drop(ring);
     Ok(())

@@ -1,4 +1,5 @@
-//! Your CUDA program has its own context, stream and kernel, made with cudarc. The kernel writes frames that Vulkan reads.
+//! Your CUDA program has its own context, stream and kernel, made with cudarc. The kernel writes frames that
+//! Vulkan reads.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 07_your_cuda
@@ -67,7 +68,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         // 6. Pass each argument by reference, with exactly the type that the kernel declares. Nothing checks the type.
         let mut launch = write.stream().launch_builder(&kernel);
         launch.arg(&mut out).arg(&words).arg(&number);
-        // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is CUDA's until `finish`.
+        // SAFETY: these are the kernel's three parameters; it writes only the slot's words; the slot is
+        // CUDA's until `finish`.
         unsafe { launch.launch(LaunchConfig::for_num_elems(words)) }?;
         // 7. Signals after the kernel, on the same stream. If the launch fails, `write` is dropped, and the slot stays as it was.
         let read = write.finish_after_kernels()?;

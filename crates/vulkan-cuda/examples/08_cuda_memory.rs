@@ -1,12 +1,13 @@
-//! The other direction: CUDA allocates and exports, Vulkan imports. This is for memory that another library has placed, such as a
-//! tensor.
+//! The other direction: CUDA allocates and exports, Vulkan imports. This is for memory that another library
+//! has placed, such as a tensor.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 08_cuda_memory
 //! ```
 //!
-//! The table in [`vulkan_cuda::cuda_memory`] tells who owns what, and for how long. The example has three parts: memory in
-//! one chunk, memory that spans two, and a descriptor from a stranger (in [`cuda_memory/stranger.rs`](cuda_memory/stranger.rs)).
+//! The table in [`vulkan_cuda::cuda_memory`] tells who owns what, and for how long. The example has three
+//! parts: memory in one chunk, memory that spans two, and a descriptor from a stranger (in
+//! [`cuda_memory/stranger.rs`](cuda_memory/stranger.rs)).
 
 use std::error::Error;
 use std::process::Command;
@@ -45,7 +46,8 @@ pub fn run(child: Command) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens a device with `sparseBinding`, if it has that feature. Only memory that spans several chunks needs it.
+/// Opens a device with `sparseBinding`, if it has that feature. Only memory that spans several chunks needs
+/// it.
 fn open() -> Result<Gpu, Box<dyn Error>> {
     match_devices::open_with(|has| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
@@ -77,8 +79,8 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
         return Err("a buffer was bound to two allocations".into());
     };
     println!("refused: {refused}");
-    // A sparse buffer is bound piece by piece.
-    // SAFETY: `open` enabled `sparseBinding` if the device has it; the queue is idle, and nothing else uses it.
+    // A sparse buffer is bound piece by piece. SAFETY: `open` enabled `sparseBinding` if the device has it;
+    // the queue is idle, and nothing else uses it.
     match unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, tensor, USAGE, (gpu.queue, gpu.family)) } {
         Ok(view) => {
             check(gpu, view.vulkan(), tensor.size, 2)?;
@@ -99,8 +101,8 @@ fn write(gpu: &Gpu, address: sys::CUdeviceptr, bytes: u64, frame: u64) -> Result
     Ok(stream.synchronize()?)
 }
 
-/// Vulkan reads. CUDA wrote last, so Vulkan acquires the buffer from `VK_QUEUE_FAMILY_EXTERNAL`, whichever API
-/// allocated it.
+/// Vulkan reads. CUDA wrote last, so Vulkan acquires the buffer from `VK_QUEUE_FAMILY_EXTERNAL`, whichever
+/// API allocated it.
 fn check(gpu: &Gpu, buffer: vk::Buffer, bytes: u64, frame: u64) -> Result<(), Box<dyn Error>> {
     let target = readback::Target::new(gpu, bytes)?;
     let copies = vk::PipelineStageFlags2::ALL_TRANSFER;

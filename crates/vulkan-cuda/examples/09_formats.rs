@@ -1,4 +1,5 @@
-//! Which images can this GPU share, and does every texel arrive? Tries each format, kind of image and level in both directions.
+//! Which images can this GPU share, and does every texel arrive? Tries each format, kind of image and level
+//! in both directions.
 //!
 //! ```sh
 //! cargo run -p vulkan-cuda --example 09_formats
@@ -24,7 +25,8 @@ mod readback;
 
 use match_devices::Gpu;
 
-/// Kinds of image: view type, sides, layers, and a usage beside copies. The sides are odd, so that a wrong pitch shows.
+/// Kinds of image: view type, sides, layers, and a usage beside copies. The sides are odd, so that a wrong
+/// pitch shows.
 const KINDS: [(ViewType, [u32; 3], u32, vk::ImageUsageFlags); 8] = [
     (ViewType::D1, [37, 1, 1], 1, vk::ImageUsageFlags::SAMPLED),
     (ViewType::D2, [37, 21, 1], 1, vk::ImageUsageFlags::SAMPLED),
@@ -136,7 +138,8 @@ impl<'a> Bench<'a> {
         let object = surface.raw();
         let mut launch = self.stream.launch_builder(kernel);
         launch.arg(&object).arg(&address).arg(&view).arg(&width).arg(&height).arg(&depth).arg(&texel);
-        // SAFETY: these are the kernel's parameters; surface and buffer have this many texels, and live until the wait.
+        // SAFETY: these are the kernel's parameters; surface and buffer have this many texels, and live until
+        // the wait.
         unsafe { launch.launch(LaunchConfig::for_num_elems(width * height * depth)) }?;
         Ok(self.stream.synchronize()?)
     }

@@ -1,5 +1,5 @@
-//! Vulkan uses memory that CUDA allocated: what the example `08_cuda_memory` does not show. Also checks that nothing is left
-//! when a Vulkan call of an import, or of the engine in `06_your_device`, fails.
+//! Vulkan uses memory that CUDA allocated: what the example `08_cuda_memory` does not show. Also checks that
+//! nothing is left when a Vulkan call of an import, or of the engine in `06_your_device`, fails.
 
 #![cfg(target_os = "linux")]
 // Each example has its own copy of what it uses from the first example.
@@ -53,7 +53,8 @@ unsafe impl Slot for Part {
     }
 }
 
-/// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over frame by frame.
+/// Buffers in CUDA's memory work as slots. CUDA allocates all of them in one allocation and hands them over
+/// frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
     let Some(gpu) = open() else { return };
@@ -152,7 +153,8 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     }
     stream.synchronize().unwrap();
     let bound = |range| {
-        // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and used by nobody else.
+        // SAFETY: the feature is enabled if the device has it, else this is an error; the queue is idle and
+        // used by nobody else.
         unsafe { CudaBuffer::spanning(&gpu.pair, &allocation, range, USAGE, (gpu.queue, gpu.family)) }
     };
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
@@ -253,7 +255,8 @@ fn one_sparse_import() {
     end(import());
 }
 
-/// CUDA imports what it exported. Ends with exit code 1 if memory runs out, and with 101 after any other error.
+/// CUDA imports what it exported. Ends with exit code 1 if memory runs out, and with 101 after any other
+/// error.
 #[test]
 #[ignore = "ends its process"]
 fn one_import_by_cuda() {
@@ -284,7 +287,8 @@ fn every_vulkan_call_fails_in_turn() {
         let done = attempt(&stand_in, name, "").unwrap();
         let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let silent = ["vkDestroy", "vkFree", "vkCmd", "vkUnmap"];
-        // A `Drop` makes these two calls. If they fail, the engine still destroys what it has, and the ring leaks its slots.
+        // A `Drop` makes these two calls. If they fail, the engine still destroys what it has, and the ring
+        // leaks its slots.
         let in_drop = ["vkDeviceWaitIdle", "vkGetSemaphoreCounterValue"];
         let can_fail = |call: &&String| {
             let starts = |start: &&str| call.starts_with(*start);

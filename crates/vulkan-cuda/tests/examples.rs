@@ -1,4 +1,5 @@
-//! Runs the library's examples to their end: on this machine's GPU, and on the stand-in. (`serve.rs` runs `client`.)
+//! Runs the library's examples to their end: on this machine's GPU, and on the stand-in. (`serve.rs` runs
+//! `client`.)
 
 // Each example has its own copy of what it uses from the first example.
 #![allow(dead_code, clippy::duplicate_mod)]
@@ -27,11 +28,13 @@ mod your_cuda;
 #[path = "../examples/06_your_device.rs"]
 mod your_device;
 
-/// Lets only one example run at a time. Each makes an instance and destroys it, and with the last instance the loader unloads
-/// NVIDIA's driver. Other threads that used the driver meanwhile once hung on an H200 (driver 580).
+/// Lets only one example run at a time. Each makes an instance and destroys it, and with the last instance
+/// the loader unloads NVIDIA's driver. Other threads that used the driver meanwhile once hung on an H200
+/// (driver 580).
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs an example. Its error fails the test, unless it reports that the machine lacks something: that is a skip.
+/// Runs an example. Its error fails the test, unless it reports that the machine lacks something: that is a
+/// skip.
 fn finish(run: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     common::opened(run(), match_devices::is_unsupported);
@@ -101,7 +104,8 @@ fn all_of_them_run_on_the_stand_in() {
     }
 }
 
-/// After a fault, CUDA signals nothing more. Wherever the example then returns, Vulkan's queue must not wait for CUDA for ever.
+/// After a fault, CUDA signals nothing more. Wherever the example then returns, Vulkan's queue must not wait
+/// for CUDA for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_example_outlives_a_fault_of_cuda() {

@@ -1,5 +1,5 @@
-//! Checks the answers to the guide's exercises, one at the end of each of its chapters 2 to 7: the solutions, or with
-//! `EXERCISES=yours` your answers in `exercises/yours.rs`.
+//! Checks the answers to the guide's exercises, one at the end of each of its chapters 2 to 7: the solutions,
+//! or with `EXERCISES=yours` your answers in `exercises/yours.rs`.
 
 #[allow(dead_code)] // Some of it is only for the ring itself.
 #[path = "../src/ledger.rs"]
@@ -17,7 +17,8 @@ use ledger::{Ledger, value};
 use vulkan_cuda::handle::ExportType;
 use vulkan_cuda::{ArrayFormat, CudaInfo, DeviceUuid, Ring, Shape, Turn, ViewType, VkInfo, find_twin};
 
-/// What CUDA is told about a buffer of Vulkan's, by `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` and `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`.
+/// What CUDA is told about a buffer of Vulkan's, by `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` and
+/// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`.
 #[derive(Debug)]
 pub struct Told {
     pub import_size: u64,
@@ -53,7 +54,8 @@ pub struct Minimised {
     pub ring_at_17: Option<u64>,
 }
 
-/// Checks the solution, and that the start value is wrong. With `EXERCISES=yours` it checks the reader's answer.
+/// Checks the solution, and that the start value is wrong. With `EXERCISES=yours` it checks the reader's
+/// answer.
 fn judge<A>(check: fn(A) -> Result<(), String>, yours: A, solution: A) {
     if std::env::var("EXERCISES").is_ok_and(|which| which == "yours") {
         return check(yours).unwrap_or_else(|why| panic!("{why}"));
@@ -115,8 +117,8 @@ fn check_memory([alone, second]: [Told; 2]) -> Result<(), String> {
     compare(second, right).map_err(|why| format!("second: {why}"))
 }
 
-/// Replays the signals of one timeline that both sides of a ring of `depth` share. `Ok` if only the last signal breaks the rule. With
-/// two slots it must not be that of frame 0, which the chapter has.
+/// Replays the signals of one timeline that both sides of a ring of `depth` share. `Ok` if only the last
+/// signal breaks the rule. With two slots it must not be that of frame 0, which the chapter has.
 fn replay(order: &[Signal], depth: u64) -> Result<(), String> {
     let (mut counter, mut cuda, mut vulkan) = (0, 0, 0);
     for (place, &signal) in order.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The bookkeeping of `SharedRing`. Tries every order of calls, failures included, and every order in which the two queues
-//! then run.
+//! The bookkeeping of `SharedRing`. Tries every order of calls, failures included, and every order in which
+//! the two queues then run.
 
 #[allow(dead_code)] // Some of it is only for the ring itself.
 #[path = "../src/ledger.rs"]
@@ -235,7 +235,8 @@ fn the_search_finds_broken_rings() {
     }
 }
 
-/// With a shallow limit CUDA waits for a newer frame than the last one in its slot. A batch needs its own length.
+/// With a shallow limit CUDA waits for a newer frame than the last one in its slot. A batch needs its own
+/// length.
 #[test]
 fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
     let mut ledger = Ledger::new(8);

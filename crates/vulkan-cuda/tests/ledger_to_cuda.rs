@@ -1,5 +1,5 @@
-//! The bookkeeping of `RingToCuda`, as `ledger.rs` does it for `SharedRing`: every order of calls, failures included, and
-//! every order in which the two queues then run.
+//! The bookkeeping of `RingToCuda`, as `ledger.rs` does it for `SharedRing`: every order of calls, failures
+//! included, and every order in which the two queues then run.
 
 // Some of both is only for the rings themselves.
 #[allow(dead_code)]
@@ -235,7 +235,8 @@ impl State {
         Ok(Some(next))
     }
 
-    /// Vulkan's next step, or `None` if it waits. Other steps may come between the begin of a write and its end.
+    /// Vulkan's next step, or `None` if it waits. Other steps may come between the begin of a write and its
+    /// end.
     fn vulkan(&self) -> Result<Option<Self>, String> {
         let mut next = self.clone();
         let Some(&Write { wait, frame, signal }) = self.queue.front() else { return Ok(None) };

@@ -1,8 +1,10 @@
-//! The ring from Vulkan to CUDA: every word of every frame, the ways to use it wrongly, and what a program needs when it drops
-//! a turn, or CUDA or Vulkan fails. Runs on this machine's GPU, and on the stand-in, where each call fails in turn.
+//! The ring from Vulkan to CUDA: every word of every frame, the ways to use it wrongly, and what a program
+//! needs when it drops a turn, or CUDA or Vulkan fails. Runs on this machine's GPU, and on the stand-in,
+//! where each call fails in turn.
 //!
-//! Two misuses do not compile, as for `SharedRing`: one buffer as two slots, and a turn that is submitted or finished twice.
-//! Several turns at once do not compile either, because each borrows the ring: so none is out of order.
+//! Two misuses do not compile, as for `SharedRing`: one buffer as two slots, and a turn that is submitted or
+//! finished twice. Several turns at once do not compile either, because each borrows the ring: so none is out
+//! of order.
 
 // The tests use the example's code, but do not run the example.
 #![allow(dead_code, clippy::duplicate_mod)]
@@ -334,7 +336,8 @@ fn unread_frames_are_given_up_with_the_ring() {
     bench.write(5);
 }
 
-/// A signal in a graph would come when the graph is launched, once or often. So it is refused, and the frame stays.
+/// A signal in a graph would come when the graph is launched, once or often. So it is refused, and the frame
+/// stays.
 #[test]
 fn a_captured_stream_is_refused() {
     let Some(mut bench) = Bench::new(1) else { return };
@@ -516,7 +519,8 @@ fn compare(frame: u32, words: &[u32], expected: impl Fn(usize) -> u32) {
 /// How many frames of images are on their way before their words are compared.
 const CHUNK: u32 = 50;
 
-/// Vulkan writes each frame by `draw`, and CUDA copies it to linear memory. `check` compares its words. Returns the slots.
+/// Vulkan writes each frame by `draw`, and CUDA copies it to linear memory. `check` compares its words.
+/// Returns the slots.
 fn every_texel(
     gpu: &Gpu,
     queue: QueueUse,
@@ -552,7 +556,8 @@ fn every_texel(
     ring.into_slots(LIMIT).unwrap()
 }
 
-/// What is drawn on an image comes to CUDA, which copies it to linear memory; and a ring takes its slots anew.
+/// What is drawn on an image comes to CUDA, which copies it to linear memory; and a ring takes its slots
+/// anew.
 #[test]
 fn an_image_arrives_and_slots_are_used_again() {
     let Some((gpu, _alone)) = open() else { return };

@@ -1,9 +1,9 @@
-//! The library's ring when things go wrong: twelve ways to use it wrongly, and what a program needs when CUDA or Vulkan
-//! fails. Runs on this machine's GPU, and on the stand-in.
+//! The library's ring when things go wrong: twelve ways to use it wrongly, and what a program needs when CUDA
+//! or Vulkan fails. Runs on this machine's GPU, and on the stand-in.
 //!
-//! Two of the twelve do not compile: one buffer as two slots ([`vulkan_cuda::Slot`]), and a turn that is submitted twice
-//! ([`vulkan_cuda::VulkanTurn::submit`]). A third has no words in this interface: no turn takes a ring, so none can be
-//! given to another one.
+//! Two of the twelve do not compile: one buffer as two slots ([`vulkan_cuda::Slot`]), and a turn that is
+//! submitted twice ([`vulkan_cuda::VulkanTurn::submit`]). A third has no words in this interface: no turn
+//! takes a ring, so none can be given to another one.
 
 // The tests use the example's code, but do not run the example.
 #![allow(dead_code, clippy::duplicate_mod)]
@@ -176,8 +176,8 @@ fn compare(seen: &readback::Target, expected: &[u32]) {
     }
 }
 
-/// A write that is dropped, forgotten or unwound signals nothing and does not use up its number. The next write has the
-/// same slot. (A turn has no `Drop`, so the three are one.)
+/// A write that is dropped, forgotten or unwound signals nothing and does not use up its number. The next
+/// write has the same slot. (A turn has no `Drop`, so the three are one.)
 #[test]
 #[allow(clippy::drop_non_drop, clippy::forget_non_drop)]
 fn a_write_that_does_not_finish_never_was() {
@@ -198,8 +198,8 @@ fn a_write_that_does_not_finish_never_was() {
     bench.check(&[0, 1, 2, 3, 4, 5]);
 }
 
-/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too. With one slot, because CUDA must
-/// not signal the binary semaphore again before Vulkan has waited for it.
+/// An engine that submits by `vkQueueSubmit` shares timelines and binary semaphores too. With one slot,
+/// because CUDA must not signal the binary semaphore again before Vulkan has waited for it.
 #[test]
 fn the_older_submission_reads_as_well() {
     let Some(mut bench) = Bench::new(1) else { return };
@@ -248,8 +248,8 @@ fn frames_may_be_given_up_in_between() {
     bench.check(&expected);
 }
 
-/// Four frames are given up while Vulkan cannot read an earlier one, because CUDA has not written it. Neither `write` nor
-/// a batch waits on the CPU, nothing breaks, and the drop is in order.
+/// Four frames are given up while Vulkan cannot read an earlier one, because CUDA has not written it. Neither
+/// `write` nor a batch waits on the CPU, nothing breaks, and the drop is in order.
 #[test]
 fn a_slow_reader_stops_nobody() {
     let Some(mut bench) = Bench::new(4) else { return };
@@ -280,7 +280,8 @@ fn a_slow_reader_stops_nobody() {
     bench.check(&[1, 7, 7, 7]);
 }
 
-/// A signal in a graph would come when the graph is launched, once or often. So the frame is refused, and the ring goes on.
+/// A signal in a graph would come when the graph is launched, once or often. So the frame is refused, and the
+/// ring goes on.
 #[test]
 fn a_captured_stream_is_refused() {
     let Some(mut bench) = Bench::new(2) else { return };
@@ -331,8 +332,8 @@ fn a_read_may_outlive_its_ring() {
     drop((seen, stream, gpu, alone));
 }
 
-/// A submission out of order is refused before the driver is called, and its frame is given up. The same holds for one
-/// that fails.
+/// A submission out of order is refused before the driver is called, and its frame is given up. The same
+/// holds for one that fails.
 #[test]
 fn reads_are_submitted_in_order() {
     let Some(mut bench) = Bench::new(3) else { return };
@@ -500,7 +501,8 @@ fn a_slot_is_viewed_as_elements() {
     assert_eq!((words.len(), words.address()), (WORDS, write.slot().cuda()));
     write.stream().memcpy_htod(&[9_u32; WORDS], &mut words).unwrap();
     if std::env::var_os("STAND_IN_PRETEND").is_none() {
-        // From another stream, which the stand-in cannot order: after the ring's stream, and done before it goes on.
+        // From another stream, which the stand-in cannot order: after the ring's stream, and done before it
+        // goes on.
         bench.gpu.cuda.new_stream().unwrap().memcpy_htod(&[10_u32; WORDS], &mut words).unwrap();
         write.stream().memcpy_htod(&[9_u32; WORDS], &mut words).unwrap();
     }
@@ -641,8 +643,8 @@ fn a_fault_lets_vulkan_go() {
     assert!(matches!(error, Error::Cuda { code: 719, .. }), "{error}");
 }
 
-/// CUDA never signals, because its stream is blocked. `abort` releases Vulkan. This runs on the stand-in only, where the process
-/// can end while a stream waits.
+/// CUDA never signals, because its stream is blocked. `abort` releases Vulkan. This runs on the stand-in
+/// only, where the process can end while a stream waits.
 #[test]
 fn an_abort_lets_vulkan_go() {
     if std::env::var_os("STAND_IN_PRETEND").is_none() {

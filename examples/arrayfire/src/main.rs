@@ -29,8 +29,8 @@ const BYTES: u64 = 4 * WORDS as u64;
 const OURS: u32 = 0x0505_0505;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The crate's functions return no errors. They call a handler and, if it returns, continue with a null handle. So
-    // this handler does not return. `resume_unwind` prints nothing, unlike a panic.
+    // The crate's functions return no errors. They call a handler and, if it returns, continue with a null
+    // handle. So this handler does not return. `resume_unwind` prints nothing, unlike a panic.
     af::register_error_handler(af::Callback::new(|code| {
         if code != af::AfError::SUCCESS {
             resume_unwind(Box::new(format!("{code}: {}", af::get_last_error())));

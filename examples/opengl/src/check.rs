@@ -82,7 +82,8 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Counts> {
                 job.wait,
                 |texture, frame| {
                     let mut levels = (0..).zip(kernels.iter().zip(&texture.levels));
-                    // SAFETY: the level has this size, and the ring keeps it for the stream alone until the kernel is done.
+                    // SAFETY: the level has this size, and the ring keeps it for the stream alone until the
+                    // kernel is done.
                     levels.try_for_each(|(level, (kernel, surface))| unsafe {
                         kernel.launch(surface.raw(), job.number(frame, level), 0.0)
                     })
@@ -382,8 +383,8 @@ mod tests {
             run.unwrap()
         };
         assert_eq!(count(None).wrong, 0);
-        // Two levels of one frame differ, too: level 3 has 4x2 texels. In frame 0 its number is 3, and 2 is the number
-        // of level 2.
+        // Two levels of one frame differ, too: level 3 has 4x2 texels. In frame 0 its number is 3, and 2 is
+        // the number of level 2.
         assert_eq!(count(Some(3)).wrong, 2 * 4 * 2 * 4);
     }
 }

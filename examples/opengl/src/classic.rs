@@ -1,5 +1,6 @@
 //! `--classic`: the functions that CUDA has had for OpenGL since its first version. GL owns the buffer. CUDA registers
-//! it once, and maps and unmaps it in every frame. Neither Vulkan nor semaphores are needed: map and unmap order the two sides.
+//! it once, and maps and unmaps it in every frame. Neither Vulkan nor semaphores are needed: map and unmap
+//! order the two sides.
 
 use std::ffi::c_uint;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those of
-//! `tool/draw/src`, so the picture must be the same as Vulkan's picture of the same frame.
+//! Draws the field as a lit surface, or the texture on a plane. Camera, colours, light and samples are those
+//! of `tool/draw/src`, so the picture must be the same as Vulkan's picture of the same frame.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,7 +50,8 @@ pub fn shared(gpu: &Gpu, job: &Job, by: By) -> Result<Picture> {
         let slots = (0..job.ring).map(|_| Texture::new(gpu, FORMAT, size)).collect::<Result<_>>()?;
         let frames = Frames::new(gpu, slots, by)?;
         draw(gpu, job, &scene, frames, |texture, frame| {
-            // SAFETY: the levels have these sizes, and the ring keeps them for the stream alone until the kernels are done.
+            // SAFETY: the levels have these sizes, and the ring keeps them for the stream alone until the
+            // kernels are done.
             unsafe {
                 paint.launch(texture.levels[0].raw(), frame, time(frame))?;
                 (1..levels(job.grid)).try_for_each(|index| {
@@ -145,7 +146,8 @@ impl Reduce {
     }
 
     /// # Safety
-    /// Both levels must have these sizes, and nothing else may use them until the stream has passed this point.
+    /// Both levels must have these sizes, and nothing else may use them until the stream has passed this
+    /// point.
     unsafe fn launch(&self, from: u64, above: Grid, to: u64, below: Grid) -> Result<()> {
         let blocks = below.count().div_ceil(256) as u32;
         let config = LaunchConfig { grid_dim: (blocks, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
@@ -261,11 +263,12 @@ impl Scene {
     fn draw(&self, source: Named) {
         let (raw, Scene { camera, grid, .. }) = (&self.gl.raw, self);
         let (width, height) = self.size;
-        // Vulkan counts rows from the top, GL from the bottom. Without a flip, row 0 of GL's picture is row 0 of
-        // Vulkan's, and Vulkan's matrix can be used. Only the winding order of the triangles is reversed.
+        // Vulkan counts rows from the top, GL from the bottom. Without a flip, row 0 of GL's picture is row 0
+        // of Vulkan's, and Vulkan's matrix can be used. Only the winding order of the triangles is reversed.
         let matrix = camera.view_projection(width as u32, height as u32).to_cols_array();
         let eye = camera.eye();
-        // SAFETY: the context is current, and the shaders stay within the grid, which is the size of the source.
+        // SAFETY: the context is current, and the shaders stay within the grid, which is the size of the
+        // source.
         unsafe {
             self.gl.depth_from_zero_to_one();
             raw.bind_framebuffer(glow::FRAMEBUFFER, Some(self.targets[0]));

@@ -24,8 +24,8 @@ pub fn load() -> Result<Rc<Egl>> {
     Ok(Rc::new(egl))
 }
 
-/// EGL's function that lists devices. It is in `EGL_EXT_device_enumeration`, and in the older `EGL_EXT_device_base`,
-/// which is the only one that NVIDIA's driver reports.
+/// EGL's function that lists devices. It is in `EGL_EXT_device_enumeration`, and in the older
+/// `EGL_EXT_device_base`, which is the only one that NVIDIA's driver reports.
 pub struct Devices {
     query: QueryDevices,
 }
@@ -68,7 +68,8 @@ impl Devices {
             .map_err(failed("eglGetPlatformDisplay"))?;
         egl.initialize(display).map_err(failed("eglInitialize"))?;
         egl.bind_api(egl::OPENGL_API).map_err(failed("eglBindAPI(EGL_OPENGL_API)"))?;
-        // Nothing is drawn on an EGL surface, so any configuration will do, or none (`EGL_KHR_no_config_context`).
+        // Nothing is drawn on an EGL surface, so any configuration will do, or none
+        // (`EGL_KHR_no_config_context`).
         let any = [egl::SURFACE_TYPE, egl::PBUFFER_BIT, egl::RENDERABLE_TYPE, egl::OPENGL_BIT, egl::NONE];
         let config = egl.choose_first_config(display, &any).ok().flatten();
         // SAFETY: a null pointer means no configuration.

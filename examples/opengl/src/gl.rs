@@ -18,8 +18,8 @@ use crate::Unavailable;
 use crate::egl::{self, Current, Devices};
 use functions::*;
 
-/// How Vulkan and GL identify a device: by the UUIDs of the GPU and of the driver. Both APIs must use the same build of
-/// the driver to understand the same memory.
+/// How Vulkan and GL identify a device: by the UUIDs of the GPU and of the driver. Both APIs must use the
+/// same build of the driver to understand the same memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ids {
     pub device: [u8; 16],
@@ -84,7 +84,8 @@ pub enum Named {
 pub type Name = u32;
 
 impl Gl {
-    /// Opens a context on the device `wanted`, with the extensions that import memory; for `None`, on any device.
+    /// Opens a context on the device `wanted`, with the extensions that import memory; for `None`, on any
+    /// device.
     ///
     /// # Errors
     /// [`Unavailable`], with the reason for each device.
@@ -150,8 +151,8 @@ impl Gl {
         }
     }
 
-    /// Imports the memory of *one* buffer or image, an allocation of `size` bytes. GL owns the descriptor on success;
-    /// otherwise it is closed.
+    /// Imports the memory of *one* buffer or image, an allocation of `size` bytes. GL owns the descriptor on
+    /// success; otherwise it is closed.
     pub fn import_memory(&self, handle: MemoryHandle, size: u64) -> Result<Name> {
         let MemoryHandle::OpaqueFd(fd) = handle else { bail!("OpenGL imports file descriptors here") };
         let mut memory = 0;
@@ -240,14 +241,14 @@ impl Gl {
         Ok(semaphore)
     }
 
-    /// GL's later commands wait, on the GPU, for the semaphore (a timeline: for `value`), and then see everything
-    /// written to `what`.
+    /// GL's later commands wait, on the GPU, for the semaphore (a timeline: for `value`), and then see
+    /// everything written to `what`.
     pub fn wait(&self, semaphore: Name, value: Option<u64>, what: Named) {
         self.barrier(self.functions.wait_semaphore, semaphore, value, what);
     }
 
-    /// GL signals when all its commands so far are done, and makes their writes visible to others. [`Gl::flush`] sends
-    /// this to the GPU.
+    /// GL signals when all its commands so far are done, and makes their writes visible to others.
+    /// [`Gl::flush`] sends this to the GPU.
     pub fn signal(&self, semaphore: Name, value: Option<u64>, what: Named) {
         self.barrier(self.functions.signal_semaphore, semaphore, value, what);
     }

@@ -1,5 +1,5 @@
-//! The recipe: OpenGL reads what a CUDA kernel writes, without a copy. Neither exports anything that the other could
-//! import, so both import what Vulkan exports. Six steps, in order.
+//! The recipe: OpenGL reads what a CUDA kernel writes, without a copy. Neither exports anything that the
+//! other could import, so both import what Vulkan exports. Six steps, in order.
 
 mod give_back;
 pub mod semaphore;
@@ -24,7 +24,8 @@ pub struct Gpu {
     pub vulkan: match_devices::Gpu,
 }
 
-/// Step 1: matches Vulkan's device and CUDA's by UUID (the library's `01_match.rs`), and GL's by UUIDs of device and driver.
+/// Step 1: matches Vulkan's device and CUDA's by UUID (the library's `01_match.rs`), and GL's by UUIDs of
+/// device and driver.
 pub fn open() -> Result<Gpu> {
     let vulkan = match_devices::open().map_err(|error| match error.downcast_ref() {
         Some(vulkan_cuda::Error::Unsupported(reason)) => Unavailable(reason.clone()).into(),
@@ -55,7 +56,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Step 2: Vulkan allocates memory for this one buffer and exports it twice. Each importer then owns its descriptor.
+    /// Step 2: Vulkan allocates memory for this one buffer and exports it twice. Each importer then owns its
+    /// descriptor.
     pub fn new(gpu: &Gpu, size: u64) -> Result<Self> {
         let pair = &gpu.vulkan.pair;
         let exported = ExportedBuffer::new(pair.vk(), size + BEHIND, vk::BufferUsageFlags::STORAGE_BUFFER)?;
@@ -99,7 +101,8 @@ impl<'a, S: Slot> Frames<'a, S> {
         Ok(Self { slots, semaphores, plan, frame: 0, gpu })
     }
 
-    /// Steps 4 to 6: `write` launches the kernel, `read` makes GL read the slot. `wait` can be left out as a test.
+    /// Steps 4 to 6: `write` launches the kernel, `read` makes GL read the slot. `wait` can be left out as a
+    /// test.
     pub fn frame(
         &mut self,
         wait: bool,

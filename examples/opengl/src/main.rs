@@ -1,4 +1,5 @@
-//! OpenGL draws what a CUDA kernel writes, in memory that Vulkan exported. Read [`interop`] first: it is the recipe.
+//! OpenGL draws what a CUDA kernel writes, in memory that Vulkan exported. Read [`interop`] first: it is the
+//! recipe.
 
 mod check;
 mod classic;

@@ -25,8 +25,9 @@ pub struct Difference {
     pub off: f64,
 }
 
-/// The largest allowed difference: two APIs round differently, and an edge may fall on the other side of a pixel. The
-/// frames before and after the right one differ by about three times as much (mean 0.28, 0.29 % off, at 256x256 vertices).
+/// The largest allowed difference: two APIs round differently, and an edge may fall on the other side of a
+/// pixel. The frames before and after the right one differ by about three times as much (mean 0.28, 0.29 %
+/// off, at 256x256 vertices).
 pub const ALLOWED: Difference = Difference { largest: 255, mean: 0.1, off: 0.001 };
 
 impl Picture {

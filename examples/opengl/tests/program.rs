@@ -1,4 +1,5 @@
-//! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA (`tests/stand_in`).
+//! The program on a machine without a GPU: on software OpenGL, alone, and with the stand-in for CUDA
+//! (`tests/stand_in`).
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
@@ -160,7 +161,8 @@ fn opengl_alone_checks_what_it_wrote() {
     }
 }
 
-/// CUDA (the stand-in), Vulkan (lavapipe) and OpenGL (llvmpipe) on one memory. The CPU waits: llvmpipe imports no semaphores.
+/// CUDA (the stand-in), Vulkan (lavapipe) and OpenGL (llvmpipe) on one memory. The CPU waits: llvmpipe
+/// imports no semaphores.
 #[test]
 fn every_word_arrives() {
     let folder = folder("words");

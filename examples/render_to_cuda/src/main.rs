@@ -1,5 +1,6 @@
-//! A render loop for learning: wgpu draws pictures without a window, and a CUDA kernel looks at each of them where it is. The
-//! kernel finds the disc that was drawn; in your program it is a network. Prints a table of what that costs.
+//! A render loop for learning: wgpu draws pictures without a window, and a CUDA kernel looks at each of them
+//! where it is. The kernel finds the disc that was drawn; in your program it is a network. Prints a table of
+//! what that costs.
 
 mod scene;
 
@@ -101,8 +102,8 @@ fn median(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
     Ok(times[ROUNDS / 2])
 }
 
-/// Pictures go from wgpu to CUDA through a ring, in batches of all its slots: wgpu draws the batch, then CUDA looks at it.
-/// Returns the µs of a frame.
+/// Pictures go from wgpu to CUDA through a ring, in batches of all its slots: wgpu draws the batch, then CUDA
+/// looks at it. Returns the µs of a frame.
 fn hand_over(gpu: &Gpu, scene: &Scene, eyes: &Eyes, slots: usize) -> Result<f64> {
     let pictures = (0..slots).map(|_| gpu.texture(&scene.picture())).collect::<Result<_, _>>()?;
     let mut ring: RingToCuda<WgpuTexture> = gpu.ring_to_cuda(eyes.stream.clone(), pictures)?;
@@ -164,8 +165,8 @@ impl Eyes {
         let sums = first + 24 * u64::from(frame);
         let mut launch = self.stream.launch_builder(&self.kernel);
         launch.arg(&surface).arg(&cols).arg(&rows).arg(&sums);
-        // SAFETY: these are the kernel's parameters. The picture has this size, and is the stream's in its turn. The sums
-        // have a place for this frame.
+        // SAFETY: these are the kernel's parameters. The picture has this size, and is the stream's in its
+        // turn. The sums have a place for this frame.
         unsafe { launch.launch(LaunchConfig::for_num_elems(cols * rows)) }?;
         Ok(())
     }

@@ -194,8 +194,8 @@ fn write<S: WgpuSlot>(
     let counts = stream.alloc_zeros::<u64>(2)?;
     let (counters, _record) = counts.device_ptr(&stream);
     let mut ring = gpu.ring_to_cuda(stream.clone(), slots)?;
-    // SAFETY: the slot has this size, and the counters live until the stream is idle. In its turn the slot is the stream's
-    // alone; `--break` leaves that out.
+    // SAFETY: the slot has this size, and the counters live until the stream is idle. In its turn the slot is
+    // the stream's alone; `--break` leaves that out.
     let read = |slot: &S, number| unsafe { kernel.launch(address(slot), number, counters) };
     let seconds = run(gpu.device(), job, |number| {
         if job.broken == Some(Broken::Ready) {

@@ -1,5 +1,5 @@
-//! Launches the kernels with cudarc. Those that write have the signature `(out, cols, rows, frame, time)`; the wave also takes
-//! parameters. Those that check take their counters instead of the time.
+//! Launches the kernels with cudarc. Those that write have the signature `(out, cols, rows, frame, time)`;
+//! the wave also takes parameters. Those that check take their counters instead of the time.
 
 use std::sync::Arc;
 
@@ -41,7 +41,8 @@ impl Kernel {
         Ok(Self { stream: stream.clone(), function, cols, rows })
     }
 
-    /// Enqueues the kernel. `slot` is an address or a surface object. `last` is the time, or the address of the counters.
+    /// Enqueues the kernel. `slot` is an address or a surface object. `last` is the time, or the address of
+    /// the counters.
     ///
     /// # Safety
     /// `slot` must have this kernel's size, and `last` be what the kernel takes. Both must stay alive, and nothing else may

@@ -1,5 +1,5 @@
-//! wgpu draws what a CUDA kernel writes, without a copy, or CUDA reads what wgpu writes. Read [`draw`] first: `Scene::draw` is a
-//! frame.
+//! wgpu draws what a CUDA kernel writes, without a copy, or CUDA reads what wgpu writes. Read [`draw`] first:
+//! `Scene::draw` is a frame.
 
 mod check;
 mod draw;
@@ -107,7 +107,8 @@ fn number(name: &str, text: &str) -> Result<u64> {
     })
 }
 
-/// Prints the messages of wgpu and the validation layer. Debug assertions or WGPU_VALIDATION=1 turn the layer on.
+/// Prints the messages of wgpu and the validation layer. Debug assertions or WGPU_VALIDATION=1 turn the layer
+/// on.
 struct Log;
 
 impl log::Log for Log {

@@ -70,7 +70,8 @@ pub fn check(job: &Job) -> Result<Result<Counts, String>> {
         let ring = SharedRing::new(&gpu.pair, stream, slots, reader)?;
         // ANCHOR_END: image
         run(&gpu, job, ring, c"check_texture", |canvas, frame| {
-            // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is done.
+            // SAFETY: the image has this size, and the ring keeps it for the stream alone until the kernel is
+            // done.
             unsafe { kernel.launch(canvas.surface.raw(), frame, 0.0) }
         })
     } else {

@@ -8,13 +8,14 @@ use wavefield_test_support::{harness, stdout};
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wavefield-wgpu-example"));
-    // In a debug build wgpu turns the validation layer on, and that of Debian 12 (1.3.239) often blocks for 10 seconds when CUDA
-    // signals while wgpu asks for a counter.
+    // In a debug build wgpu turns the validation layer on, and that of Debian 12 (1.3.239) often blocks for
+    // 10 seconds when CUDA signals while wgpu asks for a counter.
     command.env_remove("WAVEFIELD_REQUIRE_GPU").env("WGPU_VALIDATION", "0");
     command
 }
 
-/// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note and returns `None`.
+/// Runs the program with the stand-in as `libcuda` and as a Vulkan layer. Without lavapipe it prints a note
+/// and returns `None`.
 fn on_stand_in(folder: &Path, arguments: &[&str]) -> Option<Output> {
     // Slow enough that a read without a wait comes too early.
     with_kernels_of(5, folder, arguments)

@@ -60,7 +60,8 @@ fn allowed(name: &'static str) -> Result<(), u32> {
         let code = code as u32;
         if is_fault(code) {
             FAULT.store(code, Ordering::SeqCst);
-            // A broken context runs nothing more, and the caller may then free what a job here still writes. So wait for the jobs.
+            // A broken context runs nothing more, and the caller may then free what a job here still writes.
+            // So wait for the jobs.
             for _ in 0..20_000 {
                 if RUNNING.load(Ordering::SeqCst) == 0 {
                     break;
@@ -78,8 +79,8 @@ fn allowed(name: &'static str) -> Result<(), u32> {
 
 unsafe fn load_module(module: *mut *mut c_void, image: *const c_void) -> Result<(), u32> {
     let ptx = CStr::from_ptr(image.cast()).to_string_lossy().into_owned();
-    // Only a compiler sees what is wrong with `tool/handoff/kernels/test/broken.ptx`, so it is recognised by its name.
-    // A byte-order mark before the first directive or comment is no PTX.
+    // Only a compiler sees what is wrong with `tool/handoff/kernels/test/broken.ptx`, so it is recognised by
+    // its name. A byte-order mark before the first directive or comment is no PTX.
     let starts = ptx.trim_start().starts_with(['.', '/']);
     if !starts || !ptx.contains(".version") || ptx.contains(".entry broken(") {
         return Err(INVALID_PTX);
@@ -204,9 +205,10 @@ impl Level {
     }
 }
 
-/// The levels of an array from `base` on, and their total size in bytes. The layout is that of llvmpipe's images (its function
-/// `llvmpipe_texture_layout`): blocks of 4x4 texels, with rows and levels that start at multiples of 64 bytes. Vulkan reports the
-/// layout of images with linear tiling only. If this layout were wrong, the tests that compare pictures would fail.
+/// The levels of an array from `base` on, and their total size in bytes. The layout is that of llvmpipe's
+/// images (its function `llvmpipe_texture_layout`): blocks of 4x4 texels, with rows and levels that start at
+/// multiples of 64 bytes. Vulkan reports the layout of images with linear tiling only. If this layout were
+/// wrong, the tests that compare pictures would fail.
 fn levels(desc: &CUDA_ARRAY3D_DESCRIPTOR, count: u32, base: u64) -> (Vec<Level>, u64) {
     use CUarray_format::*;
     let channel = match desc.Format {
@@ -268,7 +270,8 @@ unsafe fn look<'a, T>(handle: *mut c_void) -> Result<&'a T, u32> {
     handle.cast::<T>().as_ref().ok_or(INVALID_VALUE)
 }
 
-/// The context that is current on this thread: [`CONTEXT`] times one more than its device's number, or one of `cuCtxCreate_v4`.
+/// The context that is current on this thread: [`CONTEXT`] times one more than its device's number, or one of
+/// `cuCtxCreate_v4`.
 fn current() -> usize {
     CURRENT.get()
 }
@@ -1032,7 +1035,8 @@ fn words(code: u32) -> Option<(&'static CStr, &'static CStr)> {
     })
 }
 
-/// What a kernel's PTX declares about its parameters, with `.maxntid` and `.reqntid` about its blocks, and about local memory.
+/// What a kernel's PTX declares about its parameters, with `.maxntid` and `.reqntid` about its blocks, and
+/// about local memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
     /// The number of parameters.
@@ -1140,7 +1144,8 @@ const CHECK_PATTERN_TEXELS: usize = 19;
 const LOOK: usize = 20;
 const FIRST_WAVE: usize = 21;
 
-/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`] and [`FIRST_WAVE`].
+/// The arguments of every kernel except [`STAMP`], [`REDUCE`], [`FILL`], [`INVERT`], [`LOOK`] and
+/// [`FIRST_WAVE`].
 #[derive(Clone, Copy, Default)]
 struct Arguments {
     cols: u32,

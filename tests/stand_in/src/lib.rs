@@ -1,12 +1,13 @@
 //! A GPU that fails on request, for tests only.
 //!
-//! This shared library has three roles. As `libcuda.so.1` it is a CUDA driver with one device, whose kernels run on the CPU
-//! ([`cuda`]). As `libnvrtc.so.12` it is a compiler for that device ([`nvrtc`]). Named in a manifest, it is a Vulkan layer
-//! ([`vulkan`]) above a real driver, which may be a software driver. The CUDA driver and the layer share memory and semaphores
-//! as on a GPU, so the whole program runs on a machine without one.
+//! This shared library has three roles. As `libcuda.so.1` it is a CUDA driver with one device, whose kernels
+//! run on the CPU ([`cuda`]). As `libnvrtc.so.12` it is a compiler for that device ([`nvrtc`]). Named in a
+//! manifest, it is a Vulkan layer ([`vulkan`]) above a real driver, which may be a software driver. The CUDA
+//! driver and the layer share memory and semaphores as on a GPU, so the whole program runs on a machine
+//! without one.
 //!
-//! A test can make any call to either API fail. When the process ends, the stand-in reports which calls were made and what was
-//! not given back ([`script`]). The program does not know about the stand-in.
+//! A test can make any call to either API fail. When the process ends, the stand-in reports which calls were
+//! made and what was not given back ([`script`]). The program does not know about the stand-in.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -24,14 +25,16 @@
 //! | `STAND_IN_KERNEL_MS` | the shortest time of a kernel, in milliseconds |
 //! | `STAND_IN_UUID` | the CUDA device's UUID, 32 hexadecimal digits and dashes, for processes that do not use Vulkan |
 //!
-//! Without `STAND_IN_UUID`, the CUDA device has the UUID of the first Vulkan device that the layer sees, and a question for it
-//! waits until Vulkan has an instance. Without the layer, the UUID is all zeros.
+//! Without `STAND_IN_UUID`, the CUDA device has the UUID of the first Vulkan device that the layer sees, and
+//! a question for it waits until Vulkan has an instance. Without the layer, the UUID is all zeros.
 //!
-//! A device has the functions of `VK_KHR_external_memory_fd` and `VK_KHR_external_semaphore_fd` only if it was made with them.
+//! A device has the functions of `VK_KHR_external_memory_fd` and `VK_KHR_external_semaphore_fd` only if it
+//! was made with them.
 //!
 //! # Kernels
 //!
-//! The stand-in cannot run PTX. It knows a kernel by the name of its `.entry`, and runs its own code for that name:
+//! The stand-in cannot run PTX. It knows a kernel by the name of its `.entry`, and runs its own code for that
+//! name:
 //!
 //! | where the kernel comes from | names |
 //! |---|---|
@@ -43,8 +46,9 @@
 //! | `examples/render_to_cuda` | `look` |
 //! | `crates/vulkan-cuda/examples` | `fill`, `invert` |
 //!
-//! A kernel of any other name is not found (500). For a kernel of your own, add the name to `cuModuleGetFunction` and the code
-//! to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a copy: these work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
+//! A kernel of any other name is not found (500). For a kernel of your own, add the name to
+//! `cuModuleGetFunction` and the code to `run` in [`cuda`], or fill the slot with `cuMemsetD32Async` or a
+//! copy: these work. A kernel in Vulkan's command buffer (`--handoff inline`) never writes anything.
 
 // The callers are the program and the Vulkan loader. They promise what the two APIs demand of every caller.
 #![allow(unsafe_op_in_unsafe_fn, clippy::missing_safety_doc, clippy::too_many_arguments)]

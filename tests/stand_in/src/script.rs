@@ -97,7 +97,8 @@ fn beside(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether this library is a copy in a folder `stubs`. A toolkit has such a `libcuda`, which is only for linking.
+/// Whether this library is a copy in a folder `stubs`. A toolkit has such a `libcuda`, which is only for
+/// linking.
 fn is_stub() -> bool {
     // SAFETY: the address is in this library; the name is a static, terminated string.
     unsafe {
@@ -185,9 +186,9 @@ pub(crate) fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Writes the report, one entry per line: `call NAME COUNT`, `left KIND COUNT` for objects that were not given back,
-/// `descriptor FD` for each handle that is still open, `offence WHAT`, `values V V` for a kernel's parameter values whenever they
-/// changed, and at last `end`.
+/// Writes the report, one entry per line: `call NAME COUNT`, `left KIND COUNT` for objects that were not
+/// given back, `descriptor FD` for each handle that is still open, `offence WHAT`, `values V V` for a
+/// kernel's parameter values whenever they changed, and at last `end`.
 extern "C" fn report() {
     let journal = journal();
     let mut text = String::new();

@@ -1,7 +1,8 @@
 //! What Vulkan exports and CUDA imports.
 //!
-//! A handle is a file in memory, identified by its inode. The file is empty, or the driver's own (`STAND_IN_DRIVERS_MEMORY`). A
-//! real driver keeps the contents behind the descriptor; the stand-in keeps them here.
+//! A handle is a file in memory, identified by its inode. The file is empty, or the driver's own
+//! (`STAND_IN_DRIVERS_MEMORY`). A real driver keeps the contents behind the descriptor; the stand-in keeps
+//! them here.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
@@ -20,20 +21,22 @@ pub(crate) enum Exported {
     Semaphore(DeviceFns, Arc<Semaphore>),
 }
 
-/// An exported semaphore. The driver below always has a timeline in its place, because the CPU can signal no other semaphore.
+/// An exported semaphore. The driver below always has a timeline in its place, because the CPU can signal no
+/// other semaphore.
 pub(crate) struct Semaphore {
     pub raw: vk::Semaphore,
     pub binary: bool,
     /// The file through which other processes use an exported timeline: see [`Semaphore::share`].
     pub file: Mutex<Option<c_int>>,
-    /// How often a binary semaphore was signalled and waited for. Each signal, and each wait, takes the next value of the timeline.
+    /// How often a binary semaphore was signalled and waited for. Each signal, and each wait, takes the next
+    /// value of the timeline.
     pub counts: Mutex<(u64, u64)>,
 }
 
 impl Semaphore {
-    /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that they signal, and the
-    /// next 8 are the value that the timeline has here. Reading any counter here tells other processes all values;
-    /// what they signal counts once that timeline's own counter is read.
+    /// Makes the file of `fd` represent a timeline in other processes. Its first 8 bytes are the value that
+    /// they signal, and the next 8 are the value that the timeline has here. Reading any counter here tells
+    /// other processes all values; what they signal counts once that timeline's own counter is read.
     pub fn share(&self, fd: c_int) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.binary && file.is_none() {
@@ -170,8 +173,8 @@ fn own() -> MutexGuard<'static, Option<HashSet<c_int>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a file that stands for `size` bytes of CUDA's memory. Unlike what Vulkan exports, the file has contents, and another
-/// process recognises it by its name.
+/// Makes a file that stands for `size` bytes of CUDA's memory. Unlike what Vulkan exports, the file has
+/// contents, and another process recognises it by its name.
 pub(crate) fn create_memory(size: u64) -> Option<c_int> {
     // SAFETY: a terminated name, and a descriptor that was just made.
     let fd = unsafe {
@@ -193,7 +196,8 @@ fn own_copy(fd: c_int) -> Option<c_int> {
     Some(copy)
 }
 
-/// Duplicates the descriptor of a memory file, which another process may have made. Also returns the file's size in bytes.
+/// Duplicates the descriptor of a memory file, which another process may have made. Also returns the file's
+/// size in bytes.
 pub(crate) fn import_memory(fd: c_int) -> Option<(c_int, u64)> {
     let size = memory_size(fd)?;
     Some((own_copy(fd)?, size))
@@ -206,8 +210,8 @@ pub(crate) fn release_memory(fd: c_int) {
     unsafe { libc::close(fd) };
 }
 
-/// Whether the name of a descriptor's file contains `words`. A test uses the name to have memory of another GPU, or compressed
-/// memory.
+/// Whether the name of a descriptor's file contains `words`. A test uses the name to have memory of another
+/// GPU, or compressed memory.
 pub(crate) fn is_named(fd: c_int, words: &str) -> bool {
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
     path.to_string_lossy().contains(words)

@@ -1,6 +1,6 @@
-//! Sparse buffers, for `sparseBinding` in `STAND_IN_PRETEND`. They are not those of the driver below, which may have none: a
-//! buffer gets memory of its own. The contents of the memory that the program binds sparsely are copied there once. The buffer
-//! does not see later writes.
+//! Sparse buffers, for `sparseBinding` in `STAND_IN_PRETEND`. They are not those of the driver below, which
+//! may have none: a buffer gets memory of its own. The contents of the memory that the program binds sparsely
+//! are copied there once. The buffer does not see later writes.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! A Vulkan layer. It passes calls on to the driver below, counts them, makes them fail, and adds what a software device
-//! lacks for sharing with CUDA.
+//! A Vulkan layer. It passes calls on to the driver below, counts them, makes them fail, and adds what a
+//! software device lacks for sharing with CUDA.
 //!
 //! The loader's `docs/LoaderLayerInterface.md` describes the interface between a layer and the loader.
 
@@ -16,8 +16,8 @@ use crate::script::{self, alive};
 use crate::shared::{self, Exported, Semaphore};
 use crate::sparse;
 
-/// The device extensions that the layer has if `STAND_IN_PRETEND` names them, and else hides, whatever the driver below has. The
-/// manifest must list those, because the loader looks there too.
+/// The device extensions that the layer has if `STAND_IN_PRETEND` names them, and else hides, whatever the
+/// driver below has. The manifest must list those, because the loader looks there too.
 pub const PRETENDED: [&CStr; 4] = [
     // Timeline and binary semaphores as descriptors.
     ash::khr::external_semaphore_fd::NAME,
@@ -37,8 +37,8 @@ fn pretends(name: &CStr) -> bool {
     NAMES.split(',').any(|wanted| wanted.as_bytes() == name.to_bytes())
 }
 
-/// The functions below this layer. The layer looks them up while it makes the instance: later, the loader would return
-/// those of the topmost layer.
+/// The functions below this layer. The layer looks them up while it makes the instance: later, the loader
+/// would return those of the topmost layer.
 #[derive(Clone)]
 struct InstanceFns {
     raw: vk::Instance,
@@ -96,11 +96,12 @@ static DEVICES: Map<DeviceFns> = LazyLock::new(Default::default);
 static ENABLED: Map<Vec<CString>> = LazyLock::new(Default::default);
 /// For each memory its size in bytes, and how many imports CUDA has of it.
 static MEMORY: Map<(u64, i64)> = LazyLock::new(Default::default);
-/// For each imported memory its descriptor, which the driver owns until the memory is freed, its size in bytes, and the copy of
-/// the descriptor that the driver below keeps, or -1.
+/// For each imported memory its descriptor, which the driver owns until the memory is freed, its size in
+/// bytes, and the copy of the descriptor that the driver below keeps, or -1.
 static IMPORTED: Map<(c_int, u64, c_int)> = LazyLock::new(Default::default);
 static SEMAPHORES: Map<Arc<Semaphore>> = LazyLock::new(Default::default);
-/// The UUID of the first Vulkan device, all zeros if there is none. `None` until an instance was made or refused.
+/// The UUID of the first Vulkan device, all zeros if there is none. `None` until an instance was made or
+/// refused.
 static UUID: Mutex<Option<[u8; 16]>> = Mutex::new(None);
 static UUID_KNOWN: Condvar = Condvar::new();
 
@@ -130,8 +131,9 @@ fn tell_uuid(first: Option<[u8; 16]>) {
     UUID_KNOWN.notify_all();
 }
 
-/// The address of the loader's table, with which the object behind a dispatchable handle begins. It is the same for an
-/// instance and its physical devices, and the same for a device, its queues and its command buffers.
+/// The address of the loader's table, with which the object behind a dispatchable handle begins. It is the
+/// same for an instance and its physical devices, and the same for a device, its queues and its command
+/// buffers.
 fn key<T: Handle>(handle: T) -> u64 {
     // SAFETY: a dispatchable handle points to an object that begins with this address.
     unsafe { *(handle.as_raw() as *const u64) }
@@ -145,11 +147,13 @@ fn device_of<T: Handle>(handle: T) -> DeviceFns {
     lock(&DEVICES)[&key(handle)]
 }
 
-// The CUDA half uses these on Vulkan's objects. They go straight to the driver: they are not counted and never made to fail.
+// The CUDA half uses these on Vulkan's objects. They go straight to the driver: they are not counted and
+// never made to fail.
 impl DeviceFns {
     pub(crate) fn map(&self, memory: vk::DeviceMemory) -> Option<u64> {
         let mut pointer = std::ptr::null_mut();
-        // SAFETY: a software device's memory can be mapped, and the program itself does not map what it exported.
+        // SAFETY: a software device's memory can be mapped, and the program itself does not map what it
+        // exported.
         let result = unsafe {
             let map: vk::PFN_vkMapMemory = self.get(c"vkMapMemory");
             map(self.raw, memory, 0, vk::WHOLE_SIZE, vk::MemoryMapFlags::empty(), &mut pointer)
@@ -174,8 +178,8 @@ impl DeviceFns {
 
     pub(crate) fn signal(&self, semaphore: vk::Semaphore, value: u64) {
         let info = vk::SemaphoreSignalInfo::default().semaphore(semaphore).value(value);
-        // SAFETY: the program destroys a semaphore only after CUDA has released it. The driver refuses a value that is not
-        // above the counter, for example after `abandon`.
+        // SAFETY: the program destroys a semaphore only after CUDA has released it. The driver refuses a
+        // value that is not above the counter, for example after `abandon`.
         unsafe {
             let signal: vk::PFN_vkSignalSemaphore = self.get(c"vkSignalSemaphore");
             let _ = signal(self.raw, &info);
@@ -1000,8 +1004,8 @@ const EXPORTING: [(&CStr, &CStr); 2] = [
     (c"vkGetSemaphoreFdKHR", ash::khr::external_semaphore_fd::NAME),
 ];
 
-/// Notes an offence if the wait or the signal of a shared semaphore is at a narrower stage. None of these orders the ownership
-/// transfer that comes with it.
+/// Notes an offence if the wait or the signal of a shared semaphore is at a narrower stage. None of these
+/// orders the ownership transfer that comes with it.
 fn check_stage(stage: vk::PipelineStageFlags2) {
     if stage != vk::PipelineStageFlags2::ALL_COMMANDS {
         script::offence(format!("a shared semaphore at {stage:?}, not ALL_COMMANDS"));
@@ -1024,7 +1028,8 @@ unsafe fn slice<'a, T>(first: *const T, count: u32) -> &'a [T] {
     if count == 0 || first.is_null() { &[] } else { std::slice::from_raw_parts(first, count as usize) }
 }
 
-/// Imports memory that the CUDA half has exported. The file first gets the header that the driver below expects.
+/// Imports memory that the CUDA half has exported. The file first gets the header that the driver below
+/// expects.
 ///
 /// After a refused import, every later import in the process fails, as on an H200 (driver 580).
 unsafe fn import_memory(
@@ -1055,7 +1060,8 @@ unsafe fn import_memory(
     result
 }
 
-/// Closes the copy of a descriptor, unless the driver below has: since Mesa 26, lavapipe closes it with the memory.
+/// Closes the copy of a descriptor, unless the driver below has: since Mesa 26, lavapipe closes it with the
+/// memory.
 unsafe fn close_copy(copy: c_int) {
     if shared::memory_size(copy).is_some() {
         libc::close(copy);

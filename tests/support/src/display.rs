@@ -44,9 +44,10 @@ impl Display {
                 return None;
             }
         }
-        // The server picks the number itself and prints it once it listens, so there is no race for the number. By default
-        // it resets when its last client leaves, and the next client could meet it halfway: -noreset prevents that. -r turns
-        // off key repeat, because a slow test may hold a key for long.
+        // The server picks the number itself and prints it once it listens, so there is no race for the
+        // number. By default it resets when its last client leaves, and the next client could meet it
+        // halfway: -noreset prevents that. -r turns off key repeat, because a slow test may hold a key for
+        // long.
         let mut server = Command::new("Xvfb")
             .args("-displayfd 1 -screen 0 1280x720x24 -nolisten tcp -noreset -r".split(' '))
             .stdin(Stdio::null())
@@ -99,7 +100,8 @@ impl Display {
         self.xdotool_output(arguments);
     }
 
-    /// The window of a process, if it exists yet. Without `visible`, the window may be hidden or not shown yet.
+    /// The window of a process, if it exists yet. Without `visible`, the window may be hidden or not shown
+    /// yet.
     pub fn window(&self, process: u32, visible: bool) -> Option<u32> {
         let process = process.to_string();
         // The window must have a name: a toolkit may have other windows that nobody sees.
@@ -131,8 +133,8 @@ impl Display {
         Picture::from_xwd(&output.stdout).unwrap_or_else(|problem| panic!("xwd's picture: {problem}"))
     }
 
-    /// Asks a window to close, as the close button of its frame does. xdotool can do that only with a window manager; its
-    /// `windowclose` destroys the window instead.
+    /// Asks a window to close, as the close button of its frame does. xdotool can do that only with a window
+    /// manager; its `windowclose` destroys the window instead.
     pub fn ask_to_close(&self, window: u32) {
         let asked = Wire::connect(self.number).and_then(|mut wire| wire.ask_to_close(window));
         asked.unwrap_or_else(|error| panic!("asking window {window} to close: {error}"));

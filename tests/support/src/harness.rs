@@ -16,8 +16,8 @@ pub fn library() -> PathBuf {
     tests.with_file_name("libwavefield_stand_in.so")
 }
 
-/// Makes the links and the manifest through which the loaders find `library`: as `libcuda`, as `libnvrtc`, and as a Vulkan
-/// layer that has `extensions`.
+/// Makes the links and the manifest through which the loaders find `library`: as `libcuda`, as `libnvrtc`,
+/// and as a Vulkan layer that has `extensions`.
 pub fn install(library: &Path, extensions: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     install_in(folder.path(), library, extensions);
@@ -44,7 +44,8 @@ pub fn install_in(folder: &Path, library: &Path, extensions: &[&str]) {
     std::fs::write(folder.join("stand_in.json"), manifest).unwrap();
 }
 
-/// A program with the CUDA half and the Vulkan layer that were installed in `folder`. The layer pretends to have `extensions`.
+/// A program with the CUDA half and the Vulkan layer that were installed in `folder`. The layer pretends to
+/// have `extensions`.
 pub fn beneath(program: Command, folder: &Path, extensions: &[&str]) -> Command {
     let mut command = finding(program, folder);
     command
@@ -71,8 +72,8 @@ pub fn finding(mut program: Command, folder: &Path) -> Command {
     program
 }
 
-/// Makes a folder `stubs` in `folder`, in which a copy of `library` has these names. As a toolkit's, its `cuInit` returns
-/// `CUDA_ERROR_STUB_LIBRARY` (34).
+/// Makes a folder `stubs` in `folder`, in which a copy of `library` has these names. As a toolkit's, its
+/// `cuInit` returns `CUDA_ERROR_STUB_LIBRARY` (34).
 pub fn stubs(folder: &Path, library: &Path, names: &[&str]) -> PathBuf {
     let stubs = folder.join("stubs");
     std::fs::create_dir(&stubs).unwrap();
@@ -145,7 +146,8 @@ impl Run {
         if text.contains("panicked") { Err(format!("a panic: {text}")) } else { Ok(()) }
     }
 
-    /// Like [`check_exit`](Self::check_exit). Also returns an error if there is no report or the program broke a rule.
+    /// Like [`check_exit`](Self::check_exit). Also returns an error if there is no report or the program
+    /// broke a rule.
     pub fn check_end(&self, code: i32) -> Result<&Report, String> {
         self.check_exit(code)?;
         let text = self.text();
@@ -156,7 +158,8 @@ impl Run {
         }
     }
 
-    /// Like [`check_end`](Self::check_end). Also returns an error if the program left an object or a descriptor.
+    /// Like [`check_end`](Self::check_end). Also returns an error if the program left an object or a
+    /// descriptor.
     pub fn check_clean(&self, code: i32) -> Result<&Report, String> {
         let report = self.check_end(code)?;
         if report.left.is_empty() && report.descriptors == 0 {

@@ -36,7 +36,8 @@ pub fn skip_without_gpu(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_GPU", reason);
 }
 
-/// What an example opened. `None`, and a skip, if the machine lacks what it needs; any other error fails the test.
+/// What an example opened. `None`, and a skip, if the machine lacks what it needs; any other error fails the
+/// test.
 pub fn opened<T>(
     outcome: Result<T, Box<dyn std::error::Error>>,
     is_unsupported: impl Fn(&(dyn std::error::Error + 'static)) -> bool,
@@ -51,17 +52,17 @@ pub fn opened<T>(
     }
 }
 
-/// Skips a test that needs a program or layer from `scripts/test.sh`. With `WAVEFIELD_REQUIRE_TOOLS=1` the test fails
-/// instead.
+/// Skips a test that needs a program or layer from `scripts/test.sh`. With `WAVEFIELD_REQUIRE_TOOLS=1` the
+/// test fails instead.
 pub fn skip_without_tools(reason: &str) {
     skip_unless_required("WAVEFIELD_REQUIRE_TOOLS", reason);
 }
 
-/// The program under test, which cargo builds for the tests of its own package. `WAVEFIELD_BIN` overrides its path, for tests
-/// that run without cargo.
+/// The program under test, which cargo builds for the tests of its own package. `WAVEFIELD_BIN` overrides its
+/// path, for tests that run without cargo.
 pub fn wavefield() -> Command {
-    // A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. The program would inherit that, and
-    // would not end when a test asks it to.
+    // A shell starts background jobs with SIGINT ignored, and `nohup` ignores SIGHUP. The program would
+    // inherit that, and would not end when a test asks it to.
     #[cfg(unix)]
     for signal in [libc::SIGINT, libc::SIGHUP] {
         // SAFETY: the signal is valid, and its default action runs no code of this process.

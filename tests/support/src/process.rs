@@ -1,4 +1,5 @@
-//! How far another process has come. Tests wait for a state, not for a time: on a busy machine no time is long enough.
+//! How far another process has come. Tests wait for a state, not for a time: on a busy machine no time is
+//! long enough.
 
 use std::path::PathBuf;
 use std::process::Child;
@@ -37,7 +38,8 @@ pub fn has_opened(process: u32, library: &str) -> bool {
 /// Whether it has used a second of CPU time. The start takes a seventh of that, so it draws by then.
 pub fn has_worked(process: u32) -> bool {
     let stat = std::fs::read_to_string(proc(process).join("stat")).unwrap_or_default();
-    // proc_pid_stat(5): fields 14 and 15, in hundredths of a second. The second field, the name, may have spaces.
+    // proc_pid_stat(5): fields 14 and 15, in hundredths of a second. The second field, the name, may have
+    // spaces.
     let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');
     fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>() >= 100
 }

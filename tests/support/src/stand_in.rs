@@ -28,8 +28,8 @@ pub struct StandIn {
 }
 
 impl StandIn {
-    /// Returns `None` and reports a skip if the first Vulkan device is not a software device. A CUDA driver that runs on
-    /// the CPU can write only to the memory of a software device.
+    /// Returns `None` and reports a skip if the first Vulkan device is not a software device. A CUDA driver
+    /// that runs on the CPU can write only to the memory of a software device.
     pub fn new() -> Option<Self> {
         let library = harness::library();
         if !library.exists() {
@@ -111,8 +111,8 @@ pub fn say(text: &str) {
 /// Whether the first Vulkan device is lavapipe. The stand-in's kernels write only to its memory.
 pub fn is_lavapipe() -> bool {
     static IS_LAVAPIPE: LazyLock<bool> = LazyLock::new(|| {
-        // SAFETY: the loader is the system's. The instance is never destroyed: another test may be using Vulkan at that time,
-        // and unloading a driver then can hang.
+        // SAFETY: the loader is the system's. The instance is never destroyed: another test may be using
+        // Vulkan at that time, and unloading a driver then can hang.
         unsafe {
             let Ok(entry) = ash::Entry::load() else { return false };
             let made = entry.create_instance(&vk::InstanceCreateInfo::default(), None);

@@ -1,4 +1,5 @@
-//! The ground floor of the tool: Vulkan objects and CUDA kernels that own their handles, and what every crate uses.
+//! The ground floor of the tool: Vulkan objects and CUDA kernels that own their handles, and what every crate
+//! uses.
 //!
 //! - [`vulkan`]: from the instance to the swapchain; [`shaders`]: their SPIR-V
 //! - [`cuda`]: a context, a stream, kernels from PTX or CUDA C++

@@ -92,7 +92,8 @@ fn on_the_stand_in_it_exports_nothing_either() {
     assert!(report.count("vkCreateDevice") > 0 && report.count("vkGetMemoryFdKHR") == 0, "{report:?}");
 }
 
-/// A buffer of 0 bytes or without a usage is invalid in Vulkan. A driver that is asked for one may do anything.
+/// A buffer of 0 bytes or without a usage is invalid in Vulkan. A driver that is asked for one may do
+/// anything.
 #[test]
 fn a_buffer_that_is_none_never_reaches_the_driver() {
     let instance = Instance::new(Validation::IfInstalled, None).unwrap();

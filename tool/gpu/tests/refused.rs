@@ -1,5 +1,5 @@
-//! Compiles the examples that are marked `compile_fail` in the documentation. A doc test passes with any error, even a
-//! forgotten import. Here each example must have exactly one error, for the intended reason.
+//! Compiles the examples that are marked `compile_fail` in the documentation. A doc test passes with any
+//! error, even a forgotten import. Here each example must have exactly one error, for the intended reason.
 
 use wavefield_test_support as common;
 
@@ -109,7 +109,8 @@ impl Compiler {
         });
         gpu.truncate(1);
         library.truncate(1);
-        // Other packages of the workspace may have built ash with other features. Use the one that the library uses.
+        // Other packages of the workspace may have built ash with other features. Use the one that the
+        // library uses.
         let probe =
             "pub fn known(device: &vulkan_cuda::Vk) -> &ash::Device { device.device() }\nfn main() {}\n";
         let candidates = ash.into_iter().map(|ash| Self {

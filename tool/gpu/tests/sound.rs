@@ -1,5 +1,5 @@
-//! Misuse of the library by safe code, or by a program that cannot know better: each is refused in words. And the guard before
-//! CUDA's signals. Runs on this machine's GPU, and on the stand-in.
+//! Misuse of the library by safe code, or by a program that cannot know better: each is refused in words. And
+//! the guard before CUDA's signals. Runs on this machine's GPU, and on the stand-in.
 
 // The tests use the example's code, but do not run the example.
 #![allow(dead_code, clippy::duplicate_mod)]
@@ -24,8 +24,9 @@ use vulkan_cuda::{
 };
 use wavefield_gpu::cuda::{Array, Stream};
 
-/// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably because the
-/// loader unloads NVIDIA's driver with the last instance while other threads use it: see `examples.rs`.
+/// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably
+/// because the loader unloads NVIDIA's driver with the last instance while other threads use it: see
+/// `examples.rs`.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -77,7 +78,8 @@ impl Memset {
         })
     }
 
-    /// Returns how many of some frames Vulkan read with old words, while another stream executes `others` memsets.
+    /// Returns how many of some frames Vulkan read with old words, while another stream executes `others`
+    /// memsets.
     fn wrong(&self, frames: std::ops::Range<u32>, others: usize, guarded: bool) -> usize {
         let other = self.gpu.cuda.new_stream().unwrap();
         // Memory that nothing else uses.
@@ -91,7 +93,8 @@ impl Memset {
         let commands = commands.unwrap();
         let frames = frames.filter(|&frame| {
             let value = u64::from(frame) + 1;
-            // SAFETY: both pointers have this many words, and live until the streams are idle; the values rise.
+            // SAFETY: both pointers have this many words, and live until the streams are idle; the values
+            // rise.
             unsafe {
                 for _ in 0..others {
                     sys::cuMemsetD32Async(scratch.cuda(), frame, WORDS, other.cu_stream()).result().unwrap();
@@ -164,7 +167,8 @@ fn a_captured_stream_is_refused() {
     stream.synchronize().unwrap();
 }
 
-/// The fields of a description are public, but a context of another device than described would pass as a twin.
+/// The fields of a description are public, but a context of another device than described would pass as a
+/// twin.
 #[test]
 fn a_forged_description_is_refused() {
     let Some(gpu) = open() else { return };
@@ -200,8 +204,8 @@ fn usages_that_need_a_feature_are_promised() {
     );
 }
 
-/// Without a check, an instance of 1.0 or 1.1 aborts at the first question for a counter. NVIDIA's driver gives such an
-/// instance the function all the same, and then it is not refused.
+/// Without a check, an instance of 1.0 or 1.1 aborts at the first question for a counter. NVIDIA's driver
+/// gives such an instance the function all the same, and then it is not refused.
 #[test]
 fn an_older_instance_is_refused() {
     let _alone = alone();
@@ -243,7 +247,8 @@ fn an_older_instance_is_refused() {
     }
 }
 
-/// Copies between two contexts are undefined behaviour. A GPU has no second context here; the stand-in takes any.
+/// Copies between two contexts are undefined behaviour. A GPU has no second context here; the stand-in takes
+/// any.
 #[test]
 fn a_copy_between_two_contexts_is_refused() {
     if std::env::var_os("STAND_IN_PRETEND").is_none() {

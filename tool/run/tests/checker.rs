@@ -1,5 +1,5 @@
-//! Runs the check of `wavefield verify` on slots that the test writes itself, to compare what the check counts with what is
-//! there: buffers of vertices, and images with all their levels.
+//! Runs the check of `wavefield verify` on slots that the test writes itself, to compare what the check
+//! counts with what is there: buffers of vertices, and images with all their levels.
 
 mod common;
 
@@ -185,12 +185,14 @@ impl Bench {
         }
     }
 
-    /// Records a frame without a draw: the first staged slot (or what is there), a look, the second staged slot, another look.
+    /// Records a frame without a draw: the first staged slot (or what is there), a look, the second staged
+    /// slot, another look.
     fn record(&mut self, before: bool, after: bool) {
         let device = self.queue.device().clone();
         let flight = self.pacer.begin(|_| Ok(())).unwrap();
         let (commands, begin) = (flight.draw, vk::CommandBufferBeginInfo::default());
-        // SAFETY: the command buffer is free, because the pacer has waited for it; all that it uses lives as long as the pacer.
+        // SAFETY: the command buffer is free, because the pacer has waited for it; all that it uses lives as
+        // long as the pacer.
         unsafe {
             device.raw().begin_command_buffer(commands, &begin).unwrap();
             if before {
@@ -413,7 +415,8 @@ fn what_has_no_stamp_is_wrong() {
     of(size, &plain);
 }
 
-/// Simulates an overwrite during the draw: before it the slot is right, after it one half is of a later frame.
+/// Simulates an overwrite during the draw: before it the slot is right, after it one half is of a later
+/// frame.
 #[test]
 fn half_a_slot_overwritten_during_the_draw_is_torn() {
     fn of<E: Element>(size: Grid) {

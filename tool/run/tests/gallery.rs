@@ -1,5 +1,5 @@
-//! Compares the kernels of the gallery with references in double precision: on a GPU if there is one, as compute shaders, and
-//! from their own source on the CPU.
+//! Compares the kernels of the gallery with references in double precision: on a GPU if there is one, as
+//! compute shaders, and from their own source on the CPU.
 
 mod common;
 #[path = "common/pond.rs"]
@@ -22,8 +22,9 @@ use wavefield_handoff::contents::gallery::{Entry, gallery};
 use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
-/// Seconds between two frames. One is longer and one is shorter than the pond's longest step on any grid here. No drop falls at
-/// a multiple of them, because there the last bit of a sum would decide in which frame it falls.
+/// Seconds between two frames. One is longer and one is shorter than the pond's longest step on any grid
+/// here. No drop falls at a multiple of them, because there the last bit of a sum would decide in which frame
+/// it falls.
 const STEPS: [f64; 2] = [0.3701, 0.00901];
 
 /// The default, the least and the greatest values of a kernel's parameters.
@@ -45,7 +46,8 @@ fn worst(grid: Grid, got: &[Vertex], want: impl Fn(u32, u32) -> [f64; 4]) -> f64
     errors.fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { error.max(worst) }) / HEIGHT
 }
 
-/// The largest error of consecutive frames of a kernel of the gallery, from frame `first` on, `step` seconds apart.
+/// The largest error of consecutive frames of a kernel of the gallery, from frame `first` on, `step` seconds
+/// apart.
 fn errors_of(
     entry: &Entry,
     grid: Grid,
@@ -76,7 +78,8 @@ fn tolerance(values: &KernelValues, default: &KernelValues) -> f64 {
     if values == default { TOLERANCE } else { 4.0 * TOLERANCE }
 }
 
-/// Compiles a kernel's own source into a program for the CPU. Returns `None` and reports a skip if there is no compiler.
+/// Compiles a kernel's own source into a program for the CPU. Returns `None` and reports a skip if there is
+/// no compiler.
 fn compile(entry: &Entry, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = folder.join(entry.name);
     let source = format!("SOURCE=\"{}\"", common::kernel(&format!("{}.cu", entry.name)).display());
@@ -157,7 +160,8 @@ fn every_reference_repeats_and_stays_in_the_picture() {
     }
 }
 
-/// Runs all vertices in one block, whose threads are CPU threads. ThreadSanitizer finds no data race between them.
+/// Runs all vertices in one block, whose threads are CPU threads. ThreadSanitizer finds no data race between
+/// them.
 #[test]
 fn threads_of_a_launch_do_not_race() {
     let folder = tempfile::tempdir().unwrap();
@@ -168,7 +172,8 @@ fn threads_of_a_launch_do_not_race() {
     }
 }
 
-/// Drops fall for an hour in the smallest pond and in an ordinary one, also as many as possible. The water stays visible.
+/// Drops fall for an hour in the smallest pond and in an ordinary one, also as many as possible. The water
+/// stays visible.
 #[test]
 fn the_pond_stays_bounded() {
     let entry = gallery().iter().find(|entry| entry.name == "pond").unwrap();

@@ -46,7 +46,8 @@ fn lateness() -> Vec<Duration> {
             let signals = [pacer.signal()];
             let batch =
                 vk::SubmitInfo2::default().wait_semaphore_infos(&waits).signal_semaphore_infos(&signals);
-            // SAFETY: the batch has no commands; both semaphores live until the wait for it, which comes next.
+            // SAFETY: the batch has no commands; both semaphores live until the wait for it, which comes
+            // next.
             unsafe { queue.submit(&[batch]) }.unwrap();
             pacer.end();
             pacer.begin(|_| Ok(())).unwrap();

@@ -1,4 +1,5 @@
-//! Reads every producer's vertices back from its slots. They differ from the float64 reference by at most 1e-5 of the amplitude.
+//! Reads every producer's vertices back from its slots. They differ from the float64 reference by at most
+//! 1e-5 of the amplitude.
 
 mod common;
 
@@ -15,8 +16,8 @@ use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene
 /// Seconds between two frames.
 const STEP: f64 = 0.37;
 
-/// More frames than any ring here has slots, so that every slot is used again. A multiple of every batch, so that nothing is
-/// filled beyond the last frame.
+/// More frames than any ring here has slots, so that every slot is used again. A multiple of every batch, so
+/// that nothing is filled beyond the last frame.
 const FRAMES: u64 = 12;
 
 fn config(producer: ProducerKind, grid: Grid, depth: u32) -> Config {
@@ -128,8 +129,8 @@ fn the_cuda_texture_and_its_levels_agree_with_the_reference() {
     check_textures(ProducerKind::Cuda, Handoff::Timeline);
 }
 
-/// Several threads make devices and modules with CUDA inside Vulkan. Without the lock `cuda_inside_vulkan`, they deadlock inside
-/// NVIDIA's driver 580, in the second round at the latest.
+/// Several threads make devices and modules with CUDA inside Vulkan. Without the lock `cuda_inside_vulkan`,
+/// they deadlock inside NVIDIA's driver 580, in the second round at the latest.
 #[test]
 fn runs_inline_are_made_beside_each_other() {
     std::thread::scope(|threads| {
@@ -232,8 +233,8 @@ fn another_kernel_is_not_mistaken_for_the_wave() {
     }
 }
 
-/// Only the producer's commands change from frame to frame. With every producer and hand-off, the draw is recorded only once for
-/// each frame in flight.
+/// Only the producer's commands change from frame to frame. With every producer and hand-off, the draw is
+/// recorded only once for each frame in flight.
 #[test]
 fn a_draw_is_recorded_once_for_each_frame_in_flight() {
     let without = [ProducerKind::Compute, ProducerKind::Host, ProducerKind::Still];

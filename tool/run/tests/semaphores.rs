@@ -1,5 +1,5 @@
-//! Semaphores between CUDA and Vulkan, binary ones and timelines. In every frame, each side reads what the other wrote, and
-//! the test checks it. Other tests break the rules.
+//! Semaphores between CUDA and Vulkan, binary ones and timelines. In every frame, each side reads what the
+//! other wrote, and the test checks it. Other tests break the rules.
 
 #![cfg(unix)]
 #![allow(clippy::undocumented_unsafe_blocks)] // A comment often stands for several.
@@ -181,8 +181,9 @@ impl Drop for Commands {
     }
 }
 
-/// Runs `frames` frames. In each, CUDA saves what Vulkan wrote and writes its own words. Vulkan then copies these words to
-/// memory that the CPU can read, and writes its own. Only the GPU waits, except between chunks. Every word is compared.
+/// Runs `frames` frames. In each, CUDA saves what Vulkan wrote and writes its own words. Vulkan then copies
+/// these words to memory that the CPU can read, and writes its own. Only the GPU waits, except between
+/// chunks. Every word is compared.
 fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
     let source = KernelSource {
         name: "answer.ptx".into(),
@@ -221,7 +222,8 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
                 (&raw mut arguments.2).cast(),
                 (&raw mut arguments.3).cast(),
             ];
-            // SAFETY: these are the kernel's parameters; both memories have the words, and the link keeps Vulkan out meanwhile.
+            // SAFETY: these are the kernel's parameters; both memories have the words, and the link keeps
+            // Vulkan out meanwhile.
             unsafe { kernel.launch_with(&gpu.stream, WORDS / 256, 256, &mut pointers) }?;
             link.cuda_signals(&gpu.stream, frame)?;
 
@@ -232,7 +234,8 @@ fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
                 .wait_semaphore_infos(&waits)
                 .command_buffer_infos(&buffers)
                 .signal_semaphore_infos(&signals);
-            // SAFETY: the commands are recorded and not pending; everything lives until the queue is idle, below.
+            // SAFETY: the commands are recorded and not pending; everything lives until the queue is idle,
+            // below.
             unsafe { gpu.queue.submit(&[batch]) }?;
             link.submitted();
         }
@@ -279,7 +282,8 @@ fn record(
     let release = [Owner::External.release(shared.vulkan(), family, TRANSFER), to_host];
     let copy = [vk::BufferCopy::default().dst_offset(place * BYTES).size(BYTES)];
     let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-    // SAFETY: the command buffer is not pending, because the queue is idle between chunks. The ranges lie in the buffers.
+    // SAFETY: the command buffer is not pending, because the queue is idle between chunks. The ranges lie in
+    // the buffers.
     unsafe {
         vk.reset_command_buffer(commands, vk::CommandBufferResetFlags::empty()).unwrap();
         vk.begin_command_buffer(commands, &begin).unwrap();
@@ -452,7 +456,8 @@ fn raw_timeline(gpu: &Gpu) -> RawTimeline {
     let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(types);
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind).push_next(&mut export);
     let fns = ash::khr::external_semaphore_fd::Device::new(gpu.instance.raw(), gpu.device.raw());
-    // SAFETY: the device is alive and has timelines and the extension; the descriptor is new, and nobody else uses it.
+    // SAFETY: the device is alive and has timelines and the extension; the descriptor is new, and nobody else
+    // uses it.
     let (raw, fd) = unsafe {
         let raw = gpu.device.raw().create_semaphore(&info, None).unwrap();
         let info = vk::SemaphoreGetFdInfoKHR::default().semaphore(raw).handle_type(types);

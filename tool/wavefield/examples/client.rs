@@ -220,7 +220,8 @@ pub mod client {
         };
         let slots = welcome.slots.iter().map(|slot| {
             let fd = MemoryHandle::OpaqueFd(take(slot.fd)?.into());
-            // SAFETY: the renderer says what it allocated, and that each slot is an allocation of its own (docs/protocol.md).
+            // SAFETY: the renderer says what it allocated, and that each slot is an allocation of its own
+            // (docs/protocol.md).
             Ok(unsafe { MappedMemory::import(&context, fd, slot.allocation_bytes, slot.bytes) }?)
         });
         let slots = slots.collect::<Result<Vec<_>>>()?;
@@ -246,7 +247,8 @@ pub mod client {
             for frame in 0..arguments.frames + ring {
                 let slot = (frame % ring) as usize;
                 if frame >= ring {
-                    // Not more than a ring ahead of the GPU: whatever a stream holds, it cannot be taken back.
+                    // Not more than a ring ahead of the GPU: whatever a stream holds, it cannot be taken
+                    // back.
                     while !done[slot].is_done()? {
                         news(connection, Duration::from_micros(100))?;
                     }
@@ -263,7 +265,8 @@ pub mod client {
                     unsafe { free.wait(&stream, Operand::Value(value)) }?;
                 }
                 let time = frame as f64 * welcome.frame_seconds;
-                // SAFETY: the slot has 16 bytes a vertex, and the renderer reads it only between `ready` and `free`.
+                // SAFETY: the slot has 16 bytes a vertex, and the renderer reads it only between `ready` and
+                // `free`.
                 unsafe { kernel.launch(&stream, slots[slot].pointer(), [cols, rows], frame, time, &[]) }?;
                 // SAFETY: as above; the values rise.
                 unsafe { ready.signal(&stream, Operand::Value(frame + 1)) }?;

@@ -1,5 +1,5 @@
-//! Makes every call to the CUDA driver fail in turn, with each code that a driver may return. The stand-in for a GPU
-//! (`tests/stand_in`) simulates the device, up to drawn frames.
+//! Makes every call to the CUDA driver fail in turn, with each code that a driver may return. The stand-in
+//! for a GPU (`tests/stand_in`) simulates the device, up to drawn frames.
 
 #![cfg(target_os = "linux")]
 
@@ -41,11 +41,13 @@ const BENCH_ARGUMENTS: [&str; 6] =
 /// Ping-pongs.
 const LATENCY: &str = "latency";
 const LATENCY_ARGUMENTS: [&str; 3] = ["bench", "latency", "--rounds=1"];
-/// The library's example of memory that CUDA allocates, as the test of this name. The program itself makes no such calls.
+/// The library's example of memory that CUDA allocates, as the test of this name. The program itself makes no
+/// such calls.
 const CUDA_MEMORY: &str = "the_example_of_cuda_memory";
 
-/// The codes that a driver may return: out of memory, no device, bad PTX, PTX too new, no such sharing (WSL2), illegal
-/// address, launch failed, fabric not ready, unknown, and a code that is not in this program's headers.
+/// The codes that a driver may return: out of memory, no device, bad PTX, PTX too new, no such sharing
+/// (WSL2), illegal address, launch failed, fabric not ready, unknown, and a code that is not in this
+/// program's headers.
 const CODES: [u32; 10] = [2, 100, 218, 222, 304, 700, 719, 802, 999, 9999];
 
 /// Every symbol that the program looks up, read from the table itself. So a new call is tested automatically.
@@ -60,8 +62,8 @@ fn symbols() -> Vec<&'static str> {
         let table = table.split_once("\n}\n").expect("the table's end").0;
         table.split('"').skip(1).step_by(2)
     });
-    // Only a program that adopts a context asks for its device. (`examples.rs` and `sound.rs` do.) The second is the older form
-    // of a call.
+    // Only a program that adopts a context asks for its device. (`examples.rs` and `sound.rs` do.) The second
+    // is the older form of a call.
     let elsewhere = ["cuCtxGetDevice", "cuStreamWriteValue32"];
     symbols.filter(|symbol| !elsewhere.contains(symbol)).collect()
 }
@@ -187,7 +189,8 @@ impl Case {
         {
             return Err(problem(format!("call, device or code is missing: {text}")));
         }
-        // If a ping-pong fails, each side waits for the other, and the process ends at once, without a report.
+        // If a ping-pong fails, each side waits for the other, and the process ends at once, without a
+        // report.
         if handoff == LATENCY && done.report.is_none() {
             return Ok(());
         }
@@ -219,7 +222,8 @@ impl Case {
         if let Some((kind, count)) = report.left.iter().find(|(kind, _)| !refused(kind)) {
             return Err(problem(format!("left {count} of {kind}: {text}")));
         }
-        // CUDA owns a descriptor from a successful import until the import is destroyed. Every other descriptor must be closed.
+        // CUDA owns a descriptor from a successful import until the import is destroyed. Every other
+        // descriptor must be closed.
         let owned = |kind| report.left.get(kind).copied().unwrap_or(0);
         let owned = owned("external memory") + owned("external semaphore");
         if report.descriptors as i64 != owned {
@@ -239,8 +243,8 @@ fn every_call_fails_in_turn() {
     let mut cases = Vec::new();
     let mut table = String::new();
     for (number, symbol) in symbols().into_iter().enumerate() {
-        // Other tests cover these. The program calls cuDeviceGetLuid on Windows only, and cuEventQuery only in `wavefield
-        // serve` with a client that CUDA serves, which no run here has.
+        // Other tests cover these. The program calls cuDeviceGetLuid on Windows only, and cuEventQuery only
+        // in `wavefield serve` with a client that CUDA serves, which no run here has.
         if matches!(symbol, "cuDeviceGetUuid" | "cuDeviceGetLuid" | "cuMemGetInfo_v2" | "cuEventQuery") {
             continue;
         }
@@ -257,7 +261,8 @@ fn every_call_fails_in_turn() {
         let Some(handoff) = found.map(String::as_str) else { panic!("no run calls {symbol}") };
         let count = reports[handoff].count(symbol).max(1);
         let before = cases.len();
-        // Three of the codes for each call, and each code for every third call: a process for all of them takes a minute.
+        // Three of the codes for each call, and each code for every third call: a process for all of them
+        // takes a minute.
         let codes = CODES.iter().cycle().skip(3 * number).take(3);
         cases.extend(codes.map(|&code| Case { symbol, handoff, nth: 1, code }));
         if symbol == "cuStreamQuery" {
@@ -265,8 +270,8 @@ fn every_call_fails_in_turn() {
             cases.push(Case { symbol, handoff, nth: 2, code: 999 });
             cases.push(Case { symbol, handoff, nth: 3, code: 719 });
         } else if count > 1 {
-            // Each cuStreamQuery makes the context current first, so the number of these calls varies too. At 10 before the
-            // last, the program is giving everything back.
+            // Each cuStreamQuery makes the context current first, so the number of these calls varies too. At
+            // 10 before the last, the program is giving everything back.
             let nth = if symbol == "cuCtxSetCurrent" { count - 10 } else { count };
             cases.push(Case { symbol, handoff, nth, code: 999 });
         }
@@ -297,8 +302,8 @@ fn an_older_driver_has_the_first_form_of_the_uuid() {
     run(older.command(&ALL).args(SMALL)).unwrap().check_clean(0).unwrap();
 }
 
-/// Linux has no LUIDs, so the program does not ask the driver for one: compute-sanitizer would report the refusal as a fault. The
-/// test `a_refused_luid_is_none` covers the answers of the driver on Windows.
+/// Linux has no LUIDs, so the program does not ask the driver for one: compute-sanitizer would report the
+/// refusal as a fault. The test `a_refused_luid_is_none` covers the answers of the driver on Windows.
 #[test]
 fn no_luid_is_asked_for_on_linux() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -327,9 +332,10 @@ fn every_symbol_is_missing_in_turn() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// The argument for the validation layer, if it is installed. The layer does not see the signals of the stand-in's CUDA, but
-/// expects to see those of a binary semaphore: 1.3.239 waits for ten seconds, reports "most likely a validation bug" and goes
-/// on. `scripts/gpu-check.sh` runs the binary hand-off under the layer with real drivers.
+/// The argument for the validation layer, if it is installed. The layer does not see the signals of the
+/// stand-in's CUDA, but expects to see those of a binary semaphore: 1.3.239 waits for ten seconds, reports
+/// "most likely a validation bug" and goes on. `scripts/gpu-check.sh` runs the binary hand-off under the
+/// layer with real drivers.
 fn validation(handoff: &str) -> &'static str {
     static INSTALLED: LazyLock<bool> = LazyLock::new(common::has_validation);
     if handoff != "binary" && *INSTALLED { "--validation=on" } else { "--validation=off" }
@@ -360,9 +366,9 @@ fn verify_scene(scene: &str, kernel_ms: &str) {
     for handoff in common::on_a_stream().map(Handoff::name) {
         let done = verify("60", &["--handoff", handoff, "--validation=off"]).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{handoff}: {problem}{}", stdout(&done.output)));
-        // A few frames under the layer. The stand-in signals timelines from other threads, and the layer may miss such a
-        // signal: about once in ten runs on a busy machine, and never without the layer. It then waits as for a binary
-        // semaphore, and may call itself wrong. So try again.
+        // A few frames under the layer. The stand-in signals timelines from other threads, and the layer may
+        // miss such a signal: about once in ten runs on a busy machine, and never without the layer. It then
+        // waits as for a binary semaphore, and may call itself wrong. So try again.
         let arguments = ["--handoff", handoff, validation(handoff)];
         let mut runs = (0..5).filter_map(|_| verify("5", &arguments).ok());
         let done = runs.find(|done| !done.text().contains("most likely a validation bug"));
@@ -405,8 +411,8 @@ fn every_hand_off_draws_the_picture() {
     }
 }
 
-/// Checks the launches and barriers of a field that kernels fill in Vulkan's command buffer, under the validation layer. Only a
-/// GPU can show what the kernels write.
+/// Checks the launches and barriers of a field that kernels fill in Vulkan's command buffer, under the
+/// validation layer. Only a GPU can show what the kernels write.
 #[test]
 fn a_field_is_filled_in_the_command_buffer() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -428,7 +434,8 @@ fn a_field_is_filled_in_the_command_buffer() {
     assert!(!text.contains("validation error:"), "{text}");
 }
 
-/// CUDA and Vulkan start in parallel. Each call of a pair waits for the other, so a sequential start would fail.
+/// CUDA and Vulkan start in parallel. Each call of a pair waits for the other, so a sequential start would
+/// fail.
 #[test]
 fn cuda_and_vulkan_start_beside_each_other() {
     let Some(stand_in) = StandIn::new() else { return };

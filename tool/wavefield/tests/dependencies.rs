@@ -1,4 +1,5 @@
-//! Checks the licences of the dependencies and the Rust version that they need. This needs cargo, but no network.
+//! Checks the licences of the dependencies and the Rust version that they need. This needs cargo, but no
+//! network.
 
 mod common;
 
@@ -7,8 +8,8 @@ use std::process::Command;
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
-/// Every package that is compiled here, as `cargo metadata` describes it with these arguments. Returns `None` and reports a
-/// skip if there is no cargo. The error is cargo's message.
+/// Every package that is compiled here, as `cargo metadata` describes it with these arguments. Returns `None`
+/// and reports a skip if there is no cargo. The error is cargo's message.
 fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
     let Ok(cargo) = std::env::var("CARGO") else {
         common::skip("not run by cargo");
@@ -30,8 +31,8 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
     Ok(Some(packages))
 }
 
-/// The packages of all features. If those of optional features were never fetched, reports a skip and returns those of the
-/// default features.
+/// The packages of all features. If those of optional features were never fetched, reports a skip and returns
+/// those of the default features.
 fn packages() -> Option<Vec<Value>> {
     metadata(&["--all-features"]).unwrap_or_else(|words| {
         common::skip_without_tools(&format!(
@@ -133,7 +134,8 @@ fn the_list_of_a_release_names_every_package_that_is_published() {
     assert!(addresses.len() == 1 && !addresses.contains("null"), "{addresses:?}");
 }
 
-/// The stated Rust version is enough for every dependency. Only a build shows that it is enough for this program too.
+/// The stated Rust version is enough for every dependency. Only a build shows that it is enough for this
+/// program too.
 #[test]
 fn no_dependency_needs_a_newer_rust() {
     let Some(packages) = packages() else { return };

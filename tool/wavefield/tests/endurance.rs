@@ -1,5 +1,5 @@
-//! Draws two thousand frames in a window that is resized, hidden and shown all the time. Every vertex of every frame is
-//! right, and at the end the process holds no more than after it had settled.
+//! Draws two thousand frames in a window that is resized, hidden and shown all the time. Every vertex of
+//! every frame is right, and at the end the process holds no more than after it had settled.
 
 #![cfg(target_os = "linux")]
 
@@ -13,12 +13,12 @@ use display::{Display, poll};
 
 const FRAMES: u64 = 2000;
 
-/// The growth of memory that the program itself allows for pictures of the same size, because pools vary. All pictures here
-/// are small.
+/// The growth of memory that the program itself allows for pictures of the same size, because pools vary. All
+/// pictures here are small.
 const ALLOWANCE: u64 = 16 << 20;
 
-/// Resizes, hides and shows the window until its program has ended. Sizes change faster than it can draw, and while hidden it
-/// rests.
+/// Resizes, hides and shows the window until its program has ended. Sizes change faster than it can draw, and
+/// while hidden it rests.
 fn storm(display: &Display, window: u32, mut ended: impl FnMut() -> bool) -> u32 {
     let window = window.to_string();
     let mut rounds = 0;

@@ -1,5 +1,5 @@
-//! What goes wrong on users' machines. The user gets one sentence that says what failed, where and what to do, and the
-//! right exit code: never a panic, and never a half-written file.
+//! What goes wrong on users' machines. The user gets one sentence that says what failed, where and what to
+//! do, and the right exit code: never a panic, and never a half-written file.
 
 #![cfg(unix)]
 
@@ -46,8 +46,8 @@ fn no_vulkan_driver() {
     assert_fails(&output, 1, &["vkCreateInstance", "no Vulkan driver", "install"]);
 }
 
-/// A folder with libraries that cannot be opened, under the names of the CUDA driver. `None`, and a skip, if the program would
-/// then find the driver in its usual folder.
+/// A folder with libraries that cannot be opened, under the names of the CUDA driver. `None`, and a skip, if
+/// the program would then find the driver in its usual folder.
 fn without_cuda() -> Option<tempfile::TempDir> {
     if ["x86_64-linux-gnu", "aarch64-linux-gnu", "../lib64", ".", "wsl/lib"]
         .iter()
@@ -167,7 +167,8 @@ fn a_cuda_driver_that_does_not_start() {
     assert_fails(&output, 1, &["cuInit", "CUDA_ERROR_NO_DEVICE, 100", "CUDA_VISIBLE_DEVICES"]);
 }
 
-/// A toolkit's `libcuda`, or one that lacks functions, comes first. The driver's is found all the same, or all are named.
+/// A toolkit's `libcuda`, or one that lacks functions, comes first. The driver's is found all the same, or
+/// all are named.
 #[test]
 fn a_wrong_libcuda_does_not_cost_cuda() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -270,8 +271,8 @@ fn a_picture_beyond_what_the_device_draws() {
     assert_fails(&output, 1, &["100000x10", "maxImageDimension2D"]);
 }
 
-/// Simulates a full device by a limit on the address space, from which a software device takes its memory. Some drivers do
-/// not survive that: Mesa 22.3 does, but 25.0 has crashed.
+/// Simulates a full device by a limit on the address space, from which a software device takes its memory.
+/// Some drivers do not survive that: Mesa 22.3 does, but 25.0 has crashed.
 #[test]
 fn out_of_device_memory() {
     if !stdout(&run(&["devices"])).contains("llvmpipe") {
@@ -393,8 +394,9 @@ fn standard_output_on_a_full_disk() {
     assert_fails(&output, 1, &["cannot write to standard output", "No space left"]);
 }
 
-/// Simulates a full disk by a limit on the size of files. The program reaches it at the end, when it writes the picture. A
-/// software driver's memory may be a file too, so the limit comes with the last submission, which copies the picture.
+/// Simulates a full disk by a limit on the size of files. The program reaches it at the end, when it writes
+/// the picture. A software driver's memory may be a file too, so the limit comes with the last submission,
+/// which copies the picture.
 #[test]
 fn a_disk_that_is_full() {
     let folder = tempfile::tempdir().unwrap();
@@ -469,7 +471,8 @@ fn a_signal_ends_a_headless_run_and_leaves_nothing_half_written() {
     }
 }
 
-/// A signal may come at any moment: while the program starts, draws, writes or ends. The picture is whole, or there is none.
+/// A signal may come at any moment: while the program starts, draws, writes or ends. The picture is whole, or
+/// there is none.
 #[test]
 fn signals_at_random_moments() {
     const ROUNDS: u32 = 48;
@@ -519,7 +522,8 @@ fn signals_at_random_moments() {
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
-/// Several instances share the devices and even the output. The last one wins, and the file is whole at any time.
+/// Several instances share the devices and even the output. The last one wins, and the file is whole at any
+/// time.
 #[test]
 fn two_instances_at_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What a new user meets first: the scripts on a machine that lacks programs, the progress of a run, the page of a benchmark, the
-//! published package.
+//! What a new user meets first: the scripts on a machine that lacks programs, the progress of a run, the page
+//! of a benchmark, the published package.
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,8 @@ struct Machine {
 const LIBRARIES: &str = "echo '\tlibvulkan.so.1 (libc6,x86-64) => /lib/libvulkan.so.1'";
 
 impl Machine {
-    /// A machine with Rust, a linker, a Vulkan loader and apt-get. It lacks sudo, and what only a window or a test needs.
+    /// A machine with Rust, a linker, a Vulkan loader and apt-get. It lacks sudo, and what only a window or a
+    /// test needs.
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
         for folder in ["", "bin", "root", "root/scripts", "root/target", "root/target/debug", "tmp"] {
@@ -73,7 +74,8 @@ impl Machine {
         self.output(command, variables)
     }
 
-    /// Runs a script with its arguments at a terminal, where the user types `typed`. Returns what the terminal shows.
+    /// Runs a script with its arguments at a terminal, where the user types `typed`. Returns what the
+    /// terminal shows.
     fn at_a_terminal(&self, line: &str, typed: &str) -> Option<String> {
         let paths = std::env::var_os("PATH").unwrap();
         let Some(script) =
@@ -107,7 +109,8 @@ impl Machine {
     }
 }
 
-/// Asserts that one line has the install command with `package`, and that only one other line names it and what it is for.
+/// Asserts that one line has the install command with `package`, and that only one other line names it and
+/// what it is for.
 #[track_caller]
 fn assert_packages_once(text: &str, package: &str) {
     let lines: Vec<&str> =
@@ -140,8 +143,9 @@ fn the_tests_run_without_sudo_and_say_what_is_left_out() {
     assert!(text.contains("no sudo") && !text.contains("online"), "{text}");
     assert!(machine.log().contains("cargo test --locked"), "{}", machine.log());
     assert!(!machine.log().contains("install"), "{}", machine.log());
-    // Four checks are left out: the tools, the guide, the Python package and the tunnel to a page. cargo runs tests three times: those of windows, the
-    // others, and those of the documentation. In each run two tests are left out: one skips itself, one is ignored.
+    // Four checks are left out: the tools, the guide, the Python package and the tunnel to a page. cargo runs
+    // tests three times: those of windows, the others, and those of the documentation. In each run two tests
+    // are left out: one skips itself, one is ignored.
     let last = text.lines().last().unwrap();
     assert!(
         last.contains("51 tests passed") && last.contains("4 of the checks") && last.contains(" 6 tests"),
@@ -330,7 +334,8 @@ fn a_file_gets_no_bar_and_a_run_without_a_picture_says_so() {
     assert!(picture.contains("none") && picture.contains("--output"), "{text}");
 }
 
-/// The page and the chart that the program makes of the committed measurement are the references, to the last byte.
+/// The page and the chart that the program makes of the committed measurement are the references, to the last
+/// byte.
 #[test]
 fn the_reference_page_is_made_from_the_committed_measurement() {
     let measurements = Path::new(ROOT).join("docs/measurements");

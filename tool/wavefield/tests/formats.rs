@@ -1,4 +1,5 @@
-//! What the library must refuse of images and buffers before it asks a driver, and in which order they may be dropped.
+//! What the library must refuse of images and buffers before it asks a driver, and in which order they may be
+//! dropped.
 
 mod common;
 
@@ -144,8 +145,9 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
     assert_silent(&log);
 }
 
-/// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is destroyed while
-/// in use. (run/tests/rounds.rs counts the descriptors that are left, which needs its own process.)
+/// Makes several images and allocations and drops them in groups. The validation layer checks that nothing is
+/// destroyed while in use. (run/tests/rounds.rs counts the descriptors that are left, which needs its own
+/// process.)
 #[test]
 fn shared_images_and_allocations_come_and_go() {
     let (instance, log) = instance();

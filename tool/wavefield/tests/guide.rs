@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use common::{ROOT, run, stderr};
 
-/// The guide's chapters, and the other documents that show commands. The published package does not contain all of them.
+/// The guide's chapters, and the other documents that show commands. The published package does not contain
+/// all of them.
 fn pages() -> Vec<PathBuf> {
     let folders = ["docs", "docs/guide/src"].map(|folder| Path::new(ROOT).join(folder));
     let listed = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten();
@@ -40,7 +41,8 @@ fn every_command_of_the_documents_is_one() {
     for page in pages() {
         for line in commands(&std::fs::read_to_string(&page).unwrap()) {
             let place = format!("{}: {line}", page.display());
-            // Check only the command itself, without the rest of the shell line. A line with a variable cannot be checked.
+            // Check only the command itself, without the rest of the shell line. A line with a variable
+            // cannot be checked.
             let line = line.split([';', '|', '>', '&']).next().unwrap().trim();
             let mut words: Vec<_> = line.split_whitespace().collect();
             match words[..] {

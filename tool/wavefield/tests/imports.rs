@@ -1,4 +1,5 @@
-//! The renderer shows memory that a client has allocated, without a copy: on the stand-in for a GPU, and on a real one.
+//! The renderer shows memory that a client has allocated, without a copy: on the stand-in for a GPU, and on a
+//! real one.
 
 #![cfg(target_os = "linux")]
 
@@ -45,7 +46,8 @@ fn on_stand_in(more: &[&str]) -> Option<Renderer> {
     Some(renderer)
 }
 
-/// Starts a renderer on a real GPU, under the validation layer. On the stand-in, the layer would not see the client's signals.
+/// Starts a renderer on a real GPU, under the validation layer. On the stand-in, the layer would not see the
+/// client's signals.
 fn on_gpu(more: &[&str]) -> Option<Renderer> {
     let validation: &[_] = if common::has_validation() && !is_played() { &["--validation"] } else { &[] };
     common::has_gpu().then(|| Renderer::start(&[more, validation].concat()))
@@ -56,7 +58,8 @@ fn is_played() -> bool {
     std::env::var_os("STAND_IN_PRETEND").is_some()
 }
 
-/// Makes two tests of each function: one on the stand-in, whose client needs no CUDA, and one with CUDA on a real GPU.
+/// Makes two tests of each function: one on the stand-in, whose client needs no CUDA, and one with CUDA on a
+/// real GPU.
 macro_rules! on_both {
     ($($work:ident($more:expr): $stand_in:ident, $gpu:ident;)*) => {$(
         #[test]
@@ -269,8 +272,8 @@ fn signal_to(process: &str, name: &str) {
     let _ = Command::new("sh").args(["-c", &format!("kill -{name} {process} 2>/dev/null")]).status().unwrap();
 }
 
-/// Sends the chunks and stops the process that tries them. Returns its id. By then, the process is bound to end with the
-/// renderer.
+/// Sends the chunks and stops the process that tries them. Returns its id. By then, the process is bound to
+/// end with the renderer.
 fn stopped_trial(renderer: &mut Renderer, client: &Client, chunks: &Chunks<'_>) -> String {
     chunks.send(client);
     let until = Instant::now() + PATIENCE;
@@ -402,7 +405,8 @@ fn a_descriptor_that_does_not_close_delays_no_answer() {
     while (&socket).write(&[0; 65536]).is_ok() {}
     let chunks = Chunks::of_files(vec![(socket.into(), CHUNK)]);
     chunks.send(&client);
-    // The trial takes longer than this, so the renderer's is the last to be closed; and if not, this one waits.
+    // The trial takes longer than this, so the renderer's is the last to be closed; and if not, this one
+    // waits.
     std::thread::spawn(move || drop(chunks.files));
     assert!(matches!(client.answer().0, FromServer::Failed { .. }));
     drop(client);

@@ -1,5 +1,5 @@
-//! Kernels in CUDA C++: how they are compiled, what NVRTC reports, and what happens if it is missing or fails. These tests use the
-//! stand-in, and NVRTC itself if it is installed.
+//! Kernels in CUDA C++: how they are compiled, what NVRTC reports, and what happens if it is missing or
+//! fails. These tests use the stand-in, and NVRTC itself if it is installed.
 
 #![cfg(target_os = "linux")]
 
@@ -44,7 +44,8 @@ fn a_cu_file_is_compiled_and_run() {
     }
 }
 
-/// The bytes that editors and compilers on other systems write. Compilers themselves take only ASCII, without a mark.
+/// The bytes that editors and compilers on other systems write. Compilers themselves take only ASCII, without
+/// a mark.
 #[test]
 fn kernel_files_are_read_as_editors_write_them() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -150,7 +151,8 @@ fn headers_are_found_beside_nvrtc_or_it_is_said_who_has_them() {
     }
 }
 
-/// The driver's compiler refuses PTX for another kind of GPU, or of a newer version, in words that name neither.
+/// The driver's compiler refuses PTX for another kind of GPU, or of a newer version, in words that name
+/// neither.
 #[test]
 fn ptx_for_another_gpu_is_named_with_this_one() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -219,7 +221,8 @@ fn what_is_wrong_with_a_cu_file_is_said_with_its_line() {
 fn a_failing_call_of_nvrtc_is_named() {
     let Some(stand_in) = StandIn::new() else { return };
     let (_folder, path) = file(FLAT);
-    // A call for a size is named after the text. The version is only for messages, so its failure is no error.
+    // A call for a size is named after the text. The version is only for messages, so its failure is no
+    // error.
     let calls = [
         ("nvrtcCreateProgram", "nvrtcCreateProgram"),
         ("nvrtcCompileProgram", "nvrtcCompileProgram"),

@@ -1,4 +1,5 @@
-//! The parameters of kernels: the values on the command line, and values that change during a run, reach the producer.
+//! The parameters of kernels: the values on the command line, and values that change during a run, reach the
+//! producer.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -69,7 +70,8 @@ fn lines_that_cannot_be_right_are_named() {
     }
 }
 
-/// Draws a wave whose shape changes. Returns the largest error of the slots against the references of their frames.
+/// Draws a wave whose shape changes. Returns the largest error of the slots against the references of their
+/// frames.
 fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     let config = Config {
         producer,
@@ -159,8 +161,8 @@ mod cuda {
         run(command.args(arguments).args(sizes)).unwrap()
     }
 
-    /// The wave is right only if its two values have arrived. In a command buffer, the stand-in's kernels do nothing, so the test
-    /// looks at the values that they were given.
+    /// The wave is right only if its two values have arrived. In a command buffer, the stand-in's kernels do
+    /// nothing, so the test looks at the values that they were given.
     #[test]
     fn they_reach_the_kernel_by_every_hand_off() {
         let Some(stand_in) = StandIn::new() else { return };

@@ -13,7 +13,8 @@ use wavefield_handoff::contents::wave::Grid;
 
 use common::{SAME_PICTURE, assert_exit, assert_same_picture, reference, run, stderr, stdout};
 
-/// Draws with `arguments` and compares with a reference. Also checks that the validation layer reports nothing.
+/// Draws with `arguments` and compares with a reference. Also checks that the validation layer reports
+/// nothing.
 fn check(name: &str, arguments: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -71,8 +71,8 @@ impl<'a> Edited<'a> {
         Self::start_entry(machine, display, text, "", more)
     }
 
-    /// Opens a window whose kernel is the file with this text, followed by `entry` (a colon and a name, or nothing). Returns
-    /// `None` and reports a skip if the GPU cannot draw in such a window.
+    /// Opens a window whose kernel is the file with this text, followed by `entry` (a colon and a name, or
+    /// nothing). Returns `None` and reports a skip if the GPU cannot draw in such a window.
     fn start_entry(
         machine: &'a Machine,
         display: &'a Display,

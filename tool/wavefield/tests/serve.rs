@@ -1,7 +1,7 @@
 //! `wavefield serve` with clients that behave, and with clients that do not.
 //!
-//! Most tests use memory `host`, which needs no CUDA. A client that the test kills runs in its own process: this program, started
-//! again with `CLIENT` set.
+//! Most tests use memory `host`, which needs no CUDA. A client that the test kills runs in its own process:
+//! this program, started again with `CLIENT` set.
 
 #![cfg(target_os = "linux")]
 
@@ -84,7 +84,8 @@ fn an_allocation_is_shown_at_its_offset() {
     renderer.end().assert_fine();
 }
 
-/// The renderer's own frames are checked before and after the client's. In between, a frame of the client is drawn many times.
+/// The renderer's own frames are checked before and after the client's. In between, a frame of the client is
+/// drawn many times.
 #[test]
 fn a_client_that_stamps_its_frames_is_found_clean() {
     let renderer = Renderer::start(&[validated(), &["--verify", "--ring=2"]].concat());
@@ -326,14 +327,15 @@ fn a_client_that_does_not_read_is_dropped() {
     renderer.end().assert_fine();
 }
 
-/// Closing a socket can take as long as the other end likes. One thread closes what clients send, and what waits for it is
-/// bounded.
+/// Closing a socket can take as long as the other end likes. One thread closes what clients send, and what
+/// waits for it is bounded.
 #[test]
 fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
     let mut renderer = Renderer::start(&[]);
     let (descriptors, _) = renderer.resources();
     let mut client = renderer.client(Memory::Host);
-    // A newcomer whose first message is no `hello`: the renderer reads it, refuses the newcomer, and closes the descriptors.
+    // A newcomer whose first message is no `hello`: the renderer reads it, refuses the newcomer, and closes
+    // the descriptors.
     let path = renderer.socket();
     let hand_over = |descriptors: Vec<OwnedFd>| {
         let newcomer = Connection::connect(&path).unwrap();
@@ -353,7 +355,8 @@ fn a_descriptor_that_does_not_close_keeps_nobody_waiting() {
         while (&socket).write(&[0; 65536]).is_ok() {}
         socket.into()
     };
-    // A descriptor in transit counts as open, so the stopped renderer closes the last one. Otherwise this thread waits.
+    // A descriptor in transit counts as open, so the stopped renderer closes the last one. Otherwise this
+    // thread waits.
     signal(&renderer.child, "STOP");
     let newcomer = hand_over(vec![lingering(), lingering()]);
     signal(&renderer.child, "CONT");
@@ -462,7 +465,8 @@ fn client_in_a_process_of_its_own() {
     }
 }
 
-/// Starts a client in its own process. `array` is empty for the renderer's grid, or `mesh` or `image` for an array of its own.
+/// Starts a client in its own process. `array` is empty for the renderer's grid, or `mesh` or `image` for an
+/// array of its own.
 fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -493,7 +497,8 @@ fn wait_for_notes(renderer: &mut Renderer, what: &str, count: usize) {
     }
 }
 
-/// Kills one client after another, each at a different moment: before its hello, in its first frames or later.
+/// Kills one client after another, each at a different moment: before its hello, in its first frames or
+/// later.
 fn killed_clients(memory: Memory, more: &[&str]) {
     let mut renderer = Renderer::start(more);
     let mut resources = Vec::new();
@@ -501,8 +506,8 @@ fn killed_clients(memory: Memory, more: &[&str]) {
         let arrays = if memory == Memory::Host { &["", "mesh", "image"][..] } else { &["", "mesh"] };
         let array = arrays[round as usize % arrays.len()];
         let mut child = client_process(&renderer, memory, array, None);
-        // The moments spread over the first 200 ms in a pseudo-random order. CUDA takes about 200 ms to start, so with CUDA they
-        // spread over 1.5 s.
+        // The moments spread over the first 200 ms in a pseudo-random order. CUDA takes about 200 ms to
+        // start, so with CUDA they spread over 1.5 s.
         let range = if memory == Memory::Cuda { 1_500_000 } else { 200_000 };
         let moment = Duration::from_micros(round.wrapping_mul(2_654_435_761) % range);
         std::thread::sleep(moment);

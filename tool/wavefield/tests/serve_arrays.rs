@@ -234,7 +234,8 @@ fn a_surface_rises_with_its_heights() {
     };
     let purple = rows(0, 0, |[red, green, _]| red > green + 20);
     let yellow = rows(1, 255, |[_, green, blue]| green > blue && green > 120);
-    // The camera looks from above, in perspective. A higher surface appears further up, and at a flatter angle.
+    // The camera looks from above, in perspective. A higher surface appears further up, and at a flatter
+    // angle.
     assert!(purple.len() > yellow.len() && yellow.len() > 4, "{purple:?} {yellow:?}");
     assert!(
         yellow.iter().all(|&row| row < 32) && purple.iter().all(|&row| row >= 32),
@@ -297,7 +298,8 @@ fn a_picture_after_a_frame_waits_for_that_frame_and_answers_have_their_ids() {
     renderer.end().assert_fine();
 }
 
-/// Far apart as the draws are: no request is answered before a picture that was asked for first, nor changes it.
+/// Far apart as the draws are: no request is answered before a picture that was asked for first, nor changes
+/// it.
 #[test]
 fn a_picture_is_answered_first_however_long_the_next_draw_takes() {
     let renderer = Renderer::start(&["--pace=2"]);

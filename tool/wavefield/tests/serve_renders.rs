@@ -408,7 +408,8 @@ fn what_makes_no_sense_is_refused_in_words_and_the_rest_goes_on() {
     renderer.end().assert_fine();
 }
 
-/// A client that asks for what never comes, floods, gives its memory back too early, or leaves, costs only itself.
+/// A client that asks for what never comes, floods, gives its memory back too early, or leaves, costs only
+/// itself.
 #[test]
 fn a_client_that_asks_and_forgets_costs_nobody_anything() {
     let (mut renderer, mut client) = started();
@@ -497,8 +498,8 @@ fn pictures_that_take_too_long_end_their_client() {
     renderer.end().assert_fine();
 }
 
-/// With memory `cuda` a timeline says when pictures are there: after a `render` that failed, too. On the stand-in, memory and
-/// timelines are files: see `tests/stand_in/src/shared.rs`.
+/// With memory `cuda` a timeline says when pictures are there: after a `render` that failed, too. On the
+/// stand-in, memory and timelines are files: see `tests/stand_in/src/shared.rs`.
 #[test]
 fn a_timeline_says_when_pictures_are_there() {
     const HEADER: u64 = 4096;

@@ -1,4 +1,5 @@
-//! Changes the settings many times in random order while the field moves. Every frame arrives whole, and nothing is left over.
+//! Changes the settings many times in random order while the field moves. Every frame arrives whole, and
+//! nothing is left over.
 
 mod common;
 #[cfg(target_os = "linux")]

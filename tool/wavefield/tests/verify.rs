@@ -36,8 +36,8 @@ fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config 
     }
 }
 
-/// Does a run and asserts what every run must fulfil: the validation layer does not warn, and the check reaches every vertex
-/// of every frame twice.
+/// Does a run and asserts what every run must fulfil: the validation layer does not warn, and the check
+/// reaches every vertex of every frame twice.
 fn checked(config: &Config) -> Result<Checked, Error> {
     let summary = run_headless(config, &Stop::default())?.whole()?;
     assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings");
@@ -66,7 +66,8 @@ fn assert_clean(config: &Config, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Even and odd grids, smaller and larger than a workgroup; rings deeper than the run; batches that divide neither.
+/// Even and odd grids, smaller and larger than a workgroup; rings deeper than the run; batches that divide
+/// neither.
 const CASES: [Shape; 7] = [
     ((2, 2), (1, 1)),
     ((33, 7), (2, 1)),

@@ -1,5 +1,6 @@
-//! Makes every Vulkan call that can fail do so in turn, the first time and the last time. A layer above the driver
-//! (`tests/stand_in`) returns the error instead of the driver. The program does not know about the layer.
+//! Makes every Vulkan call that can fail do so in turn, the first time and the last time. A layer above the
+//! driver (`tests/stand_in`) returns the error instead of the driver. The program does not know about the
+//! layer.
 
 #![cfg(target_os = "linux")]
 
@@ -18,7 +19,8 @@ use stand_in::{ALL, Report, Run, StandIn, each, run, say};
 /// Little work, but every slot is used more than once.
 const SMALL: [&str; 5] = ["--ring=2", "--grid=8x8", "--size=64x48", "--samples=4", "--validation=off"];
 
-/// How to run the program: with the compute shader, with CUDA, with CUDA inline, or with the compute shader in a window.
+/// How to run the program: with the compute shader, with CUDA, with CUDA inline, or with the compute shader
+/// in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Compute,
@@ -202,9 +204,9 @@ fn every_call_fails_in_turn() {
             let case = |nth, result| Case { way, call: call.clone(), nth, result };
             let errors = errors(call);
             cases.extend(errors.iter().map(|&result| case(1, result)));
-            // Also fail the last call. Three kinds are excluded: the number of waits and reads of the counter depends on
-            // timing, the last instance only keeps the drivers loaded and may fail, and the loader makes the last query for
-            // extensions.
+            // Also fail the last call. Three kinds are excluded: the number of waits and reads of the counter
+            // depends on timing, the last instance only keeps the drivers loaded and may fail, and the loader
+            // makes the last query for extensions.
             let late = !matches!(
                 &**call,
                 "vkGetSemaphoreCounterValue"
@@ -329,7 +331,8 @@ fn a_lost_device_that_says_nothing() {
     assert!(!text.contains("VK_EXT_device_fault"), "{text}");
 }
 
-/// The message says what was asked for, what is available and what would fit. What it says would fit does fit.
+/// The message says what was asked for, what is available and what would fit. What it says would fit does
+/// fit.
 #[test]
 fn a_ring_that_does_not_fit_says_what_would() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -396,7 +399,8 @@ fn a_kernel_that_goes_wrong_is_named() {
             "--handoff",
             handoff.name(),
         ]);
-        // A GPU that never stops is left running. The process then skips its exit handlers, so there is no report.
+        // A GPU that never stops is left running. The process then skips its exit handlers, so there is no
+        // report.
         let output = stand_in::finish(command.args(["--kernel", &path]))?;
         let text = common::stderr(&output);
         let side = match (common::cpu_waits(handoff), handoff.has_one_slot()) {

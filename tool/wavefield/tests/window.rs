@@ -1,7 +1,7 @@
 //! The program in a real window that the tests resize, hide, drag and close, and to which they send keys.
 //!
-//! These tests measure no durations: they wait for what must happen, however late. For the load of a hidden window they read
-//! the process's CPU time, which does not depend on what else runs.
+//! These tests measure no durations: they wait for what must happen, however late. For the load of a hidden
+//! window they read the process's CPU time, which does not depend on what else runs.
 
 #![cfg(target_os = "linux")]
 
@@ -135,8 +135,8 @@ impl<'a> Shown<'a> {
         self.window_command("getwindowname", &[])
     }
 
-    /// Sets another title. It stays until the program sets its own, which it does each second with the rate, but only while it
-    /// draws.
+    /// Sets another title. It stays until the program sets its own, which it does each second with the rate,
+    /// but only while it draws.
     fn retitle(&mut self) {
         let window = self.window_even_hidden().to_string();
         self.display.xdotool(&["set_window", "--name", OTHER_TITLE, &window]);
@@ -186,7 +186,8 @@ impl<'a> Shown<'a> {
             .expect("the window exists");
     }
 
-    /// Presses and releases a key. The window gets the focus first, because keys go to the window that has it.
+    /// Presses and releases a key. The window gets the focus first, because keys go to the window that has
+    /// it.
     fn key(&mut self, key: &str) {
         let window = self.window().to_string();
         self.display.xdotool(&["windowfocus", &window, "key", key]);
@@ -239,8 +240,8 @@ impl<'a> Shown<'a> {
         self.output(status)
     }
 
-    /// Waits until the program ends, and asserts exit code 0, a summary and no message of the validation layer. Returns the
-    /// number of frames in the summary.
+    /// Waits until the program ends, and asserts exit code 0, a summary and no message of the validation
+    /// layer. Returns the number of frames in the summary.
     fn assert_ends_well(self) -> u64 {
         let output = self.end();
         assert_exit(&output, 0);
@@ -412,7 +413,8 @@ fn a_covered_window_rests_until_it_is_seen_again() {
     cover.assert_frames_go_on();
     shown.poll("no frames", |shown| {
         shown.retitle();
-        // Two new titles of the cover take more than a second. If this window drew, it would set its title in that time.
+        // Two new titles of the cover take more than a second. If this window drew, it would set its title in
+        // that time.
         cover.assert_frames_go_on();
         cover.assert_frames_go_on();
         (shown.title() == OTHER_TITLE).then_some(())

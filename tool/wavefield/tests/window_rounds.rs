@@ -1,7 +1,7 @@
 //! Makes and destroys the whole windowed program many times in one process. Nothing may be left behind.
 //!
-//! This test has its own `main`, because the window system needs the main thread. `WAVEFIELD_TEST_DISPLAY` names a
-//! display to use instead of a new one, and `WAVEFIELD_ROUNDS` sets the number of rounds.
+//! This test has its own `main`, because the window system needs the main thread. `WAVEFIELD_TEST_DISPLAY`
+//! names a display to use instead of a new one, and `WAVEFIELD_ROUNDS` sets the number of rounds.
 
 #[cfg(target_os = "linux")]
 mod common;
@@ -89,7 +89,8 @@ mod linux {
                 None => return Ok(Outcome::Skipped),
             },
         };
-        // SAFETY: this process has only one thread so far, so no other thread reads the environment meanwhile.
+        // SAFETY: this process has only one thread so far, so no other thread reads the environment
+        // meanwhile.
         unsafe {
             std::env::set_var("DISPLAY", display);
             // winit prefers Wayland to DISPLAY.

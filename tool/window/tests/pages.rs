@@ -417,7 +417,8 @@ fn memory() -> u64 {
     4096 * pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
 }
 
-/// 500 connections, half handshakes, slow readers, floods: a good page gets its pictures, and memory is bounded.
+/// 500 connections, half handshakes, slow readers, floods: a good page gets its pictures, and memory is
+/// bounded.
 #[test]
 fn bad_pages_cost_the_good_one_nothing() {
     let mut web = open();
@@ -467,8 +468,8 @@ fn frame(head: u8, text: &str) -> Vec<u8> {
     [&[head, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0], text.as_bytes()].concat()
 }
 
-/// Floods that say nothing to the frame loop, so that no room for input ends them. The server hears one page as long as the
-/// next, and a page that comes later too.
+/// Floods that say nothing to the frame loop, so that no room for input ends them. The server hears one page
+/// as long as the next, and a page that comes later too.
 #[test]
 fn floods_have_their_turn_like_everyone() {
     let mut web = open();

@@ -1,5 +1,5 @@
-//! A descriptor from another process may not be what its sender says, so a child process tries it first. With NVIDIA's driver (580)
-//! one refused import made every later import of the process fail.
+//! A descriptor from another process may not be what its sender says, so a child process tries it first. With
+//! NVIDIA's driver (580) one refused import made every later import of the process fail.
 
 use std::error::Error;
 use std::fs::File;
@@ -41,8 +41,8 @@ pub fn show(gpu: &Gpu, mut child: Command) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns whether a child process can import the descriptor, or its reason why not. (A program that must not hang
-/// needs a time limit here.)
+/// Returns whether a child process can import the descriptor, or its reason why not. (A program that must not
+/// hang needs a time limit here.)
 fn is_taken(child: &mut Command, descriptor: &OwnedFd, size: u64) -> std::io::Result<Result<(), String>> {
     let stdin = Stdio::from(descriptor.try_clone()?);
     let output = child.env(BYTES, size.to_string()).stdin(stdin).output()?;

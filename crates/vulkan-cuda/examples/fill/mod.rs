@@ -1,4 +1,5 @@
-//! A kernel that writes a frame, launched by cudarc. [`07_your_cuda`](../07_your_cuda.rs) explains the launch.
+//! A kernel that writes a frame, launched by cudarc. [`07_your_cuda`](../07_your_cuda.rs) explains the
+//! launch.
 
 #![allow(dead_code)] // Each example uses only some of these functions.
 

@@ -23,8 +23,9 @@ impl Target {
         let device = gpu.device.clone();
         let info = vk::BufferCreateInfo::default().size(bytes).usage(vk::BufferUsageFlags::TRANSFER_DST);
         let pool = vk::CommandPoolCreateInfo::default().queue_family_index(gpu.family);
-        // SAFETY: a live device and plain descriptions; the memory is of a type and size that the buffer allows. A failure in
-        // between ends the example; the end of the process then frees what was made before.
+        // SAFETY: a live device and plain descriptions; the memory is of a type and size that the buffer
+        // allows. A failure in between ends the example; the end of the process then frees what was made
+        // before.
         unsafe {
             let buffer = device.create_buffer(&info, None)?;
             let needs = device.get_buffer_memory_requirements(buffer);
@@ -42,7 +43,8 @@ impl Target {
         }
     }
 
-    /// Returns a command buffer with the commands of `record`, and a barrier that makes the copy visible to the CPU.
+    /// Returns a command buffer with the commands of `record`, and a barrier that makes the copy visible to
+    /// the CPU.
     pub fn record(
         &self,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),

@@ -1,4 +1,5 @@
-//! A renderer that could also run without CUDA: it has its own memory allocator, command pools, frames in flight and pace.
+//! A renderer that could also run without CUDA: it has its own memory allocator, command pools, frames in
+//! flight and pace.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -82,9 +83,11 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Draws a slot. In this example, drawing is a copy. After an error the turn is dropped, so its frame is given up.
+    /// Draws a slot. In this example, drawing is a copy. After an error the turn is dropped, so its frame is
+    /// given up.
     pub fn draw(&mut self, read: VulkanTurn<SharedBuffer>) -> Result<(), Box<dyn Error>> {
-        // The engine's pace: it waits until the last frame with these objects is done. It waits for its own timeline, never for CUDA's.
+        // The engine's pace: it waits until the last frame with these objects is done. It waits for its own
+        // timeline, never for CUDA's.
         let index = (self.submitted % IN_FLIGHT) as usize;
         self.wait_for((self.submitted + 1).saturating_sub(IN_FLIGHT))?;
         self.check(index)?;
@@ -96,7 +99,8 @@ impl Engine {
             .src_access_mask(vk::AccessFlags2::TRANSFER_WRITE)
             .dst_stage_mask(vk::PipelineStageFlags2::HOST)
             .dst_access_mask(vk::AccessFlags2::HOST_READ)];
-        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have this many bytes.
+        // SAFETY: the queue is done with the pool; the commands are for its family, and both buffers have
+        // this many bytes.
         unsafe {
             raw.reset_command_pool(frame.pool, vk::CommandPoolResetFlags::empty())?;
             raw.begin_command_buffer(frame.commands, &vk::CommandBufferBeginInfo::default())?;
@@ -126,7 +130,8 @@ impl Engine {
                 .wait_semaphore_infos(&waits)
                 .command_buffer_infos(&commands)
                 .signal_semaphore_infos(&signals)];
-            // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the queue has passed it.
+            // SAFETY: recorded above; every `Drop` here waits for the queue, so everything lives until the
+            // queue has passed it.
             Ok(unsafe { raw.queue_submit2(self.device.queue, &batch, vk::Fence::null()) }?)
         };
         // SAFETY: `submit` makes one submission, and an error means that there was none.
@@ -137,8 +142,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits on the CPU until this many of the engine's frames are done. They come after CUDA's, and CUDA may fault, so the wait has
-    /// a limit.
+    /// Waits on the CPU until this many of the engine's frames are done. They come after CUDA's, and CUDA may
+    /// fault, so the wait has a limit.
     fn wait_for(&self, frames: u64) -> Result<(), vk::Result> {
         let (semaphores, values) = ([self.done], [frames]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);

@@ -1,4 +1,5 @@
-//! Your answers to the guide's exercises. To check them, run `EXERCISES=yours cargo test -p vulkan-cuda --test exercises`.
+//! Your answers to the guide's exercises. To check them, run `EXERCISES=yours cargo test -p vulkan-cuda
+//! --test exercises`.
 
 use cudarc::driver::sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray_format};
 use vulkan_cuda::{CudaInfo, VkInfo};
@@ -13,7 +14,8 @@ pub fn device(vulkan: &VkInfo, cuda: &[CudaInfo]) -> Option<i32> {
 // ANCHOR_END: device
 
 // ANCHOR: memory
-/// A buffer of 1,000 bytes, for which Vulkan requires `VkMemoryRequirements { size: 1008, alignment: 256, .. }`.
+/// A buffer of 1,000 bytes, for which Vulkan requires `VkMemoryRequirements { size: 1008, alignment: 256, ..
+/// }`.
 pub fn memory() -> [Told; 2] {
     // The buffer has a dedicated allocation.
     let alone = Told { import_size: 0, dedicated: false, offset: 0, mapping_size: 0 };
@@ -49,11 +51,13 @@ pub fn ring() -> Prediction {
 /// Frames 9 to 12 of a ring of 4 are written, but never submitted. The others are drawn.
 pub fn frame() -> Minimised {
     Minimised {
-        // By `Ring::turn`: the first frame that CUDA never writes, the value that it waits for, and the last of `free`.
+        // By `Ring::turn`: the first frame that CUDA never writes, the value that it waits for, and the last
+        // of `free`.
         stuck: 0,
         waits_for: 0,
         free: 0,
-        // With `SharedRing`: the values that CUDA's stream waits for at these frames. `None` if it does not wait again.
+        // With `SharedRing`: the values that CUDA's stream waits for at these frames. `None` if it does not
+        // wait again.
         ring_at_13: Some(0),
         ring_at_17: Some(0),
     }

@@ -186,7 +186,8 @@ fn a_use_of_nothing_is_refused() {
     assert!(text.contains("TRANSIENT_ATTACHMENT") && text.contains("keep"), "{text}");
 }
 
-/// What the stand-in must do as a driver does: read host memory, also with gaps, and name a kernel that it does not have.
+/// What the stand-in must do as a driver does: read host memory, also with gaps, and name a kernel that it
+/// does not have.
 #[test]
 fn copies_from_host_memory_and_unknown_kernels() {
     let Some(mut bench) = BenchOf::<Picture>::new(1) else { return };
@@ -236,7 +237,8 @@ fn no_code_makes_up_a_fault() {
     bench.check(0, 3);
 }
 
-/// The frame would go into a graph, and every launch of that would repeat it. So none begins, and the capture stays whole.
+/// The frame would go into a graph, and every launch of that would repeat it. So none begins, and the capture
+/// stays whole.
 #[test]
 fn a_captured_stream_gets_no_frame() {
     let Some(mut bench) = Bench::new(2) else { return };
@@ -336,7 +338,8 @@ fn several_turns_go_in_one_submission() {
             }
         });
         let commands = commands.unwrap();
-        // SAFETY: recorded above, and submitted once with all semaphores; everything lives until both sides are idle.
+        // SAFETY: recorded above, and submitted once with all semaphores; everything lives until both sides
+        // are idle.
         unsafe {
             shared_ring::submit((read, (others, to)), |waits, signals| {
                 // Two frames of one ring have one timeline.
@@ -368,7 +371,8 @@ fn several_turns_go_in_one_submission() {
     }
 }
 
-/// A host's signal must raise the counter (`VUID-VkSemaphoreSignalInfo-value-03258`): only one thread may make it.
+/// A host's signal must raise the counter (`VUID-VkSemaphoreSignalInfo-value-03258`): only one thread may
+/// make it.
 #[test]
 #[ignore = "spoils the context"]
 fn two_threads_may_check_after_a_fault() {

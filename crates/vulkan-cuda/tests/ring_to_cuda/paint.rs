@@ -1,4 +1,5 @@
-//! Plain Vulkan: a compute shader that gives every texel of a storage image its own word, another in each frame.
+//! Plain Vulkan: a compute shader that gives every texel of a storage image its own word, another in each
+//! frame.
 
 use std::error::Error;
 

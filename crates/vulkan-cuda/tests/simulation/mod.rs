@@ -15,8 +15,8 @@ enum Slot {
     Read,
 }
 
-/// The CPU has enqueued the first `enqueued` entries of [`Case::halves`]. `cuda` and `vulkan` count the steps that each side has
-/// done. Each frame has four steps: wait, begin, end, signal.
+/// The CPU has enqueued the first `enqueued` entries of [`Case::halves`]. `cuda` and `vulkan` count the steps
+/// that each side has done. Each frame has four steps: wait, begin, end, signal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct State {
     enqueued: usize,
@@ -39,7 +39,8 @@ pub struct Case {
     ring: Ring,
     /// The number of frames that the CPU may have in flight.
     flights: u64,
-    /// What the CPU enqueues, in order. The number is the first frame of the batch, before which the CPU paces itself.
+    /// What the CPU enqueues, in order. The number is the first frame of the batch, before which the CPU
+    /// paces itself.
     halves: Vec<(u64, Half)>,
     /// The turn of each frame.
     pub turns: Vec<Turn>,

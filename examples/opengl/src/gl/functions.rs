@@ -16,8 +16,8 @@ pub type SemaphoreFn = unsafe extern "system" fn(u32, u32, *const u32, u32, *con
 
 macro_rules! functions {
     ($($field:ident = $name:literal: $kind:ty,)*) => {
-        /// Functions that glow lacks. If the driver lacks one, a call of it ends the program with a message: callers
-        /// check for the extension first.
+        /// Functions that glow lacks. If the driver lacks one, a call of it ends the program with a message:
+        /// callers check for the extension first.
         pub struct Functions {
             $(pub $field: $kind,)*
         }

@@ -20,7 +20,8 @@ pub enum By {
     Timeline,
     /// Binary semaphores, on the GPU: `GL_EXT_semaphore_fd`.
     Binary,
-    /// The CPU waits for each side: for drivers that cannot import semaphores, and to measure the benefit of semaphores.
+    /// The CPU waits for each side: for drivers that cannot import semaphores, and to measure the benefit of
+    /// semaphores.
     Cpu,
 }
 
@@ -89,14 +90,15 @@ impl Semaphore {
 
     pub fn cuda_wait(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
         let wait = self.value(value).map_or(Operand::Binary, Operand::Value);
-        // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was flushed before.
+        // SAFETY: `Frames` keeps it until the stream has passed this. For a binary semaphore, GL's signal was
+        // flushed before.
         Ok(unsafe { self.cuda.wait(stream, wait) }?)
     }
 
     pub fn cuda_signal(&self, stream: &Arc<CudaStream>, value: u64) -> Result<()> {
         let signal = self.value(value).map_or(Operand::Binary, Operand::Value);
-        // SAFETY: as above; each frame has a greater value. For a binary semaphore, GL has already waited for the
-        // signal before: CUDA has just waited for GL's later signal.
+        // SAFETY: as above; each frame has a greater value. For a binary semaphore, GL has already waited for
+        // the signal before: CUDA has just waited for GL's later signal.
         Ok(unsafe { self.cuda.signal(stream, signal) }?)
     }
 

@@ -31,13 +31,15 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Step 2, for an image with all its levels. [`SharedImage::new`] exports it for CUDA; GL's descriptor is a second export.
+    /// Step 2, for an image with all its levels. [`SharedImage::new`] exports it for CUDA; GL's descriptor is
+    /// a second export.
     pub fn new(gpu: &Gpu, format: Format, (width, height): (u32, u32)) -> Result<Self> {
         let count = width.max(height).ilog2() + 1;
         let image =
             SharedImage::new(&gpu.vulkan.pair, &image::picture(format.vulkan, width, height, count)?)?;
         let exported = image.exported();
-        // A new image has no layout, and must get one before it is written. This is the only work for Vulkan's queue.
+        // A new image has no layout, and must get one before it is written. This is the only work for
+        // Vulkan's queue.
         readback::Target::new(&gpu.vulkan, 16)?.run(&gpu.vulkan, |device, commands| {
             for barrier in first_release(exported.raw(), gpu.vulkan.family) {
                 let barriers = [barrier];

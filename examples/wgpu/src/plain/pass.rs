@@ -18,7 +18,8 @@ pub const TEXELS: vk::Format = vk::Format::R16G16B16A16_UINT;
 pub struct Pass {
     device: ash::Device,
     size: (u32, u32),
-    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is just a short way to make a buffer.
+    /// The frame's number. CUDA sees neither this nor `counts`: [`ExportedBuffer`] is just a short way to
+    /// make a buffer.
     number: ExportedBuffer,
     counts: ExportedBuffer,
     bindings: vk::DescriptorSetLayout,
@@ -120,14 +121,15 @@ impl Pass {
         Ok(())
     }
 
-    /// Begins a frame's commands with its number. As with wgpu, all frames share one buffer for it, so the pass before
-    /// ends first.
+    /// Begins a frame's commands with its number. As with wgpu, all frames share one buffer for it, so the
+    /// pass before ends first.
     pub fn begin(&self, frame: u64) -> Result<vk::CommandBuffer> {
         let commands = self.commands[frame as usize % self.commands.len()];
         let (cols, rows) = self.size;
         let words = [frame as u32, cols, rows, 0].map(u32::to_ne_bytes);
         let once = vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT;
-        // SAFETY: there is one more than may be in flight, so the GPU has finished with this one. The buffer has 16 bytes.
+        // SAFETY: there is one more than may be in flight, so the GPU has finished with this one. The buffer
+        // has 16 bytes.
         unsafe {
             self.device.begin_command_buffer(commands, &vk::CommandBufferBeginInfo::default().flags(once))?;
             self.barrier(commands, Stage::COMPUTE_SHADER, Stage::ALL_TRANSFER);
@@ -140,7 +142,8 @@ impl Pass {
     /// Records the pass over a slot.
     ///
     /// # Safety
-    /// (of this and the next three functions) `commands` must be in the recording state, for a queue of this device.
+    /// (of this and the next three functions) `commands` must be in the recording state, for a queue of this
+    /// device.
     pub unsafe fn record(&self, slot: usize, commands: vk::CommandBuffer) {
         let (device, compute, (cols, rows)) = (&self.device, vk::PipelineBindPoint::COMPUTE, self.size);
         let set = &self.sets[slot..=slot];

@@ -5,8 +5,9 @@ use ash::vk;
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::{Fill, Frame, Produced, Source};
 
-/// Watches frames without drawing them, like [`crate::watch::verify`] and [`crate::watch::trace`]. It hears of each frame
-/// when it is produced, submitted and finished by the GPU. A frame whose producer fails never finishes.
+/// Watches frames without drawing them, like [`crate::watch::verify`] and [`crate::watch::trace`]. It hears
+/// of each frame when it is produced, submitted and finished by the GPU. A frame whose producer fails never
+/// finishes.
 pub trait Observer {
     /// Comes before anything is recorded. The GPU has finished with the flight.
     fn produced(&mut self, _flight: usize, _produced: &Produced) -> Result<()> {

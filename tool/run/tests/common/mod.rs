@@ -23,7 +23,8 @@ pub fn cpu_waits(handoff: Handoff) -> bool {
     matches!(handoff, Handoff::CpuSync | Handoff::HostCopy)
 }
 
-/// Whether CUDA and Vulkan share a device here. If not, the test is skipped. If so, it must treat every error as a failure.
+/// Whether CUDA and Vulkan share a device here. If not, the test is skipped. If so, it must treat every error
+/// as a failure.
 pub fn has_gpu() -> bool {
     let table = DeviceTable::headless(Validation::default())
         .expect("a Vulkan driver is installed, at least a software one");

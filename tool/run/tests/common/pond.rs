@@ -26,8 +26,8 @@ impl Pond {
         Self { grid, across, along, height: still.clone(), speed: still, time: 0.0 }
     }
 
-    /// Steps to `time`, as one launch does. `values` are the speed of waves, the loss of speed, the drops per second and
-    /// their depth.
+    /// Steps to `time`, as one launch does. `values` are the speed of waves, the loss of speed, the drops per
+    /// second and their depth.
     pub fn step(&mut self, time: f64, values: &[f32]) {
         let [run, loss, drops, depth] = [0, 1, 2, 3].map(|index| f64::from(values[index]));
         let between = [self.across, self.along].map(|nodes| 2.0 / (nodes - 1) as f64);
@@ -38,7 +38,8 @@ impl Pond {
         let place = [0.754_877_666_246_692_7, 0.569_840_290_998_053_2]
             .map(|spread| 0.2 + 1.6 * (drop * spread).rem_euclid(1.0));
 
-        // The curvature at a node in one direction. At the edge, the missing neighbour is as high as the node.
+        // The curvature at a node in one direction. At the edge, the missing neighbour is as high as the
+        // node.
         let curve = |before: Option<f64>, here: f64, after: Option<f64>| {
             before.unwrap_or(here) - 2.0 * here + after.unwrap_or(here)
         };

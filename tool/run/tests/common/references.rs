@@ -1,17 +1,17 @@
-//! The kernels of the gallery in double precision, written from the formulas, independently of the code. The pond, whose vertices
-//! depend on earlier frames, has a simulation in `pond.rs`.
+//! The kernels of the gallery in double precision, written from the formulas, independently of the code. The
+//! pond, whose vertices depend on earlier frames, has a simulation in `pond.rs`.
 
 use std::f64::consts::TAU;
 
 use wavefield_handoff::contents::gallery::Entry;
 use wavefield_handoff::contents::wave::{self, Grid, Shape};
 
-/// Computes `[x, y, z, w]` of a vertex from the grid, its column and row, the seconds since the start, and the values
-/// of the kernel's parameters.
+/// Computes `[x, y, z, w]` of a vertex from the grid, its column and row, the seconds since the start, and
+/// the values of the kernel's parameters.
 pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
-/// The largest allowed distance of kernel and twin from the reference, in units of [`wave::HEIGHT`]. Angles are
-/// single-precision numbers of up to 40 turns.
+/// The largest allowed distance of kernel and twin from the reference, in units of [`wave::HEIGHT`]. Angles
+/// are single-precision numbers of up to 40 turns.
 pub const TOLERANCE: f64 = 4e-5;
 
 /// `None` if a vertex depends on earlier frames.

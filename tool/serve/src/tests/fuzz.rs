@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use super::super::protocol::{FromClient, MAX_MESSAGE, encode};
 use super::super::session::MAX_ALLOCATED;
 
-/// How many inputs each test has. The parser's inputs are packets. A session's inputs are events, most of which are packets.
+/// How many inputs each test has. The parser's inputs are packets. A session's inputs are events, most of
+/// which are packets.
 pub fn inputs() -> u64 {
     std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(100_000)
 }
 
-/// Feeds values of `strategy` to `test`, which returns how many inputs each value had, until there were at least `total`
-/// inputs.
+/// Feeds values of `strategy` to `test`, which returns how many inputs each value had, until there were at
+/// least `total` inputs.
 pub fn feed<S: Strategy>(total: u64, strategy: &S, test: impl Fn(S::Value) -> Result<u64, TestCaseError>) {
     let fed = Cell::new(0);
     while fed.get() < total {
@@ -41,8 +42,8 @@ pub fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
 }
 
-/// A message with all fields of all messages, so that only its `type` decides which one it is. Boxed, because proptest moves
-/// the state of a strategy, here some kilobytes, for each value.
+/// A message with all fields of all messages, so that only its `type` decides which one it is. Boxed, because
+/// proptest moves the state of a strategy, here some kilobytes, for each value.
 fn message() -> BoxedStrategy<Value> {
     let kinds = vec![
         "hello", "ready", "allocate", "import", "release", "show", "snapshot", "set", "status", "bye",
@@ -168,7 +169,8 @@ pub fn packet() -> BoxedStrategy<Vec<u8>> {
     .boxed()
 }
 
-/// A message that was read is the same after it is written and read again. Any other packet has an error in words.
+/// A message that was read is the same after it is written and read again. Any other packet has an error in
+/// words.
 fn parse(packet: &[u8]) -> Result<u64, TestCaseError> {
     match FromClient::parse(packet) {
         Ok(message) => {

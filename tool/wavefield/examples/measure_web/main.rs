@@ -1,7 +1,8 @@
-//! Measures `wavefield --web` as its viewers see it: `measure_web PROGRAM [OPTION…]`. The options go to the program.
+//! Measures `wavefield --web` as its viewers see it: `measure_web PROGRAM [OPTION…]`. The options go to the
+//! program.
 //!
-//! Each viewer is a page without a browser. It takes each picture as soon as it is there. A slow link is a proxy that lets so
-//! many bits through in each second.
+//! Each viewer is a page without a browser. It takes each picture as soon as it is there. A slow link is a
+//! proxy that lets so many bits through in each second.
 
 #[cfg(target_os = "linux")]
 mod measure;

@@ -81,8 +81,8 @@ fn watch(page: &mut Page, seconds: f64) -> (usize, usize) {
     (count, bytes)
 }
 
-/// The times from a mouse event until the picture that shows it is there, in ms, sorted. The field stands still, so each new
-/// picture is the event's.
+/// The times from a mouse event until the picture that shows it is there, in ms, sorted. The field stands
+/// still, so each new picture is the event's.
 fn latency(page: &mut Page) -> Vec<f64> {
     let held = "[false,false,false]";
     let button =

@@ -131,7 +131,8 @@ fn what_version_2_does_not_allow_is_an_error() {
         (r#"{"type": "set", "parameters": {"size": "large"}}"#, ErrorCode::Message),
         (r#"{"type": "set", "parameters": {}, "camera": [0, 0, 1, [0, 0, 0]]}"#, ErrorCode::Message),
         (r#"{"type": "set", "parameters": {}, "camera": {"azimuth": 0}}"#, ErrorCode::Message),
-        // Allocation 1 is one byte too short for a frame. From the offset in allocation 2, only 44 of 45 bytes are left.
+        // Allocation 1 is one byte too short for a frame. From the offset in allocation 2, only 44 of 45
+        // bytes are left.
         (r#"{"type": "show", "frame": 1, "allocation": 1, "offset": 0}"#, ErrorCode::Value),
         (r#"{"type": "show", "frame": 1, "allocation": 2, "offset": 16}"#, ErrorCode::Value),
         (

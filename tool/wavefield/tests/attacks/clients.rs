@@ -318,8 +318,8 @@ fn a_client_does_not_talk_to_another_users_server() {
     std::os::unix::fs::chown(folder.path(), Some(NOBODY), None).unwrap_or_default();
     let address = SocketAddrUnix::new(&path).unwrap();
     let listening = std::thread::spawn(move || {
-        // SAFETY: only this thread becomes another user, because the system call, unlike the C library's function, affects one
-        // thread.
+        // SAFETY: only this thread becomes another user, because the system call, unlike the C library's
+        // function, affects one thread.
         if unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) } != 0 {
             return None;
         }
@@ -409,8 +409,8 @@ fn wrong_vertices_cost_the_client_its_place_and_not_the_renderer() {
     }
 }
 
-/// The renderer's own frames show how long a frame may take on this device. Without them, a client's first frame could take
-/// 30 times `--timeout` on a software device.
+/// The renderer's own frames show how long a frame may take on this device. Without them, a client's first
+/// frame could take 30 times `--timeout` on a software device.
 #[test]
 fn no_frame_of_a_client_is_the_first_of_all() {
     // The renderer's own frame is due one second after the start.

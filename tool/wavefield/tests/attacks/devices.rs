@@ -13,7 +13,8 @@ use crate::common::{self, assert_exit, stderr, stdout};
 use crate::display::Display;
 use crate::stand_in::{ALL, StandIn};
 
-/// The path of SwiftShader's manifest, where `scripts/setup.sh` puts it. Returns `None` and reports a skip if it is missing.
+/// The path of SwiftShader's manifest, where `scripts/setup.sh` puts it. Returns `None` and reports a skip if
+/// it is missing.
 fn swiftshader() -> Option<PathBuf> {
     let path = Path::new(common::ROOT).join("target/swiftshader/vk_swiftshader_icd.json");
     if path.exists() {
@@ -26,7 +27,8 @@ fn swiftshader() -> Option<PathBuf> {
     None
 }
 
-/// The path of lavapipe's manifest among those of the system. Returns `None` and reports a skip if it is missing.
+/// The path of lavapipe's manifest among those of the system. Returns `None` and reports a skip if it is
+/// missing.
 fn lavapipe() -> Option<PathBuf> {
     let files = std::fs::read_dir("/usr/share/vulkan/icd.d").into_iter().flatten().flatten();
     let found = files.map(|file| file.path()).find(|path| path.to_string_lossy().contains("/lvp_icd"));
@@ -56,7 +58,8 @@ fn lavapipe_is_preferred_to_swiftshader() {
     assert!(table.lines().any(|line| line.starts_with('>') && line.contains("llvmpipe")), "{table}");
 }
 
-/// SwiftShader does not support Xlib surfaces of X11, but reports that it can present to them. Further calls crash it.
+/// SwiftShader does not support Xlib surfaces of X11, but reports that it can present to them. Further calls
+/// crash it.
 #[test]
 fn a_driver_that_does_not_know_the_display_is_not_taken() {
     let (Some(swiftshader), Some(lavapipe)) = (swiftshader(), lavapipe()) else { return };
@@ -75,8 +78,8 @@ fn a_driver_that_does_not_know_the_display_is_not_taken() {
     assert!(stderr(&output).contains("VK_KHR_xlib_surface"), "{}", stderr(&output));
 }
 
-/// SwiftShader needs shader modules with one entry point each. Its sine is as coarse as Vulkan allows, so the shaders have their
-/// own.
+/// SwiftShader needs shader modules with one entry point each. Its sine is as coarse as Vulkan allows, so the
+/// shaders have their own.
 #[test]
 fn swiftshader_fills_and_draws_everything_right() {
     let Some(swiftshader) = swiftshader() else { return };
@@ -161,8 +164,8 @@ fn a_copy_that_is_never_finished_ends_in_words() {
     assert!(done.text().contains("did not become idle"), "{}", done.text());
 }
 
-/// The queue waits for ever for a semaphore. The wait for the queue ends with an error, and nothing that the GPU may use is
-/// destroyed.
+/// The queue waits for ever for a semaphore. The wait for the queue ends with an error, and nothing that the
+/// GPU may use is destroyed.
 #[test]
 fn a_queue_that_never_comes_to_rest_is_not_waited_for_without_end() {
     let made = DeviceTable::headless(Validation::default()).and_then(|table| {

@@ -167,8 +167,8 @@ fn mode_and_owner_of_an_old_file_stay() {
     assert_eq!(what(&fs::metadata(&new).unwrap()), what(&fs::metadata(&usual).unwrap()));
 }
 
-/// The group of a file stays, so users who share it by its group keep their access. Only the superuser could also keep another
-/// user as the owner.
+/// The group of a file stays, so users who share it by its group keep their access. Only the superuser could
+/// also keep another user as the owner.
 #[test]
 fn the_group_of_an_old_file_stays() {
     let folder = folder();
@@ -233,8 +233,9 @@ fn nobody_gets_more_rights_than_an_acl_gave() {
     assert_eq!((has(&path).ok(), fs::metadata(&path).unwrap().mode() & 0o777), (None, 0o664));
 }
 
-/// The program with its own file system in `folder`, so that the machine's devices are safe. `null`, `full` and `stdout` are
-/// like those in `/dev`, and `plain` is a mounted file. The exit code is 99 if the program has changed them.
+/// The program with its own file system in `folder`, so that the machine's devices are safe. `null`, `full`
+/// and `stdout` are like those in `/dev`, and `plain` is a mounted file. The exit code is 99 if the program
+/// has changed them.
 fn among_devices(folder: &TempDir) -> Option<Command> {
     let script = "mount -t tmpfs none $0 && touch $0/null $0/full $0/plain && mount --bind /dev/null $0/null &&
         mount --bind /dev/full $0/full && mount --bind $0/plain $0/plain && ln -s /proc/self/fd/1 $0/stdout || exit 98
@@ -274,8 +275,8 @@ fn a_device_stays_a_device() {
     expect(command.args(SMALL).arg("--output").arg(&full), 1, &["full: No space left"]);
 }
 
-/// In containers, a file may be mounted: it can be written, but not replaced. The program must report that before the first
-/// frame.
+/// In containers, a file may be mounted: it can be written, but not replaced. The program must report that
+/// before the first frame.
 #[test]
 fn a_file_that_is_mounted_is_refused_at_once() {
     let folder = folder();
@@ -457,8 +458,8 @@ fn a_fault_leaves_the_round_trips_before() {
     assert!(!path.exists() && stdout(&output).is_empty(), "{}", stdout(&output));
 }
 
-/// By default, SIGXFSZ would end the process. The program makes the write fail instead, as on a full disk. The
-/// software driver of Debian 13 keeps its memory in a file, so there is no memory to draw in.
+/// By default, SIGXFSZ would end the process. The program makes the write fail instead, as on a full disk.
+/// The software driver of Debian 13 keeps its memory in a file, so there is no memory to draw in.
 #[test]
 fn a_limit_on_file_sizes_is_told() {
     let folder = folder();

@@ -155,7 +155,8 @@ fn blocks_that_no_device_has_are_refused() {
     }
 }
 
-/// A fault in Vulkan's command buffer stops Vulkan on that GPU for every process, so no kernel may get there by accident.
+/// A fault in Vulkan's command buffer stops Vulkan on that GPU for every process, so no kernel may get there
+/// by accident.
 #[test]
 fn no_kernel_is_put_into_vulkans_command_buffer_without_consent() {
     let flat = concat!(env!("CARGO_MANIFEST_DIR"), "/../handoff/kernels/test/flat.ptx");
@@ -199,8 +200,8 @@ fn text_that_begins_like_machine_code_is_refused() {
     }
 }
 
-/// A correct kernel with 16 KiB of local memory a thread stopped drawing on an H100 and an H200, if it ran inside
-/// Vulkan's command buffer.
+/// A correct kernel with 16 KiB of local memory a thread stopped drawing on an H100 and an H200, if it ran
+/// inside Vulkan's command buffer.
 #[test]
 fn much_local_memory_is_kept_out_of_vulkans_command_buffer() {
     let Some(stand_in) = StandIn::new() else { return };

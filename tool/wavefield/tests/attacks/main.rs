@@ -1,5 +1,5 @@
-//! Attacks: attempts to break the program, kept as tests. The program must answer with a message and an exit code. It must
-//! not crash, hang, lose what it has measured or leave anything behind.
+//! Attacks: attempts to break the program, kept as tests. The program must answer with a message and an exit
+//! code. It must not crash, hang, lose what it has measured or leave anything behind.
 
 #![cfg(unix)]
 

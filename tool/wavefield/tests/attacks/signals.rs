@@ -72,7 +72,8 @@ fn at_call(mut command: Command, call: &str, nth: u64) -> Running {
     running
 }
 
-/// A run on the stand-in whose first frame never ends: its kernel does not end, and the watchdog has a long timeout.
+/// A run on the stand-in whose first frame never ends: its kernel does not end, and the watchdog has a long
+/// timeout.
 fn never_finished(stand_in: &StandIn) -> Command {
     let spin = concat!(env!("CARGO_MANIFEST_DIR"), "/../handoff/kernels/test/spin.ptx");
     let mut command = stand_in.command(&ALL);
@@ -92,8 +93,8 @@ fn a_stop_does_not_wait_for_a_frame_that_takes_long() {
     assert!(text.contains("stopped before the current frame was done"), "{text}");
 }
 
-/// The program is in a call that takes 5 s, so it cannot heed the first signal. (In a frame that takes long it does, and may have
-/// ended before the second signal comes.)
+/// The program is in a call that takes 5 s, so it cannot heed the first signal. (In a frame that takes long
+/// it does, and may have ended before the second signal comes.)
 #[test]
 fn a_second_signal_ends_the_process_at_once() {
     let Some(stand_in) = StandIn::new() else { return };
@@ -228,7 +229,8 @@ fn a_stop_leaves_the_round_trips_before() {
     let path = folder.path().join("l.json");
     let mut command = stand_in.command(&ALL);
     command.args(["bench", "latency", "--rounds=10000000", "--json"]).arg(&path);
-    // Each of 250 round trips has two launches. After the second 250 there is something to show: the first warm up.
+    // Each of 250 round trips has two launches. After the second 250 there is something to show: the first
+    // warm up.
     let mut running = at_call(command, "cuLaunchKernel", 1001);
     running.signal(libc::SIGINT);
     let output = running.output();

@@ -1,4 +1,5 @@
-//! Pages of `--web` that want to stop the renderer. `tool/window/tests/pages.rs` has those that only its server sees.
+//! Pages of `--web` that want to stop the renderer. `tool/window/tests/pages.rs` has those that only its
+//! server sees.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -19,7 +20,8 @@ fn show(page: &mut Page) {
     page.seen(number);
 }
 
-/// Sizes, keys and clicks faster than it draws, beside 500 connections: the field goes on, for the other page too.
+/// Sizes, keys and clicks faster than it draws, beside 500 connections: the field goes on, for the other page
+/// too.
 #[test]
 fn pages_that_want_to_stop_the_renderer() {
     let mut command = wavefield();

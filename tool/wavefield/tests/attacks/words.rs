@@ -38,7 +38,8 @@ fn options(command: &[&str]) -> Vec<(String, String)> {
     found
 }
 
-/// Gives every option a value that makes no sense. `--help` at the end stops the program if it accepts the value.
+/// Gives every option a value that makes no sense. `--help` at the end stops the program if it accepts the
+/// value.
 #[test]
 fn every_option_refuses_nonsense_in_words() {
     let mut cases = Vec::new();
@@ -197,7 +198,8 @@ fn out_of_memory_says_the_code_and_the_option_that_helps() {
     }
 }
 
-/// With a hand-off by the GPU, the CPU waits for neither side. The summary counts the waits for pacing separately.
+/// With a hand-off by the GPU, the CPU waits for neither side. The summary counts the waits for pacing
+/// separately.
 #[test]
 fn pacing_is_told_apart_from_waits_of_the_hand_off() {
     let waits = |text: &str, name: &str| -> u64 {
@@ -252,7 +254,8 @@ fn the_list_of_devices_fits_the_terminal() {
     );
 }
 
-/// The help of every command lists its options in groups, in the same order, with examples that the program accepts.
+/// The help of every command lists its options in groups, in the same order, with examples that the program
+/// accepts.
 #[test]
 fn the_help_is_grouped_and_its_examples_are_right() {
     let groups = ["What is shown:", "How it is done:", "What comes out:", "Diagnosis:", "Comparison:"];

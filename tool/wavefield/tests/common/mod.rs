@@ -9,7 +9,8 @@ mod engine;
 
 pub use engine::*;
 
-/// The UUID of the first Vulkan device. A child process that tries kernels without Vulkan needs it in `STAND_IN_UUID`.
+/// The UUID of the first Vulkan device. A child process that tries kernels without Vulkan needs it in
+/// `STAND_IN_UUID`.
 pub fn first_uuid() -> String {
     let table = stdout(&run(&["devices"]));
     let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());

@@ -1,6 +1,8 @@
-//! A client with memory of its own that the renderer imports: on the stand-in for a GPU, or with CUDA on a real one.
+//! A client with memory of its own that the renderer imports: on the stand-in for a GPU, or with CUDA on a
+//! real one.
 //!
-//! On the stand-in the client needs no CUDA: memory and timelines are files in memory, see `tests/stand_in/src/shared.rs`.
+//! On the stand-in the client needs no CUDA: memory and timelines are files in memory, see
+//! `tests/stand_in/src/shared.rs`.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

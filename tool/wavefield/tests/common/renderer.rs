@@ -20,7 +20,8 @@ use super::stand_in::StandIn;
 /// The longest wait for anything. It is generous, for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The argument for the validation layer, if it is installed. An error of the layer ends the renderer with exit code 1.
+/// The argument for the validation layer, if it is installed. An error of the layer ends the renderer with
+/// exit code 1.
 pub fn validated() -> &'static [&'static str] {
     match common::has_validation() {
         true => &["--validation"],
@@ -123,7 +124,8 @@ impl Renderer {
         }
     }
 
-    /// Connects a client with memory `host` that describes its array like this. Returns why, if it is refused.
+    /// Connects a client with memory `host` that describes its array like this. Returns why, if it is
+    /// refused.
     pub fn client_of(&self, array: &serde_json::Value) -> Result<Client, (RefusedCode, String)> {
         let until = Instant::now() + PATIENCE;
         let hello = serde_json::json!({
@@ -152,7 +154,8 @@ impl Renderer {
         lists.flat_map(|list| list.split_whitespace().map(String::from).collect::<Vec<_>>()).collect()
     }
 
-    /// Waits until no child process is left, alive or dead, and no more than `descriptors` descriptors are open.
+    /// Waits until no child process is left, alive or dead, and no more than `descriptors` descriptors are
+    /// open.
     pub fn wait_for_rest(&self, descriptors: usize) {
         let until = Instant::now() + PATIENCE;
         while !self.trials().is_empty() || self.resources().0 > descriptors {

@@ -1,4 +1,5 @@
-//! The frame's number in every texel: 12 bits as in [`crate::contents::frame_stamp`], three in each half float.
+//! The frame's number in every texel: 12 bits as in [`crate::contents::frame_stamp`], three in each half
+//! float.
 //!
 //! The stamp takes the lowest three of a half float's ten bits after the leading one. The other seven keep
 //! their value, so a height below 1 changes by at most 0.0035, less than a step of the colour map.
