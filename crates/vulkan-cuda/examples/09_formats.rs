@@ -25,8 +25,7 @@ mod readback;
 
 use match_devices::Gpu;
 
-/// Kinds of image: view type, sides, layers, and a usage beside copies. The sides are odd, so that a wrong
-/// pitch shows.
+/// View type, sides, layers, and a usage beside copies. The sides are odd, so that a wrong pitch shows.
 const KINDS: [(ViewType, [u32; 3], u32, vk::ImageUsageFlags); 8] = [
     (ViewType::D1, [37, 1, 1], 1, vk::ImageUsageFlags::SAMPLED),
     (ViewType::D2, [37, 21, 1], 1, vk::ImageUsageFlags::SAMPLED),
@@ -39,12 +38,8 @@ const KINDS: [(ViewType, [u32; 3], u32, vk::ImageUsageFlags); 8] = [
 ];
 /// More than the largest image here has with all its levels.
 const BYTES: u64 = 1 << 18;
-const TRANSFER: Access = Access {
-    stage: vk::PipelineStageFlags2::ALL_TRANSFER,
-    access: vk::AccessFlags2::from_raw(
-        vk::AccessFlags2::TRANSFER_READ.as_raw() | vk::AccessFlags2::TRANSFER_WRITE.as_raw(),
-    ),
-};
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 struct Bench<'a> {
     gpu: &'a Gpu,
@@ -58,7 +53,7 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(gpu: &'a Gpu) -> Result<Self, Box<dyn Error>> {
+    fn new(gpu: &'a Gpu) -> Result<Self> {
         let module = gpu.cuda.load_module(Ptx::from_src(include_str!("formats/surfaces.ptx")))?;
         let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::TRANSFER_DST;
         let buffer = SharedBuffer::new(&gpu.pair, BYTES, usage)?;
@@ -77,20 +72,19 @@ impl<'a> Bench<'a> {
     }
 
     /// Sends every level through CUDA and back. Returns how many arrived in both directions.
-    fn round_trips(&mut self, image: &Arc<SharedImage>, seed: u64) -> Result<u32, Box<dyn Error>> {
+    fn round_trips(&mut self, image: &Arc<SharedImage>, seed: u64) -> Result<u32> {
         let levels = levels(image.exported().shape(), image.exported().format());
         let bytes = levels.last().map_or(0, |last| last.offset + last.bytes);
         let [there, back] = [0, 1].map(|direction| noise(bytes, 2 * seed + direction));
         let raw = image.exported().raw();
-        let family = self.gpu.family;
-        for barrier in first_release(raw, family) {
+        for barrier in first_release(raw, self.gpu.family) {
             self.target.run(self.gpu, |device, commands| barrier_of(device, commands, &[], &[barrier]))?;
         }
 
         // CUDA writes every level before Vulkan reads the first, so that an overlap is found.
         self.upload(&there)?;
         for level in &levels {
-            self.launch(&self.surface_write.clone(), image, level)?;
+            self.launch(&self.surface_write, image, level)?;
         }
         // Zeros first, so that old bytes cannot pass for new ones.
         self.upload(&vec![0; bytes])?;
@@ -101,7 +95,7 @@ impl<'a> Bench<'a> {
         self.copy(image, &levels, true)?;
         self.upload(&vec![0; bytes])?;
         for level in &levels {
-            self.launch(&self.surface_read.clone(), image, level)?;
+            self.launch(&self.surface_read, image, level)?;
         }
         let by_vulkan = self.download(bytes)?;
 
@@ -112,40 +106,33 @@ impl<'a> Bench<'a> {
         Ok(levels.iter().filter(arrived).count() as u32)
     }
 
-    fn upload(&mut self, bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+    fn upload(&mut self, bytes: &[u8]) -> Result<()> {
         self.stream.memcpy_htod(bytes, &mut self.texels.slice_mut(..bytes.len()))?;
         Ok(self.stream.synchronize()?)
     }
 
-    fn download(&self, bytes: usize) -> Result<Vec<u8>, Box<dyn Error>> {
+    fn download(&self, bytes: usize) -> Result<Vec<u8>> {
         let got = self.stream.clone_dtoh(&self.texels.slice(..bytes))?;
         self.stream.synchronize()?;
         Ok(got)
     }
 
     /// Runs a kernel of `formats/surfaces.cu` for all texels of a level, and waits.
-    fn launch(
-        &self,
-        kernel: &CudaFunction,
-        image: &Arc<SharedImage>,
-        level: &Level,
-    ) -> Result<(), Box<dyn Error>> {
+    fn launch(&self, kernel: &CudaFunction, image: &Arc<SharedImage>, level: &Level) -> Result<()> {
         let surface = image.level(level.index)?.surface()?;
         let address = self.buffer.cuda() + level.offset as u64;
         let view = image.exported().shape().view().vulkan().as_raw();
         let [width, height, depth] = level.texels;
-        let texel = image.exported().format().bytes();
-        let object = surface.raw();
+        let (object, texel) = (surface.raw(), image.exported().format().bytes());
         let mut launch = self.stream.launch_builder(kernel);
         launch.arg(&object).arg(&address).arg(&view).arg(&width).arg(&height).arg(&depth).arg(&texel);
-        // SAFETY: these are the kernel's parameters; surface and buffer have this many texels, and live until
-        // the wait.
+        // SAFETY: the kernel's parameters; surface and buffer have this many texels, and live until the wait.
         unsafe { launch.launch(LaunchConfig::for_num_elems(width * height * depth)) }?;
         Ok(self.stream.synchronize()?)
     }
 
     /// Copies all levels from the buffer to the image or back. CUDA owns both before and after.
-    fn copy(&self, image: &Arc<SharedImage>, levels: &[Level], to_image: bool) -> Result<(), Box<dyn Error>> {
+    fn copy(&self, image: &Arc<SharedImage>, levels: &[Level], to_image: bool) -> Result<()> {
         let (raw, buffer, family) = (image.exported().raw(), self.buffer.vulkan(), self.gpu.family);
         let shape = image.exported().shape();
         let layers = vk::ImageSubresourceLayers::default().aspect_mask(vk::ImageAspectFlags::COLOR);
@@ -157,11 +144,13 @@ impl<'a> Bench<'a> {
                 .image_extent(shape.level_extent(level.index))
         };
         let regions: Vec<_> = levels.iter().map(region).collect();
-        let acquire = [Owner::External.acquire(buffer, family, TRANSFER)];
-        let release = [Owner::External.release(buffer, family, TRANSFER)];
-        let acquire_image = [Owner::External.acquire_image(raw, family, TRANSFER)];
-        let release_image = [Owner::External.release_image(raw, family, TRANSFER)];
-        self.target.run(self.gpu, |device, commands| {
+        let access = vk::AccessFlags2::TRANSFER_READ | vk::AccessFlags2::TRANSFER_WRITE;
+        let copies = Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access };
+        let acquire = [Owner::External.acquire(buffer, family, copies)];
+        let release = [Owner::External.release(buffer, family, copies)];
+        let acquire_image = [Owner::External.acquire_image(raw, family, copies)];
+        let release_image = [Owner::External.release_image(raw, family, copies)];
+        Ok(self.target.run(self.gpu, |device, commands| {
             barrier_of(device, commands, &acquire, &acquire_image);
             // SAFETY: being recorded; the image has these levels, and the buffer their bytes.
             unsafe {
@@ -171,8 +160,7 @@ impl<'a> Bench<'a> {
                 }
             }
             barrier_of(device, commands, &release, &release_image);
-        })?;
-        Ok(())
+        })?)
     }
 }
 
@@ -214,7 +202,7 @@ fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     std::iter::successors(Some(seed + 1), next).skip(8).take(bytes).map(|state| (state >> 56) as u8).collect()
 }
 
-pub fn run() -> Result<(), Box<dyn Error>> {
+pub fn run() -> Result<()> {
     let gpu = match_devices::open()?;
     let mut bench = Bench::new(&gpu)?;
     let heads = KINDS.map(|(view, .., usage)| match usage {
@@ -257,6 +245,6 @@ pub fn run() -> Result<(), Box<dyn Error>> {
 }
 
 #[allow(dead_code)]
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<()> {
     match_devices::report(run())
 }
