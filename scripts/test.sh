@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# test.sh [--yes] [ARGUMENT...]: sets up what is missing, and runs every check. The arguments go to cargo test. At a terminal
-# it asks before it installs; --yes is the answer. With CI=true, a missing tool is a failure. WAVEFIELD_CHECK_WINDOWS=1 checks
-# the Windows build too.
+# test.sh [--yes] [--quick] [ARGUMENT...]: sets up what is missing, and runs every check. The arguments go to cargo test. At a
+# terminal it asks before it installs; --yes is the answer. --quick checks the demo and the library only, without windows,
+# browser and Python. With CI=true, a missing tool is a failure. WAVEFIELD_CHECK_WINDOWS=1 checks the Windows build too.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
@@ -139,6 +139,17 @@ all_tests() {
 }
 
 documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked "${crates[@]}" --no-deps; }
+
+if [[ ${1:-} == --quick ]]; then
+    shift
+    setup essentials
+    component_step formatting fmt --all --check
+    component_step clippy clippy --locked --all-targets -- -D warnings
+    step tests kept cargo test --locked --no-fail-fast "$@"
+    say "passed: $passed"
+    count
+    exit
+fi
 
 tables=(essentials x11_window test_tools python_tools)
 setup "${tables[@]}"
