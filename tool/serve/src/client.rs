@@ -11,13 +11,13 @@ use rustix::io::Errno;
 use vulkan_cuda::ExportedSemaphore;
 
 use super::client_producer::Shared;
-use super::closer::{self, ClientFd};
+use super::fd_reaper::{self, ClientFd};
 use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{
     ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Render, Request, Tagged, short,
 };
-use super::session::{Fault, Judged, Session, Terms, is_heavy};
+use super::session::{Fault, Session, Terms, Validated, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
@@ -89,7 +89,7 @@ impl From<Fault> for Ended {
     }
 }
 
-type Heard = (Request, Judged, Vec<ClientFd>);
+type Heard = (Request, Validated, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
 #[derive(Clone, Copy)]
@@ -237,12 +237,12 @@ impl Client {
                 return Err(Fault::new(ErrorCode::Message, reason).into());
             }
         };
-        if !descriptors.is_empty() && closer::is_full() {
-            return Err(Fault::new(ErrorCode::Stuck, closer::FULL).into());
+        if !descriptors.is_empty() && fd_reaper::is_full() {
+            return Err(Fault::new(ErrorCode::Stuck, fd_reaper::FULL).into());
         }
-        let (request, judged) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
-        self.busy = judged.as_ref().is_ok_and(is_heavy);
-        Ok(Some((request, judged, descriptors)))
+        let (request, validated) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
+        self.busy = validated.as_ref().is_ok_and(is_heavy);
+        Ok(Some((request, validated, descriptors)))
     }
 
     fn waits(&self) -> bool {

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use vulkan_cuda::Ring;
 
-use super::acceptor::{Visitor, refuse};
+use super::acceptor::{Greeted, refuse};
 use super::client::Client;
 use super::memory::ClientMemory;
 use super::protocol::{
@@ -21,12 +21,12 @@ use wavefield_run::{Config, Engine};
 const MAX_RING_BYTES: u64 = 8 << 30;
 
 pub(super) fn welcome(
-    visitor: Visitor,
+    greeted: Greeted,
     engine: &mut Engine,
     setup: &Setup,
     parameters: wavefield_run::Parameters,
 ) -> Option<Client> {
-    let Visitor { connection, hello, array, name } = visitor;
+    let Greeted { connection, hello, array, name } = greeted;
     let array = array.unwrap_or(Array::mesh(setup.config.grid));
     let info = engine.device().info();
     let terms = Terms {

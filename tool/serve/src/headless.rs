@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
-use super::host::Host;
+use super::serve_hook::ServeHook;
 use super::{FRAME_SECONDS, Options, check_scene, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{
@@ -40,7 +40,7 @@ pub fn serve_windowed(
     run(FrameHookDesc {
         make: Box::new(|choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);
-            Ok(Box::new(Host::new(acceptor, choice, &config, options)))
+            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options)))
         }),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })
@@ -49,7 +49,7 @@ pub fn serve_windowed(
 /// Not dropped while a stuck GPU uses it.
 struct Serving {
     run: Headless,
-    host: Host,
+    hook: ServeHook,
 }
 
 fn serve(
@@ -62,14 +62,14 @@ fn serve(
 ) -> Result<Summary> {
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
     run.engine().heed(stop);
-    let host = Host::new(acceptor, choice, config, options);
-    let mut serving = Serving { run, host };
+    let hook = ServeHook::new(acceptor, choice, config, options);
+    let mut serving = Serving { run, hook };
     let mut times = FrameTimes::default();
     failures.catch(draw(&mut serving, config, stop, &mut times));
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-    failures.catch(serving.host.close(serving.run.engine(), &reason));
-    // The host owns the client's memory, so it may be dropped only at rest.
+    failures.catch(serving.hook.close(serving.run.engine(), &reason));
+    // The hook owns the client's memory, so it may be dropped only at rest.
     match serving.run.engine().quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),
@@ -78,38 +78,38 @@ fn serve(
 }
 
 fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
-    let Serving { run, host } = serving;
+    let Serving { run, hook } = serving;
     let mut parameters = Parameters::new(config);
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
-        host.wait(run.engine(), &mut parameters)?;
-        if !host.is_ready() {
+        hook.wait(run.engine(), &mut parameters)?;
+        if !hook.is_ready() {
             continue;
         }
         if let Err(error) = run.frame_at(moment) {
-            host.rescue(run.engine(), error)?;
+            hook.rescue(run.engine(), error)?;
             continue;
         }
-        host.drawn();
+        hook.drawn();
         let now = Instant::now();
         times.add(now - last);
         let speed = if parameters.paused { 0.0 } else { parameters.speed };
         moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
         moment.time += moment.step;
         last = now;
-        if host.wants_picture() {
+        if hook.wants_picture() {
             let extent = run.extent();
             // Drain first, with a time limit: reading back waits without one.
             match run.engine().drain() {
-                Ok(()) => host.send_picture(extent, run.pixels()),
-                Err(error) => host.rescue(run.engine(), error)?,
+                Ok(()) => hook.send_picture(extent, run.pixels()),
+                Err(error) => hook.rescue(run.engine(), error)?,
             }
         }
     }
-    host.shut();
+    hook.shut();
     if let Err(error) = run.engine().finish() {
-        host.rescue(run.engine(), error)?;
+        hook.rescue(run.engine(), error)?;
         run.engine().finish()?;
     }
     times.finish(last.elapsed());

@@ -6,7 +6,7 @@ use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaBuffer, DeviceUuid};
 
 use super::Setup;
-use super::closer::ClientFd;
+use super::fd_reaper::ClientFd;
 use super::protocol::Request;
 use wavefield_gpu::{Error, Result, note, threads::Job};
 use wavefield_handoff::producer::SLOT_USAGE;

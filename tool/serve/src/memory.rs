@@ -13,7 +13,7 @@ use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
-use super::ledger::Origin;
+use super::frame_ledger::Origin;
 use super::protocol::{MemoryKind, Place, Render, VulkanMemory};
 use wavefield_draw::PictureKind;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};

@@ -5,11 +5,11 @@ use ash::vk;
 use super::Setup;
 use super::client::{Client, WantedPicture, WantedRender};
 use super::client_producer::Shared;
-use super::closer::ClientFd;
+use super::fd_reaper::ClientFd;
 use super::imports::Import;
 use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
-use super::session::Judged;
+use super::session::Validated;
 use super::statistics::Watch;
 use wavefield_draw::Camera;
 use wavefield_gpu::Result;
@@ -18,7 +18,7 @@ use wavefield_run::{Engine, Parameters};
 /// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
-pub(super) struct Desk<'a> {
+pub(super) struct RequestHandler<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
     pub(super) setup: &'a Setup,
@@ -27,15 +27,15 @@ pub(super) struct Desk<'a> {
     pub(super) draws: bool,
 }
 
-impl Desk<'_> {
+impl RequestHandler<'_> {
     pub(super) fn answer(
         &mut self,
         client: &mut Client,
         request: Request,
-        judged: Judged,
+        validated: Validated,
         descriptors: Vec<ClientFd>,
     ) -> Result<()> {
-        let message = match judged {
+        let message = match validated {
             Ok(message) => message,
             // A failed `render` is answered in its turn.
             Err(reason) if request.name == "render" => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ledger::{Ledger, Shown};
+use super::frame_ledger::{FrameLedger, Shown};
 use super::protocol::{
     ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Render, Request, VERSION, described, request_id,
     short, spoken_version,
@@ -33,7 +33,7 @@ impl Fault {
 }
 
 /// A message to carry out, or the reason for the answer `failed`.
-pub type Judged = Result<FromClient, String>;
+pub type Validated = Result<FromClient, String>;
 
 /// Whether at most one such message is done between two frames, because it takes long.
 pub fn is_heavy(message: &FromClient) -> bool {
@@ -91,7 +91,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub struct Session {
     terms: Terms,
-    ledger: Ledger,
+    ledger: FrameLedger,
     allocations: BTreeMap<u64, Held>,
     /// Given back, but still on show or announced.
     released: Vec<(u64, Held)>,
@@ -103,7 +103,7 @@ impl Session {
     pub fn new(terms: Terms) -> Self {
         Self {
             // With memory `host` a copy is on show, so the slot itself is free at once.
-            ledger: Ledger::new(terms.depth, terms.memory == MemoryKind::Cuda),
+            ledger: FrameLedger::new(terms.depth, terms.memory == MemoryKind::Cuda),
             terms,
             allocations: BTreeMap::new(),
             released: Vec::new(),
@@ -116,11 +116,11 @@ impl Session {
         self.terms
     }
 
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &FrameLedger {
         &self.ledger
     }
 
-    pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Judged), Fault> {
+    pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Validated), Fault> {
         let read = FromClient::parse(packet).and_then(|message| Ok((message, request_id(packet)?)));
         let (message, id) = read.map_err(|reason| Fault::new(ErrorCode::Message, reason))?;
         let name = message.name();
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Checks a message. Handles frames and released memory; the caller carries out the rest.
-    pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Judged, Fault> {
+    pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Validated, Fault> {
         let wanted = match &message {
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
@@ -137,7 +137,7 @@ impl Session {
             let reason = format!("`{}` with {descriptors} descriptors instead of {wanted}", message.name());
             return Err(Fault::new(ErrorCode::Message, reason));
         }
-        let judged = match &message {
+        let validated = match &message {
             FromClient::Hello(_) => return Err(Fault::new(ErrorCode::Order, "`hello` twice")),
             &FromClient::Ready { frame } => Ok(self.host_ready(frame)?),
             &FromClient::Show { frame, allocation, offset } => Ok(self.show(frame, allocation, offset)?),
@@ -166,7 +166,7 @@ impl Session {
                 Ok(())
             }
         };
-        Ok(judged.map(|()| message))
+        Ok(validated.map(|()| message))
     }
 
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
@@ -356,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::ledger::Origin;
+    use super::super::frame_ledger::Origin;
     use super::super::protocol::{Parameters, encode};
     use super::super::tests::fuzz::{self, number, packet};
     use super::*;
@@ -376,7 +376,7 @@ mod tests {
         Session::new(terms)
     }
 
-    fn say(session: &mut Session, message: FromClient) -> Result<Judged, Fault> {
+    fn say(session: &mut Session, message: FromClient) -> Result<Validated, Fault> {
         let descriptors = match &message {
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
@@ -621,7 +621,7 @@ mod tests {
     #[test]
     fn a_camera_out_of_reach_changes_nothing() {
         let mut session = session(MemoryKind::Host);
-        let mut set = |text: &str| session.read(text.as_bytes(), 0).map(|(_, judged)| judged);
+        let mut set = |text: &str| session.read(text.as_bytes(), 0).map(|(_, validated)| validated);
         let at = |distance: &str| {
             format!(
                 r#"{{"type": "set", "parameters": {{"paused": true}}, "camera": {{"azimuth": 0.5, "elevation": 0.25,
@@ -713,7 +713,7 @@ mod tests {
                             prop_assert!(!reason.is_empty() && reason.len() < 1000, "{reason}")
                         }
                     }
-                    session.read(packet, *descriptors).map(|(_, judged)| judged.ok())
+                    session.read(packet, *descriptors).map(|(_, validated)| validated.ok())
                 }
             };
             match outcome {
