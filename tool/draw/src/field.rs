@@ -184,7 +184,12 @@ impl FieldRenderer {
     }
 
     /// Makes a renderer of the same array in the same style. Waits for the queue.
-    pub fn twin(&self, queue: &mut Queue, output: Output, (flights, views): (usize, usize)) -> Result<Self> {
+    pub fn with_output(
+        &self,
+        queue: &mut Queue,
+        output: Output,
+        (flights, views): (usize, usize),
+    ) -> Result<Self> {
         let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
         let samples = if output == Output::Facts { Samples::One } else { self.samples };
         let scene = self.scene;

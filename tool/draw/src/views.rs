@@ -102,7 +102,7 @@ impl Sheet {
         plan: Plan,
         flights: usize,
     ) -> Result<Self> {
-        let mut renderer = like.twin(queue, output, (flights, MAX_VIEWS))?;
+        let mut renderer = like.with_output(queue, output, (flights, MAX_VIEWS))?;
         renderer.resize(plan.extent())?;
         let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
         let targets = output.formats().iter().map(target).collect::<Result<_>>()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::engine::{Behind, Engine, Moment};
+use super::engine::{AfterDraw, Engine, Moment};
 use super::picture_file::picture_texts;
 use super::record;
 use super::trace_file::Traced;
@@ -175,7 +175,7 @@ impl Headless {
             Ok(())
         };
         let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(&flight, moment, &picture, Behind { commands, present: None })
+        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None })
     }
 
     pub fn engine(&mut self) -> &mut Engine {

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::Installed;
-pub use engine::{Batching, Behind, Engine, FrameTiming, FromTo, Moment};
+pub use engine::{AfterDraw, Batching, Engine, FrameTiming, FromTo, Moment};
 pub use engine::{Found, SlotNow};
 pub use frame_hook::Parameters;
 pub use frame_hook::{FrameHook, FrameHookDesc};

@@ -94,7 +94,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
     // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
-    unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
+    unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
     if signal.is_none() {
         engine.drain().map_err(words)?;
         client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;

@@ -21,7 +21,7 @@ use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::Array;
 use wavefield_run::watch::recording::Film;
 use wavefield_run::{
-    Behind, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
+    AfterDraw, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
 };
 
 /// How often to try again without an image to draw on: nothing else paces the loop then.
@@ -149,7 +149,7 @@ impl<S: Screen> State<S> {
             flight,
             moment,
             picture,
-            Behind { commands, present: canvas.present.map(|image| image.rendered) },
+            AfterDraw { commands, present: canvas.present.map(|image| image.rendered) },
         )
     }
 

@@ -131,23 +131,23 @@ impl Code {
     }
 
     /// Returns the kernels that are defined, not just declared.
-    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
-        self.0.split(".entry").skip(1).filter_map(Entry::of).collect()
+    pub(super) fn entries(&self) -> Vec<PtxEntry<'_>> {
+        self.0.split(".entry").skip(1).filter_map(PtxEntry::of).collect()
     }
 
-    pub(super) fn entry(&self, name: &str) -> Option<Entry<'_>> {
+    pub(super) fn entry(&self, name: &str) -> Option<PtxEntry<'_>> {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct PtxEntry<'a> {
     pub(super) name: &'a str,
     parameters: &'a str,
     directives: &'a str,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> PtxEntry<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(char::is_whitespace)?.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$' | '%'));
@@ -203,7 +203,7 @@ pub(super) fn made_for(ptx: &str) -> String {
     format!("It is PTX {} for {}", word(".version"), word(".target"))
 }
 
-fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
+fn no_entry(entries: &[PtxEntry<'_>], name: &str) -> String {
     match entries {
         [] => "no .entry in it: is this PTX text? CUDA C++ has a `__global__` function, and its file's name ends with .cu".into(),
         entries => {

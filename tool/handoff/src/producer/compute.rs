@@ -7,7 +7,7 @@ use vulkan_cuda::ExportedBuffer;
 use super::{
     Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
 };
-use crate::contents::{frame_stamp, gallery::Twin, wave::Grid};
+use crate::contents::{frame_stamp, gallery::KernelShader, wave::Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
@@ -17,7 +17,7 @@ pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
     _memory: Memory,
-    twin: &'static Twin,
+    shader: &'static KernelShader,
     grid: Grid,
     stamped: bool,
     device: Device,
@@ -31,7 +31,12 @@ enum Memory {
 impl ComputeProducer {
     /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
     /// draw.
-    pub fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin, exported: bool) -> Result<Self> {
+    pub fn new(
+        device: &Device,
+        desc: &ProducerDesc,
+        shader: &'static KernelShader,
+        exported: bool,
+    ) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let (memory, slots): (_, Vec<_>) = if exported {
             let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
@@ -48,19 +53,19 @@ impl ComputeProducer {
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
-            (twin.spirv, twin.entry),
+            (shader.spirv, shader.entry),
             size_of::<Constants>() as u32,
             &[Choices::These(&bound)],
         )?;
         let slots = slots.into_iter().map(Source::from).collect();
-        let parameters = twin.parameters();
+        let parameters = shader.parameters();
         let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
-        Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
+        Ok(Self { pipeline, profile, _memory: memory, shader, grid, stamped, device: device.clone() })
     }
 
     fn constants(&self, frame: &Frame) -> Constants {
-        let phase = self.twin.phase(frame.time);
+        let phase = self.shader.phase(frame.time);
         let (keep, stamp) = match self.stamped {
             true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
             false => (u32::MAX, 0),

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
 use crate::contents::wave::{self, Grid, Shape, Vertex};
-use crate::contents::{frame_stamp, gallery::Twin};
+use crate::contents::{frame_stamp, gallery::KernelShader};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
 
@@ -26,7 +26,7 @@ impl HostProducer {
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // With no more frames than slots, a slot's last frame is done before `produce` writes it again.
-        let (max_in_flight, parameters) = (slots.len(), Twin::wave().parameters());
+        let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
     }

@@ -10,7 +10,7 @@
 //! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
 
 mod compute;
-mod fill;
+mod cuda_timeline;
 mod host;
 mod room;
 mod still;
@@ -30,7 +30,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{KernelParameters, KernelValues};
 
 pub use compute::ComputeProducer;
-pub use fill::Fill;
+pub use cuda_timeline::CudaTimeline;
 pub use host::HostProducer;
 pub use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
 pub use room::{check_grid, check_texture};
@@ -243,13 +243,13 @@ pub trait Producer {
     }
 
     /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
-    fn fill(&self) -> Option<&Fill> {
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
         None
     }
 
     /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
     fn is_idle(&self) -> Result<bool> {
-        self.fill().map_or(Ok(true), Fill::is_idle)
+        self.cuda_timeline().map_or(Ok(true), CudaTimeline::is_idle)
     }
 
     /// Says how far its side has come, for the error of a stuck run.
@@ -264,11 +264,11 @@ pub trait Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{gallery::Twin, wave::Shape};
+    use crate::contents::{gallery::KernelShader, wave::Shape};
 
     #[test]
     fn the_wave_has_a_shape() {
-        let parameters = Twin::wave().parameters();
+        let parameters = KernelShader::wave().parameters();
         let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["amplitude", "frequency"]);
         assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());

@@ -49,17 +49,17 @@ impl Engine {
         if let Some(check) = &mut self.observers.check {
             check.exchanged(*incoming.drawing.array());
         }
-        self.beside = None;
+        self.side_views = None;
         self.times.forget();
         // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);
         self.recordings.forget();
-        self.filler.first = submitted - incoming.next;
-        let producer = std::mem::replace(&mut *self.filler.producer, incoming.producer);
-        let parameters = std::mem::replace(&mut self.filler.parameters, incoming.parameters);
+        self.producer_state.first = submitted - incoming.next;
+        let producer = std::mem::replace(&mut *self.producer_state.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.producer_state.parameters, incoming.parameters);
         let drawing = self.drawer.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.drawer.view, incoming.view);
-        self.filler.begin(&mut self.pacer);
+        self.producer_state.begin(&mut self.pacer);
         // A wait that was given up has ended after all.
         self.health = Health::Sound;
         Ok(Installed { producer, next, parameters, drawing, view })
@@ -84,7 +84,7 @@ impl Engine {
     /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let (mut finished, mut submitted) = (0, 0);
-        for pacer in [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer)) {
+        for pacer in [&self.pacer].into_iter().chain(self.side_views.as_ref().map(|side| &side.pacer)) {
             finished += pacer.finished()?;
             submitted += pacer.submitted();
         }

@@ -14,7 +14,7 @@ const FLIGHTS: usize = 3;
 const COPY: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
-pub(super) struct Beside {
+pub(super) struct SideViews {
     pub(super) pacer: Pacer,
     pub(super) views: Views,
 }
@@ -33,21 +33,21 @@ impl Engine {
     /// # Safety
     /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
     /// usage `TRANSFER_DST`. Until [`Engine::drain`] both live, and nothing writes or uses them.
-    pub unsafe fn draw_beside(
+    pub unsafe fn render_views(
         &mut self,
         wanted: &Wanted<'_>,
         FromTo { source, into }: FromTo,
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
-        if self.beside.is_none() {
-            self.beside =
-                Some(Beside { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
+        if self.side_views.is_none() {
+            self.side_views =
+                Some(SideViews { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
         }
-        if self.beside.as_ref().is_some_and(|beside| beside.views.needs(self.device(), wanted)) {
+        if self.side_views.as_ref().is_some_and(|side| side.views.needs(self.device(), wanted)) {
             self.drain()?;
         }
-        let (producer, patience) = (&**self.filler.producer, &self.patience);
-        let (Some(Beside { pacer, views }), queue) = (&mut self.beside, &mut self.queue) else {
+        let (producer, patience) = (&**self.producer_state.producer, &self.patience);
+        let (Some(SideViews { pacer, views }), queue) = (&mut self.side_views, &mut self.queue) else {
             return Ok(());
         };
         views.prepare(queue, &self.drawer.renderer, wanted)?;
@@ -55,7 +55,7 @@ impl Engine {
         let waited = pacer.begin(patience.watch(producer, &device, pacer.slowest()));
         let flight = match waited {
             Ok(flight) => flight,
-            waited => return self.noting(waited).map(drop),
+            waited => return self.record_health(waited).map(drop),
         };
         let reads = reads(self.drawer.scene, false);
         let barrier = |barrier| {
@@ -89,10 +89,10 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn wait_beside(&mut self) -> Result<()> {
-        let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
-        let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());
+    pub(super) fn wait_side_views(&mut self) -> Result<()> {
+        let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
+        let look = self.patience.watch(&**self.producer_state.producer, self.queue.device(), pacer.slowest());
         let drawn = pacer.wait_for(pacer.submitted(), look);
-        self.noting(drawn)
+        self.record_health(drawn)
     }
 }

@@ -137,8 +137,8 @@ fn check(which: &str, runs: &[Report]) -> Result<()> {
     for (at, run) in runs.iter().enumerate() {
         let called = |at| called(which, at, runs);
         // One run counted twice would make every figure look more certain than it is.
-        if let Some(twin) = runs[..at].iter().position(|earlier| earlier == run) {
-            let (first, second) = (called(twin), called(at));
+        if let Some(same) = runs[..at].iter().position(|earlier| earlier == run) {
+            let (first, second) = (called(same), called(at));
             return Err(Error::Usage(format!(
                 "{first} and {second} are the same run: name each run once on its side"
             )));

@@ -12,7 +12,7 @@ use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{Failures, word};
 use wavefield_gpu::{Result, progress::Progress, threads::cpu_time};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_handoff::{FieldWork, TextureWork};
+use wavefield_handoff::{FieldKernels, TextureKernels};
 use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 
 const MIN_FRAMES: usize = 4;
@@ -163,8 +163,8 @@ fn measure(session: &Session<'_>, base: &Config, cell: &CellPlan, samples: &mut 
     match (cell.strategy, &session.context) {
         (Strategy::ProduceOnly, Some(context)) => {
             let measure = match config.scene {
-                Scene::Field => produce_only::measure::<FieldWork>,
-                Scene::Texture => produce_only::measure::<TextureWork>,
+                Scene::Field => produce_only::measure::<FieldKernels>,
+                Scene::Texture => produce_only::measure::<TextureKernels>,
             };
             measure(session, context, &config, samples)?;
         }

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn a_scene_that_comes_back_has_its_kernel() {
         let egui = Context::default();
-        let swarm = gallery::named("swarm").unwrap().map(gallery::Entry::source);
+        let swarm = gallery::named("swarm").unwrap().map(gallery::GalleryEntry::source);
         let swarm = Config { kernel: swarm, style: Style::Points, ..Config::default() };
         let parameters = swarm.kernel().parameters().unwrap().values(&[0.5, 0.1]);
         let swarm = Config { parameters, ..swarm };

@@ -10,7 +10,7 @@ use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::read_image;
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::Recorded;
-use wavefield_run::{Behind, Config, Engine, Moment, STEP, picture_texts, record, write_png};
+use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 
 #[derive(Default)]
 pub(super) struct Snapshot(Option<OffscreenTarget>);
@@ -35,7 +35,7 @@ impl Snapshot {
         };
         let target = self.0.insert(target);
         let flight = engine.begin()?;
-        engine.draw(&flight, moment, &target.picture(), Behind::default())?;
+        engine.draw(&flight, moment, &target.picture(), AfterDraw::default())?;
         engine.drain()
     }
 
