@@ -33,7 +33,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
     writing(path, || fill(&mut whole))?;
-    let mut output = Growing::begin(path)?;
+    let mut output = StreamedOutput::begin(path)?;
     output.append(&whole)?;
     output.finish()
 }
@@ -49,18 +49,18 @@ pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Re
 }
 
 /// An output that is written piece by piece because all of it would need too much memory.
-pub struct Growing {
+pub struct StreamedOutput {
     path: PathBuf,
     to: Target,
 }
 
 enum Target {
     Stream(Box<dyn Write + Send>),
-    /// A temporary file, removed unless [`Growing::finish`] renames it to this path.
+    /// A temporary file, removed unless [`StreamedOutput::finish`] renames it to this path.
     File(NamedTempFile, PathBuf),
 }
 
-impl Growing {
+impl StreamedOutput {
     pub fn begin(path: &Path) -> Result<Self> {
         Ok(Self { path: path.to_owned(), to: writing(path, || open(path, false))?.0 })
     }

@@ -32,7 +32,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let mut run = Headless::new(&choice, config)?;
-    run.engine.heed(stop);
+    run.engine.set_stop(stop);
     if let Some(traced) = &traced {
         traced.follow(&mut run.engine)?;
     }

@@ -68,7 +68,7 @@ impl Acceptor {
         self.accept();
         let mut next = None;
         for newcomer in std::mem::take(&mut self.pending) {
-            match newcomer.hear() {
+            match newcomer.read_hello() {
                 None => {}
                 Some(Pending::Waiting(greeted, _)) if draws.is_none() && next.is_none() => {
                     next = Some(greeted)
@@ -157,7 +157,7 @@ impl Acceptor {
 
 impl Pending {
     /// Reads the `hello`, once it is there. Returns `None` if the newcomer has left or was refused.
-    fn hear(self) -> Option<Self> {
+    fn read_hello(self) -> Option<Self> {
         let Self::Silent(connection, pid, until) = self else { return Some(self) };
         let refused = |connection, code, reason: String| {
             refuse(connection, code, reason);

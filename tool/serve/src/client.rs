@@ -156,7 +156,7 @@ impl Client {
     }
 
     /// Sends the parameters, as the answer to `request_id` if there is one.
-    pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
+    pub(super) fn send_parameters(&mut self, request_id: Option<u64>, parameters: Parameters) {
         self.told = parameters;
         self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
     }
@@ -204,7 +204,7 @@ impl Client {
     }
 
     /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
-    pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
+    pub(super) fn next_request(&mut self, counters: Counters) -> Option<Heard> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
         }

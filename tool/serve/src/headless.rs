@@ -61,7 +61,7 @@ fn serve(
     failures: &mut Failures,
 ) -> Result<Summary> {
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
-    run.engine().heed(stop);
+    run.engine().set_stop(stop);
     let hook = ServeHook::new(acceptor, choice, config, options);
     let mut serving = Serving { run, hook };
     let mut times = FrameTimes::default();

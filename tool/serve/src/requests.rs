@@ -106,7 +106,7 @@ impl RequestHandler<'_> {
                 } else {
                     client.camera = camera.or(client.camera);
                 }
-                client.tell(request.id, wanted);
+                client.send_parameters(request.id, wanted);
             }
             Err(reason) => client.fail(request, reason),
         }

@@ -96,7 +96,7 @@ impl ServeHook {
             free_released(engine, client)?;
             let now = protocol::Parameters { field: *parameters, ..client.told };
             if client.told != now {
-                client.tell(None, now);
+                client.send_parameters(None, now);
             }
             if client.is_over() {
                 self.dismiss(engine);
@@ -158,7 +158,7 @@ impl ServeHook {
         let watch = &self.report.watch;
         let mut handler = RequestHandler { engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, validated, descriptors)) = client.hear(counters) else { break };
+            let Some((request, validated, descriptors)) = client.next_request(counters) else { break };
             handler.answer(client, request, validated, descriptors)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! desktop, or offscreen for viewers elsewhere.
 //!
 //! - `state`: draws a frame; in it `open`, `switching` (settings) and `pictures` (what is saved)
-//! - `screen`: what a window needs from its place, [`Input`] and [`Remote`]; `desktop`: winit's window;
+//! - `screen`: what a window needs from its place, [`Input`] and [`RemoteViewer`]; `desktop`: winit's window;
 //!   `offscreen`: a window for viewers elsewhere
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
@@ -41,7 +41,7 @@ use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Summary, Traced};
 
 pub use self::event_loop::EventLoop;
-pub use self::screen::{Input, News, Remote};
+pub use self::screen::{Input, RemoteViewer, ViewerEvent};
 
 /// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
 /// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
@@ -59,7 +59,7 @@ pub fn run_windowed(
 
 /// Like [`run_windowed`], without a display: `remote` shows the pictures.
 pub fn run_remote(
-    remote: Box<dyn Remote>,
+    remote: Box<dyn RemoteViewer>,
     config: &Config,
     stop: &Stop,
     hook: Option<FrameHookDesc<'_>>,
@@ -91,7 +91,7 @@ impl<'a, S: Screen> App<'a, S> {
     fn open(&mut self, make: impl FnOnce(Option<FrameHookDesc<'_>>) -> Result<State<S>>) -> Result<()> {
         if self.state.is_none() {
             let mut state = make(self.hook.take())?;
-            state.engine.heed(self.stop);
+            state.engine.set_stop(self.stop);
             if let Some(traced) = &self.traced {
                 traced.follow(&mut state.engine)?;
             }
@@ -116,10 +116,10 @@ impl<'a, S: Screen> App<'a, S> {
         self.attempt(|app| app.state.as_mut().map_or(Ok(()), step));
     }
 
-    fn hear(&mut self, input: Input) {
+    fn on_input(&mut self, input: Input) {
         self.attempt(|app| {
             let Some(state) = &mut app.state else { return Ok(()) };
-            app.left |= state.hear(input)?;
+            app.left |= state.on_input(input)?;
             Ok(())
         });
     }
@@ -164,9 +164,9 @@ impl<'a, S: Screen> App<'a, S> {
 impl App<'_, Offscreen> {
     fn turn(&mut self) {
         let Some(state) = &mut self.state else { return };
-        state.screen.inputs().into_iter().for_each(|input| self.hear(input));
+        state.screen.inputs().into_iter().for_each(|input| self.on_input(input));
         self.attempt_shown(|state| {
-            state.rest(Instant::now())?;
+            state.between_frames(Instant::now())?;
             match state.sleeps_until(Instant::now()) {
                 Some(at) => state.screen.wait(at),
                 None => state.redraw()?,
@@ -202,14 +202,14 @@ impl ApplicationHandler for App<'_, Desktop> {
                 self.attempt_shown(State::redraw);
             }
         } else if let Some(state) = &mut self.state {
-            state.stir();
-            state.screen.inputs(&event).into_iter().for_each(|input| self.hear(input));
+            state.wake();
+            state.screen.inputs(&event).into_iter().for_each(|input| self.on_input(input));
         }
         self.leave_if_over(event_loop);
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
-        self.attempt_shown(|state| state.rest(Instant::now()));
+        self.attempt_shown(|state| state.between_frames(Instant::now()));
         self.leave_if_over(event_loop);
         let Some(state) = self.state.as_mut().filter(|_| !self.left) else { return };
         match state.sleeps_until(Instant::now()) {

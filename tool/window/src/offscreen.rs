@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use crate::keys::Action;
-use crate::screen::{Canvas, Input, News, Remote, Screen};
+use crate::screen::{Canvas, Input, RemoteViewer, Screen, ViewerEvent};
 use wavefield_draw::{OffscreenTarget, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
@@ -29,7 +29,7 @@ pub(crate) struct Offscreen {
     serves: bool,
     failed: bool,
     device: Device,
-    remote: Box<dyn Remote>,
+    remote: Box<dyn RemoteViewer>,
 }
 
 impl Offscreen {
@@ -37,7 +37,7 @@ impl Offscreen {
         device: &Device,
         extent: vk::Extent2D,
         mode: PresentMode,
-        (remote, serves): (Box<dyn Remote>, bool),
+        (remote, serves): (Box<dyn RemoteViewer>, bool),
     ) -> Self {
         Self {
             target: None,
@@ -172,7 +172,7 @@ impl Screen for Offscreen {
     }
 
     fn set_title(&mut self, title: &str) {
-        self.remote.tell(News::Title(title.to_owned()));
+        self.remote.send_event(ViewerEvent::Title(title.to_owned()));
     }
 
     /// A viewer sees no files of this machine, and does not end what others look at.
@@ -181,7 +181,7 @@ impl Screen for Offscreen {
     }
 
     fn copy(&mut self, text: &str) -> String {
-        self.remote.tell(News::Copy(text.to_owned()));
+        self.remote.send_event(ViewerEvent::Copy(text.to_owned()));
         format!("sent to the page: {text}")
     }
 }

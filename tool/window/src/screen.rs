@@ -21,7 +21,7 @@ pub enum Input {
 }
 
 /// Viewers outside this process, and their input.
-pub trait Remote {
+pub trait RemoteViewer {
     fn inputs(&mut self) -> Vec<Input>;
 
     fn is_watched(&self) -> bool;
@@ -29,14 +29,14 @@ pub trait Remote {
     /// Takes a picture: sRGB RGBA. Does not wait.
     fn send(&mut self, picture: Pixels);
 
-    fn tell(&mut self, news: News);
+    fn send_event(&mut self, event: ViewerEvent);
 
     /// Returns at this time, or earlier if there is input.
     fn wait(&mut self, until: Instant);
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ViewerEvent {
     Title(String),
     /// For the clipboard.
     Copy(String),

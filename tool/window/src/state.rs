@@ -70,7 +70,7 @@ impl<S: Screen> State<S> {
     /// Draws or skips a frame. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
-        self.lay_out().or_else(|error| self.mend(error))?;
+        self.lay_out().or_else(|error| self.recover(error))?;
         if !self.may_begin() {
             self.skip();
             return Ok(());
@@ -102,7 +102,7 @@ impl<S: Screen> State<S> {
         let drawn = self.draw(&flight, moment, &canvas);
         if let Err(error) = drawn {
             // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
-            self.mend(error)?;
+            self.recover(error)?;
             let flight = self.engine.begin()?;
             self.draw(&flight, moment, &canvas)?;
         }
@@ -154,7 +154,7 @@ impl<S: Screen> State<S> {
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
-        // A hook that is not ready mends the engine between two frames.
+        // A hook that is not ready repairs the engine between two frames.
         if !self.may_begin() {
             return Ok(());
         }
@@ -210,8 +210,8 @@ impl<S: Screen> State<S> {
     }
 
     /// Returns whether the user wants to leave.
-    pub(super) fn hear(&mut self, input: Input) -> Result<bool> {
-        self.stir();
+    pub(super) fn on_input(&mut self, input: Input) -> Result<bool> {
+        self.wake();
         let event = match input {
             Input::Close => return Ok(true),
             Input::Size(extent, scale) => {
@@ -227,7 +227,7 @@ impl<S: Screen> State<S> {
             _ => (None, false),
         };
         // egui would use the overlay's own key to move the focus.
-        if action != Some(Action::Overlay) && self.overlay.hear(&event) {
+        if action != Some(Action::Overlay) && self.overlay.on_event(&event) {
             return Ok(false);
         }
         match action.filter(|action| is_pressed && self.screen.takes(*action)) {
@@ -284,11 +284,11 @@ impl<S: Screen> State<S> {
 
     /// Waits until every frame is drawn. If that takes too long, the hook may drop a client.
     fn drain(&mut self) -> Result<()> {
-        self.engine.drain().or_else(|error| self.mend(error))
+        self.engine.drain().or_else(|error| self.recover(error))
     }
 
     /// Makes the hook repair the engine, and waits until a frame may begin. Without a hook, returns `error`.
-    fn mend(&mut self, error: Error) -> Result<()> {
+    fn recover(&mut self, error: Error) -> Result<()> {
         match &mut self.hook {
             Some(hook) => hook.rescue(&mut self.engine, error)?,
             None => return Err(error),
@@ -312,7 +312,7 @@ impl<S: Screen> State<S> {
     }
 
     /// Does what is due between two frames, whether they are drawn or not.
-    pub(super) fn rest(&mut self, now: Instant) -> Result<()> {
+    pub(super) fn between_frames(&mut self, now: Instant) -> Result<()> {
         self.screen.look(now);
         if self.screen.is_hidden() {
             self.ignore_gap();
@@ -351,7 +351,7 @@ impl<S: Screen> State<S> {
         now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
-    pub(super) fn stir(&mut self) {
+    pub(super) fn wake(&mut self) {
         (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
     }
 
@@ -385,7 +385,7 @@ impl<S: Screen> State<S> {
             Action::FullScreen => self.screen.set_full(!self.screen.is_full()),
             Action::Overlay => {
                 let toggled = self.overlay.toggle(&mut self.engine);
-                toggled.or_else(|error| self.mend(error))?;
+                toggled.or_else(|error| self.recover(error))?;
             }
             Action::Help => self.overlay.toggle_help(),
             Action::Reset => {

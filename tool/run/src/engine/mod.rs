@@ -133,7 +133,7 @@ impl Engine {
     }
 
     /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
-    pub fn heed(&mut self, stop: &Stop) {
+    pub fn set_stop(&mut self, stop: &Stop) {
         self.patience.stop = stop.clone();
     }
 

@@ -139,7 +139,7 @@ impl Overlay {
     }
 
     /// Tells the overlay of an event. Returns whether it was for the overlay alone.
-    pub(super) fn hear(&mut self, event: &Event) -> bool {
+    pub(super) fn on_event(&mut self, event: &Event) -> bool {
         match event {
             // Needed even while the overlay is hidden.
             Event::WindowFocused(focused) => self.input.focused = *focused,

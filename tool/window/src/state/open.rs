@@ -16,7 +16,7 @@ use crate::desktop::Desktop;
 use crate::offscreen::Offscreen;
 use crate::overlay::Overlay;
 use crate::reload::Reloader;
-use crate::screen::{Remote, Screen};
+use crate::screen::{RemoteViewer, Screen};
 use crate::title::Title;
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
 use wavefield_gpu::{Error, Result};
@@ -73,7 +73,7 @@ impl State<Desktop> {
 
 impl State<Offscreen> {
     pub(crate) fn remote(
-        remote: Box<dyn Remote>,
+        remote: Box<dyn RemoteViewer>,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
     ) -> Result<Self> {

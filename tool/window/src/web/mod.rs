@@ -29,7 +29,7 @@ use rustix::io::Errno;
 
 use self::request::Gate;
 use self::server::Server;
-use crate::{Input, News, Remote};
+use crate::{Input, RemoteViewer, ViewerEvent};
 use wavefield_gpu::{Error, Result, threads};
 use wavefield_run::watch::recording::Pixels;
 
@@ -49,7 +49,7 @@ struct State {
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
     /// Each with the viewer who had last pressed something.
-    told: Vec<(News, u64)>,
+    told: Vec<(ViewerEvent, u64)>,
     is_watched: bool,
     is_over: bool,
 }
@@ -64,7 +64,7 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    fn hear(&self, mut inputs: Vec<Heard>) {
+    fn add_inputs(&self, mut inputs: Vec<Heard>) {
         if !inputs.is_empty() {
             self.lock().inputs.append(&mut inputs);
             self.news.notify_all();
@@ -174,7 +174,7 @@ fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     }
 }
 
-impl Remote for Web {
+impl RemoteViewer for Web {
     fn inputs(&mut self) -> Vec<Input> {
         let inputs = std::mem::take(&mut self.shared.lock().inputs);
         if !inputs.is_empty() {
@@ -197,8 +197,8 @@ impl Remote for Web {
         self.shared.wake();
     }
 
-    fn tell(&mut self, news: News) {
-        self.shared.lock().told.push((news, self.presser));
+    fn send_event(&mut self, event: ViewerEvent) {
+        self.shared.lock().told.push((event, self.presser));
         self.shared.wake();
     }
 

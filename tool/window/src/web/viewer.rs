@@ -147,7 +147,7 @@ impl Viewer {
         }
     }
 
-    pub(crate) fn hear(&mut self, inputs: &mut Vec<Heard>, scale: &mut f32) -> Result<(), Left> {
+    pub(crate) fn read_inputs(&mut self, inputs: &mut Vec<Heard>, scale: &mut f32) -> Result<(), Left> {
         self.socket.get_mut().left = TURN;
         while let Some(text) = self.read()? {
             let said = Message::read(&text).ok_or(Left)?;
@@ -244,7 +244,7 @@ impl Viewer {
         })
     }
 
-    pub(crate) fn tell(&mut self, news: impl ToString) -> Result<(), Left> {
+    pub(crate) fn send_text(&mut self, news: impl ToString) -> Result<(), Left> {
         self.send(Packet::text(news.to_string()))
     }
 
