@@ -34,14 +34,14 @@ struct HostCopyHandoff<K: SceneKernels> {
     kernels: K,
     scratch: K::Scratch,
     staging: Buffer,
-    _slot: Slot,
+    _slot: VulkanSlot,
     profile: Profile,
     levels: Vec<vk::BufferImageCopy>,
     timeout: Duration,
     device: Device,
 }
 
-enum Slot {
+enum VulkanSlot {
     Buffer(Buffer),
     Image(Image),
 }
@@ -63,16 +63,16 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
         let (label, slot) = match desc.scene {
             Scene::Field => (
                 "the field on the host",
-                Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+                VulkanSlot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
             ),
             Scene::Texture => {
                 let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
-                ("the texture on the host", Slot::Image(images.remove(0)))
+                ("the texture on the host", VulkanSlot::Image(images.remove(0)))
             }
         };
         let drawn = match &slot {
-            Slot::Buffer(buffer) => buffer.raw().into(),
-            Slot::Image(image) => own_slot(image),
+            VulkanSlot::Buffer(buffer) => buffer.raw().into(),
+            VulkanSlot::Image(image) => own_slot(image),
         };
         // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
         let parameters = kernels.parameters().clone();

@@ -9,7 +9,7 @@ use super::scene_kernels::{Destination, SceneKernels};
 use super::slot_sync::SlotSync;
 use super::{FieldKernels, HandoffEntry, TextureKernels};
 use crate::producer::{
-    CudaTimeline, Frame, Produced, Producer, ProducerDesc, Profile, Source, Submit, Transfer,
+    CudaTimeline, Frame, OwnershipTransfer, Produced, Producer, ProducerDesc, Profile, Source, Submit,
 };
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
@@ -100,12 +100,16 @@ impl<K: SceneKernels, S: SlotSync> Producer for OneSlot<K, S> {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: producers record outside a render pass, and `source` is the slot.
-        unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
+        unsafe {
+            OwnershipTransfer::Acquire.record(&self.device, commands, self.family, source, frame.reads)
+        };
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: as above.
-        unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
+        unsafe {
+            OwnershipTransfer::Release.record(&self.device, commands, self.family, source, frame.reads)
+        };
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {

@@ -17,7 +17,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
 };
-use wavefield_gpu::vulkan::{Device, View, view_of_shared};
+use wavefield_gpu::vulkan::{Device, ImageView, view_of_shared};
 
 pub struct TextureKernels {
     paint: Kernel,
@@ -184,7 +184,7 @@ impl Chain {
 /// CUDA reaches the texture through a surface for each level, Vulkan through one view.
 pub struct SharedPicture {
     // The view and the surfaces go before the image.
-    view: View,
+    view: ImageView,
     chain: Chain,
     image: Arc<SharedImage>,
 }

@@ -10,12 +10,12 @@ use super::picture_file::picture_texts;
 use super::record;
 use super::trace_file::Traced;
 use super::{
-    Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
+    Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, RunSummary, Stop, write_png,
 };
 use crate::watch::recording::Film;
 use wavefield_draw::{OffscreenTarget, Samples};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
-use wavefield_gpu::{Error, Result, output_file, progress::Progress, report::Failures};
+use wavefield_gpu::{Error, Result, output_file, progress::ProgressLine, report::Failures};
 use wavefield_handoff::Handoff;
 
 /// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
@@ -44,7 +44,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     }
     let summary = run.engine.summary(times, 0, &mut failures);
     drop((run, choice));
-    Ok(Ended::new(Summary { recorded, ..summary }, failures, &log))
+    Ok(Ended::new(RunSummary { recorded, ..summary }, failures, &log))
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
@@ -55,7 +55,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
         _ if config.verify => 1000,
         _ => 120,
     });
-    let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
+    let progress = ProgressLine::new(if config.verify { "checking" } else { "drawing" });
     // An f32 times a frame's number is exact in an f64, so frame N is bit-identical alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();

@@ -35,7 +35,7 @@ pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::Installed;
 pub use engine::{AfterDraw, Batching, Engine, FrameTiming, FromTo, Moment};
-pub use engine::{Found, SlotNow};
+pub use engine::{FoundElement, SlotNow};
 pub use frame_hook::Parameters;
 pub use frame_hook::{FrameHook, FrameHookDesc};
 pub use headless::{Headless, STEP, announce, check_picture, run_headless};
@@ -43,7 +43,7 @@ pub use picture_file::{picture_texts, write_png};
 pub use select::{Choice, DeviceTable};
 pub use startup::ContextThread;
 pub use startup::DriverThread;
-pub use summary::{Ended, FrameTimes, Summary};
+pub use summary::{Ended, FrameTimes, RunSummary};
 pub use trace_file::Traced;
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification};
 pub use wavefield_handoff::contents::scene::Scene;

@@ -5,12 +5,12 @@ use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, ProducerKind};
 use crate::watch::verify::{Broken, BrokenProducer};
-use wavefield_draw::{Camera, Style, View};
+use wavefield_draw::{Camera, FieldView, Style};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::gallery::{self, KernelShader};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{
@@ -23,10 +23,10 @@ impl Config {
         self.camera.unwrap_or(Camera::of(self.scene))
     }
 
-    pub fn camera_for(&self, array: &Array) -> Camera {
+    pub fn camera_for(&self, array: &DrawnArray) -> Camera {
         match array.kind() {
-            Kind::Image => View::of(array).camera,
-            Kind::Mesh | Kind::Surface | Kind::Points => self.camera(),
+            ArrayKind::Image => FieldView::of(array).camera,
+            ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => self.camera(),
         }
     }
 

@@ -4,18 +4,18 @@ use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 use super::{DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Adapter, Instance, Surface, Validation};
+use wavefield_gpu::vulkan::{Adapter, Instance, Validation, WindowSurface};
 use wavefield_gpu::{Error, Result, report::wrap};
 
 /// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
-    rows: Vec<Row>,
+    rows: Vec<DeviceRow>,
     /// One per row.
     facts: Vec<DeviceFacts>,
     driver: Result<Driver>,
 }
 
-struct Row {
+struct DeviceRow {
     adapter: Option<Adapter>,
     cuda: Option<CudaInfo>,
 }
@@ -66,7 +66,7 @@ impl DeviceTable {
     }
 
     /// With a `surface`, only a device that can present to it can draw.
-    pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: DriverThread) -> Result<Self> {
+    pub fn query(instance: &Instance, surface: Option<&WindowSurface>, cuda: DriverThread) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
         let (driver, cuda) = match cuda.finish() {
@@ -89,7 +89,7 @@ impl DeviceTable {
                 shares: twin.map(|_| ()),
             });
             let cuda = cuda.iter().find(|device| same_device(&info.sharing, device)).cloned();
-            rows.push(Row { adapter: Some(adapter), cuda });
+            rows.push(DeviceRow { adapter: Some(adapter), cuda });
         }
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
@@ -103,7 +103,7 @@ impl DeviceTable {
                 draws: unknown(),
                 shares: unknown(),
             });
-            rows.push(Row { adapter: None, cuda: Some(device) });
+            rows.push(DeviceRow { adapter: None, cuda: Some(device) });
         }
         Ok(Self { rows, facts, driver })
     }
@@ -160,7 +160,7 @@ impl DeviceTable {
     }
 }
 
-impl Row {
+impl DeviceRow {
     fn cells(&self, index: usize, facts: &DeviceFacts, chosen: bool) -> [String; 8] {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
         let apis = match (info, &self.cuda) {

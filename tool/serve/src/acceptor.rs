@@ -11,7 +11,7 @@ use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
 use super::socket::{Connection, Received};
 use wavefield_gpu::{Result, note};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_run::Stop;
 
 /// Limit for a newcomer's `hello`.
@@ -26,7 +26,7 @@ pub(super) struct Greeted {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
-    pub(super) array: Option<Array>,
+    pub(super) array: Option<DrawnArray>,
     pub(super) name: String,
 }
 

@@ -15,7 +15,7 @@ pub enum Origin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownFrame {
     pub frame: u64,
     pub origin: Origin,
 }
@@ -26,7 +26,7 @@ pub struct FrameLedger {
     /// Whether each draw reads the frame in its slot. Otherwise it was copied, and its slot is free.
     in_place: bool,
     ready: u64,
-    shown: Option<Shown>,
+    shown: Option<ShownFrame>,
     /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
 }
@@ -46,7 +46,7 @@ impl FrameLedger {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
 
-    pub fn shown(&self) -> Option<Shown> {
+    pub fn shown(&self) -> Option<ShownFrame> {
         self.shown
     }
 
@@ -104,7 +104,7 @@ impl FrameLedger {
         Ok(())
     }
 
-    pub fn advance(&mut self) -> Shown {
+    pub fn advance(&mut self) -> ShownFrame {
         let frame = self.next();
         let origin = match self.elsewhere.front() {
             Some(&(announced, id, offset)) if announced == frame => {
@@ -113,12 +113,12 @@ impl FrameLedger {
             }
             _ => Origin::Slot((frame % self.depth) as usize),
         };
-        *self.shown.insert(Shown { frame, origin })
+        *self.shown.insert(ShownFrame { frame, origin })
     }
 
     pub fn needs(&self, allocation: u64) -> bool {
         let on_show =
-            |shown: Shown| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
+            |shown: ShownFrame| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
         self.shown.is_some_and(on_show) || self.elsewhere.iter().any(|&(_, id, _)| id == allocation)
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         ledger.see_ready(3).unwrap();
         for frame in 0..3 {
             assert!(ledger.has_next());
-            assert_eq!(ledger.advance(), Shown { frame, origin: Origin::Slot(frame as usize) });
+            assert_eq!(ledger.advance(), ShownFrame { frame, origin: Origin::Slot(frame as usize) });
             assert_eq!(ledger.free(), frame, "the frame on show is not free");
         }
         assert!(!ledger.has_next());

@@ -2,11 +2,11 @@ use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
 use super::serve_hook::ServeHook;
-use super::{FRAME_SECONDS, Options, check_scene, listen};
+use super::{FRAME_SECONDS, ServeOptions, check_scene, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
-    Stop, Summary,
+    RunSummary, Stop,
 };
 
 /// At least this many frames in flight have resources.
@@ -16,7 +16,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 
 /// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
 /// the validation layer's included. A client can cause one only by hanging the GPU.
-pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
+pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
     let choice =
@@ -31,7 +31,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
 /// Serves in a window. `run` opens it, and calls the hook between two frames.
 pub fn serve_windowed(
     config: &Config,
-    options: &Options,
+    options: &ServeOptions,
     stop: &Stop,
     run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
 ) -> Result<Ended> {
@@ -56,10 +56,10 @@ fn serve(
     choice: Choice,
     acceptor: Acceptor,
     config: &Config,
-    options: &Options,
+    options: &ServeOptions,
     stop: &Stop,
     failures: &mut Failures,
-) -> Result<Summary> {
+) -> Result<RunSummary> {
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
     run.engine().set_stop(stop);
     let hook = ServeHook::new(acceptor, choice, config, options);

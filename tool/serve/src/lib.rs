@@ -70,7 +70,7 @@ pub use headless::{serve_headless, serve_windowed};
 pub use until_closed::end_when_closed;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServeOptions {
     /// `None` means [`default_path`].
     pub socket: Option<PathBuf>,
     /// Removes the socket's folder too, if it is empty. For a program that makes a folder for one renderer.
@@ -81,10 +81,10 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-struct Setup {
+struct ServeSetup {
     choice: Choice,
     config: Config,
-    options: Options,
+    options: ServeOptions,
 }
 
 fn check_scene(config: &Config) -> Result<()> {
@@ -97,7 +97,7 @@ fn check_scene(config: &Config) -> Result<()> {
     }
 }
 
-fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
+fn listen(options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {
     let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::client::{Client, WantedRender};
 use super::frame_time;
-use super::memory::Target;
+use super::memory::RenderTarget;
 use super::protocol::{FromServer, Render};
-use wavefield_draw::{View, Wanted};
+use wavefield_draw::{FieldView, Wanted};
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::Source;
 use wavefield_run::{Engine, FromTo};
@@ -71,7 +71,8 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
         ));
     }
     let now = *engine.view();
-    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| View { camera, ..now }).collect();
+    let mut views: Vec<FieldView> =
+        render.cameras()?.into_iter().map(|camera| FieldView { camera, ..now }).collect();
     if render.cameras.is_none() {
         views.push(now);
     }
@@ -84,7 +85,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
         let target = shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
         (frame, slot, target, shared.memory.owner())
     };
-    let Target { into, places, signal } = target;
+    let RenderTarget { into, places, signal } = target;
     if into == slot.buffer {
         return Err(format!("frame {frame} lies in allocation {}: use another one", render.allocation));
     }

@@ -2,13 +2,13 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::Setup;
+use super::ServeSetup;
 use super::client::{Client, WantedPicture, WantedRender};
-use super::client_producer::Shared;
+use super::client_producer::ClientState;
 use super::fd_reaper::ClientFd;
 use super::imports::Import;
 use super::memory::sealed_copy;
-use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
+use super::protocol::{self, FromClient, FromServer, RendererState, Request, SettingsChange};
 use super::session::Validated;
 use super::statistics::Watch;
 use wavefield_draw::Camera;
@@ -21,7 +21,7 @@ const MAX_UNREAD: u64 = 32 << 10;
 pub(super) struct RequestHandler<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
-    pub(super) setup: &'a Setup,
+    pub(super) setup: &'a ServeSetup,
     pub(super) watch: &'a Watch,
     /// Whether the client's ring is in the engine.
     pub(super) draws: bool,
@@ -92,7 +92,7 @@ impl RequestHandler<'_> {
         change: &SettingsChange,
         camera: Option<Camera>,
     ) -> Result<()> {
-        match change.apply(protocol::Parameters { field: *self.parameters, ..client.told }) {
+        match change.apply(protocol::ClientParameters { field: *self.parameters, ..client.told }) {
             Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
@@ -137,10 +137,10 @@ impl RequestHandler<'_> {
         }
     }
 
-    fn state(&self, client: &Client) -> State {
+    fn state(&self, client: &Client) -> RendererState {
         let shared = client.shared.borrow();
         let ledger = shared.session.ledger();
-        State {
+        RendererState {
             frames_drawn: self.engine.next_frame(),
             frame_shown: ledger.shown().map(|shown| shown.frame),
             ready: ledger.ready(),
@@ -164,7 +164,7 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
     if client.shared.borrow().session.has_released() {
         // If that fails, the session still has them, and they are freed next time.
         engine.drain()?;
-        let Shared { session, memory, .. } = &mut *client.shared.borrow_mut();
+        let ClientState { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
         // Recorded commands may refer to a freed buffer.
         engine.forget_recorded();

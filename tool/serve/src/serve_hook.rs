@@ -12,12 +12,12 @@ use super::client_producer::ClientProducer;
 use super::handshake::welcome;
 use super::protocol::{self, ErrorCode, RefusedCode};
 use super::renders::answer_renders;
-use super::report::Report;
+use super::report::ServeReport;
 use super::requests::{RequestHandler, answer_import, free_released, send_picture, takes_picture};
 use super::socket::Connection;
 use super::stamps::Stamps;
 use super::stuck_draw::StuckDraw;
-use super::{Options, Setup, frame_time};
+use super::{ServeOptions, ServeSetup, frame_time};
 use wavefield_gpu::{Error, Result, note, report::Failures};
 use wavefield_run::{Choice, Config, Engine, FrameHook, Installed, Parameters};
 
@@ -31,7 +31,7 @@ const NO_CLIENT: Duration = Duration::from_millis(20);
 pub(crate) struct ServeHook {
     /// Dropped first at the end, which removes the socket.
     acceptor: Option<Acceptor>,
-    setup: Setup,
+    setup: ServeSetup,
     client: Option<Client>,
     /// The connection of a client that was dismissed. Closed only when nothing that signals `free` is left in
     /// the queue, because the client may then signal `free` itself.
@@ -43,15 +43,15 @@ pub(crate) struct ServeHook {
     /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
     stuck: Option<StuckDraw>,
     stamps: Stamps,
-    report: Report,
+    report: ServeReport,
     last_draw: Instant,
 }
 
 impl ServeHook {
-    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &Options) -> Self {
+    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
         note!("note: listening on {}", acceptor.path().display());
         wavefield_gpu::threads::sleep_exactly();
-        let setup = Setup { choice, config: config.clone(), options: options.clone() };
+        let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
         Self {
             acceptor: Some(acceptor),
             setup,
@@ -61,7 +61,7 @@ impl ServeHook {
             ring_of: String::new(),
             stuck: None,
             stamps: Stamps::default(),
-            report: Report::new(),
+            report: ServeReport::new(),
             last_draw: Instant::now(),
         }
     }
@@ -94,7 +94,7 @@ impl ServeHook {
             answer_renders(engine, client, self.own.is_some())?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
-            let now = protocol::Parameters { field: *parameters, ..client.told };
+            let now = protocol::ClientParameters { field: *parameters, ..client.told };
             if client.told != now {
                 client.send_parameters(None, now);
             }

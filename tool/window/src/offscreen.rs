@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use crate::keys::Action;
-use crate::screen::{Canvas, Input, RemoteViewer, Screen, ViewerEvent};
+use crate::screen::{Input, RemoteViewer, Screen, ScreenPicture, ViewerEvent};
 use wavefield_draw::{OffscreenTarget, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
@@ -117,11 +117,11 @@ impl Screen for Offscreen {
         Ok(())
     }
 
-    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<Canvas>> {
-        Ok(self.target.as_ref().map(|target| Canvas { picture: target.picture(), present: None }))
+    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<ScreenPicture>> {
+        Ok(self.target.as_ref().map(|target| ScreenPicture { picture: target.picture(), present: None }))
     }
 
-    fn present(&mut self, _queue: &mut Queue, _canvas: &Canvas) -> Result<()> {
+    fn present(&mut self, _queue: &mut Queue, _canvas: &ScreenPicture) -> Result<()> {
         if self.mode == PresentMode::Fifo {
             self.go_on();
         }

@@ -42,7 +42,7 @@ pub enum ViewerEvent {
     Copy(String),
 }
 
-pub(crate) struct Canvas {
+pub(crate) struct ScreenPicture {
     pub(crate) picture: Picture,
     /// Set if the picture will be presented.
     pub(crate) present: Option<SwapchainImage>,
@@ -82,9 +82,9 @@ pub(crate) trait Screen {
     /// # Safety
     /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`],
     /// the GPU is done with all earlier pictures.
-    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>>;
+    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>>;
 
-    fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()>;
+    fn present(&mut self, queue: &mut Queue, canvas: &ScreenPicture) -> Result<()>;
 
     /// Whether [`Screen::record`] has commands for the next frame.
     fn wants(&mut self) -> bool {

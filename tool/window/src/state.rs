@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use tracing::trace_span;
 
 use self::pictures::Snapshot;
-use super::clock::Clock;
+use super::clock::FieldClock;
 use super::controls::Controls;
 use super::keys::Action;
-use super::overlay::{Overlay, View};
+use super::overlay::{Overlay, OverlayView};
 use super::reload::Reloader;
-use super::screen::{Canvas, Input, Screen};
+use super::screen::{Input, Screen, ScreenPicture};
 use super::title::{self, Title};
 use wavefield_draw::Camera;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_run::watch::recording::Film;
 use wavefield_run::{
     AfterDraw, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
@@ -32,7 +32,7 @@ const STILL: Duration = Duration::from_secs(1);
 /// How often a resting window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
-pub(super) struct State<S: Screen> {
+pub(super) struct WindowState<S: Screen> {
     // Field order is drop order: the engine waits for the GPU, then the screen goes.
     pub(super) engine: Engine,
     pub(super) hook: Option<Box<dyn FrameHook>>,
@@ -47,11 +47,11 @@ pub(super) struct State<S: Screen> {
     own: Option<KernelSource>,
     reload: Option<Reloader>,
     controls: Controls,
-    clock: Clock,
+    clock: FieldClock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// When the picture last changed, the next frame then, and its view: see [`State::is_still`].
-    changed: (Instant, u64, Option<(wavefield_draw::View, Parameters)>),
+    /// When the picture last changed, the next frame then, and its view: see [`WindowState::is_still`].
+    changed: (Instant, u64, Option<(wavefield_draw::FieldView, Parameters)>),
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
@@ -66,7 +66,7 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     }
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     /// Draws or skips a frame. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
@@ -117,7 +117,7 @@ impl<S: Screen> State<S> {
         self.hand_out_picture()
     }
 
-    fn draw(&mut self, flight: &Flight, moment: Moment, canvas: &Canvas) -> Result<()> {
+    fn draw(&mut self, flight: &Flight, moment: Moment, canvas: &ScreenPicture) -> Result<()> {
         let Self { engine, overlay, film, screen, .. } = self;
         let (picture, frame) = (&canvas.picture, engine.next_frame());
         let wants = record::wants(film, flight, self.began.elapsed());
@@ -183,7 +183,7 @@ impl<S: Screen> State<S> {
         };
         let (camera, screen) = (engine.view().camera, &self.screen);
         let command = || shown(config, controls, camera).command_line(false) + S::OPTION;
-        let mut view = View {
+        let mut view = OverlayView {
             engine,
             config,
             own: own.as_ref(),
@@ -249,7 +249,7 @@ impl<S: Screen> State<S> {
     }
 
     /// Tries twice, because the window may change between remaking the images and acquiring one.
-    fn acquire(&mut self, flight: &Flight) -> Result<Option<Canvas>> {
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<ScreenPicture>> {
         for _ in 0..2 {
             if self.screen.is_stale() {
                 // Remaking the images waits for the queue without a limit, so wait with one first.
@@ -365,7 +365,7 @@ impl<S: Screen> State<S> {
     }
 
     fn home(&self) -> Camera {
-        match *self.engine.array() == Array::mesh(self.config.grid) {
+        match *self.engine.array() == DrawnArray::mesh(self.config.grid) {
             true => self.controls.first,
             false => self.config.camera_for(self.engine.array()),
         }

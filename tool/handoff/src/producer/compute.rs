@@ -16,14 +16,14 @@ use wavefield_gpu::vulkan::{
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    _memory: Memory,
+    _memory: FieldMemory,
     shader: &'static KernelShader,
     grid: Grid,
     stamped: bool,
     device: Device,
 }
 
-enum Memory {
+enum FieldMemory {
     Own { _buffers: Vec<Buffer> },
     Exported { _buffers: Vec<ExportedBuffer> },
 }
@@ -43,18 +43,18 @@ impl ComputeProducer {
             let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
             let buffers = each_slot(device, None, desc.grid, depth, make)?;
             let slots = buffers.iter().map(ExportedBuffer::raw).collect();
-            (Memory::Exported { _buffers: buffers }, slots)
+            (FieldMemory::Exported { _buffers: buffers }, slots)
         } else {
             let none = vk::BufferUsageFlags::empty();
             let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
             let slots = buffers.iter().map(Buffer::raw).collect();
-            (Memory::Own { _buffers: buffers }, slots)
+            (FieldMemory::Own { _buffers: buffers }, slots)
         };
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
             (shader.spirv, shader.entry),
-            size_of::<Constants>() as u32,
+            size_of::<ShaderConstants>() as u32,
             &[Choices::These(&bound)],
         )?;
         let slots = slots.into_iter().map(Source::from).collect();
@@ -64,7 +64,7 @@ impl ComputeProducer {
         Ok(Self { pipeline, profile, _memory: memory, shader, grid, stamped, device: device.clone() })
     }
 
-    fn constants(&self, frame: &Frame) -> Constants {
+    fn constants(&self, frame: &Frame) -> ShaderConstants {
         let phase = self.shader.phase(frame.time);
         let (keep, stamp) = match self.stamped {
             true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
@@ -80,7 +80,7 @@ impl ComputeProducer {
 
 /// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
 /// words, and the values of the kernel's parameters.
-type Constants = [u32; 8 + VALUES];
+type ShaderConstants = [u32; 8 + VALUES];
 const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {

@@ -5,7 +5,7 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
-use crate::contents::wave::{self, Grid, Shape, Vertex};
+use crate::contents::wave::{self, Grid, Vertex, WaveShape};
 use crate::contents::{frame_stamp, gallery::KernelShader};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
@@ -39,7 +39,7 @@ impl Producer for HostProducer {
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         let (grid, phase) = (self.grid, wave::phase(frame.time) as f32);
-        let shape = Shape::of(&self.profile.parameters.values(&frame.parameters));
+        let shape = WaveShape::of(&self.profile.parameters.values(&frame.parameters));
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut()?;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::probe::{Aim, Found, Probe};
+use super::probe::{Aim, FoundElement, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
 use crate::watch::trace::{Recorder, Track};
 use crate::watchdog::WaitLimit;
-use crate::{Choice, Config, FrameTimes, RISK, Summary};
-use wavefield_draw::View;
+use crate::{Choice, Config, FrameTimes, RISK, RunSummary};
+use wavefield_draw::FieldView;
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{self, Failures};
 use wavefield_gpu::{Error, Result};
@@ -159,7 +159,7 @@ impl Engine {
         // Their clocks and slots are the old producer's.
         (self.observers.live, self.observers.probe) = (None, None);
         (self.producer_state.batching, self.drawer.scene) = (config.batch, config.scene);
-        self.drawer.view = View { camera: self.drawer.view.camera, ..View::of(self.array()) };
+        self.drawer.view = FieldView { camera: self.drawer.view.camera, ..FieldView::of(self.array()) };
         self.producer_state.parameters = self.producer_state.profile().parameters.values(&config.parameters);
         self.producer_state.begin(&mut self.pacer);
         Ok(())
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
-    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
+    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> RunSummary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
         let profile = self.producer_state.profile();
@@ -228,7 +228,7 @@ impl Engine {
         });
         let info = self.queue.device().info();
         let instance = self.queue.device().instance();
-        Summary {
+        RunSummary {
             checked,
             recorded: None,
             parts: None,
@@ -308,7 +308,7 @@ impl Engine {
         Ok(())
     }
 
-    pub fn under_pointer(&self) -> Option<Found> {
+    pub fn under_pointer(&self) -> Option<FoundElement> {
         self.observers.probe.as_ref()?.found()
     }
 }

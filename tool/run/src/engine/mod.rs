@@ -20,18 +20,18 @@ use tracing::trace_span;
 
 use super::watchdog::WaitLimit;
 use super::{Choice, Config, ContextThread, Scene, Stop};
-use wavefield_draw::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Picture, Placement, Style, has_color_map};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::producer::{Frame, Producer, reads};
 
 pub use batching::Batching;
 #[cfg(target_os = "linux")]
 pub use exchange::Installed;
 use observers::Observers;
-pub use probe::Found;
+pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
 use recording::{Recordings, What, record_behind};
@@ -40,7 +40,7 @@ pub use side_views::FromTo;
 use side_views::SideViews;
 pub use submission::AfterDraw;
 pub use timing::FrameTiming;
-use timing::{Begun, Times};
+use timing::{Begun, FrameTimer};
 
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
@@ -52,7 +52,7 @@ pub struct Engine {
     /// `None` until a producer needs CUDA.
     context: Option<Cuda>,
     pacer: Pacer,
-    times: Times,
+    times: FrameTimer,
     recordings: Recordings,
     queue: Queue,
     /// At least this many frames in flight have resources.
@@ -63,7 +63,7 @@ pub struct Engine {
 
 struct Drawer {
     renderer: FieldRenderer,
-    view: View,
+    view: FieldView,
     scene: Scene,
     format: vk::Format,
 }
@@ -107,7 +107,7 @@ impl Engine {
         // Nothing may fail from here on: that would leak the producer.
         let mut producer_state = ProducerState::new(producer, &config.parameters, config.batch);
         producer_state.begin(&mut pacer);
-        let view = View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) };
+        let view = FieldView { camera: config.camera(), ..FieldView::of(&DrawnArray::mesh(config.grid)) };
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, live: None, probe: None },
             drawer: Drawer { renderer, view, scene: config.scene, format },
@@ -263,15 +263,15 @@ impl Engine {
     }
 
     /// For a texture, the array's size is that of the first level.
-    pub fn array(&self) -> &Array {
+    pub fn array(&self) -> &DrawnArray {
         self.drawer.renderer.drawing().array()
     }
 
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &FieldView {
         &self.drawer.view
     }
 
-    pub fn view_mut(&mut self) -> &mut View {
+    pub fn view_mut(&mut self) -> &mut FieldView {
         &mut self.drawer.view
     }
 
@@ -285,9 +285,9 @@ impl Engine {
         // A texture holds colours.
         let shown = self.drawer.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
-            Kind::Mesh => "w",
-            Kind::Surface => "height",
-            Kind::Points | Kind::Image => "value",
+            ArrayKind::Mesh => "w",
+            ArrayKind::Surface => "height",
+            ArrayKind::Points | ArrayKind::Image => "value",
         };
         shown.then_some((name, self.drawer.view.limits))
     }
@@ -296,7 +296,7 @@ impl Engine {
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
         let size = (picture.width, picture.height);
         let place = || Placement::new(self.array().grid(), &self.drawer.view.camera, size);
-        (self.array().kind() == Kind::Image).then(place)
+        (self.array().kind() == ArrayKind::Image).then(place)
     }
 
     /// Changes the colours from the next frame on. Waits for the GPU.

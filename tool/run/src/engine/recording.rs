@@ -9,7 +9,7 @@ use ash::vk;
 
 use super::observers::Observers;
 use super::producer_state::ProducerState;
-use super::timing::{BEGIN, DRAW, END, Times};
+use super::timing::{BEGIN, DRAW, END, FrameTimer};
 use crate::watch::observer::{At, Observer};
 use wavefield_draw::{FieldRenderer, Picture, Slices};
 use wavefield_gpu::Result;
@@ -58,7 +58,7 @@ impl Recordings {
 pub(super) struct What<'a> {
     pub(super) device: &'a Device,
     pub(super) observers: &'a Observers,
-    pub(super) times: &'a Times,
+    pub(super) times: &'a FrameTimer,
     pub(super) producer_state: &'a ProducerState,
     pub(super) renderer: &'a mut FieldRenderer,
 }

@@ -7,7 +7,7 @@ use super::Engine;
 use wavefield_draw::{Views, Wanted};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
-use wavefield_handoff::producer::{Source, Transfer, reads};
+use wavefield_handoff::producer::{OwnershipTransfer, Source, reads};
 
 const FLIGHTS: usize = 3;
 
@@ -62,14 +62,14 @@ impl Engine {
             // SAFETY: recording; the buffers live (the caller's promise).
             unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
         };
-        let transfer = |transfer: Transfer| {
+        let transfer = |transfer: OwnershipTransfer| {
             if source.1 == Owner::External {
                 // SAFETY: as above; outside a render pass.
                 unsafe { transfer.record(&device, flight.draw, family, source.0, reads) };
             }
         };
         begin(&device, flight.draw, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
-        transfer(Transfer::Acquire);
+        transfer(OwnershipTransfer::Acquire);
         barrier(into.1.acquire(into.0, family, COPY));
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
         unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
@@ -77,7 +77,7 @@ impl Engine {
             Owner::External => into.1.release(into.0, family, COPY),
             Owner::Queue => to_host(into.0),
         });
-        transfer(Transfer::Release);
+        transfer(OwnershipTransfer::Release);
         end(&device, flight.draw)?;
         let signals: Vec<_> = [pacer.signal()].into_iter().chain(signal).collect();
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];

@@ -17,7 +17,7 @@ pub struct AfterDraw<'a> {
     pub present: Option<vk::Semaphore>,
 }
 
-type Semaphores = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
+type SemaphoreList = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
 
 pub(super) fn submit(
     queue: &mut Queue,
@@ -30,7 +30,7 @@ pub(super) fn submit(
     let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
     let mut submit = |sync: FrameSync| {
         // On the stack: a frame waits for at most two, and signals at most three.
-        let (mut waits, mut signals) = (Semaphores::new(), Semaphores::new());
+        let (mut waits, mut signals) = (SemaphoreList::new(), SemaphoreList::new());
         if let Some(rendered) = present {
             // Only writes to the picture wait for the window system; earlier work need not wait.
             waits.push(semaphore(flight.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));

@@ -27,9 +27,9 @@ pub(super) const BEGIN: usize = 0;
 pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
-pub(super) struct Times {
+pub(super) struct FrameTimer {
     timestamps: Option<Timestamps<3>>,
-    /// Finished frames that [`Times::collect_finished`] has passed.
+    /// Finished frames that [`FrameTimer::collect_finished`] has passed.
     pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
@@ -44,7 +44,7 @@ pub(super) struct Begun {
     pub(super) cpu: Duration,
 }
 
-impl Times {
+impl FrameTimer {
     pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
         let timestamps = Timestamps::new(device, flights)?;
         Ok(Self { timestamps, collected: 0, last: None, begun: vec![None; flights] })

@@ -4,7 +4,7 @@
 use std::f64::consts::TAU;
 
 use wavefield_handoff::contents::gallery::GalleryEntry;
-use wavefield_handoff::contents::wave::{self, Grid, Shape};
+use wavefield_handoff::contents::wave::{self, Grid, WaveShape};
 
 /// Computes `[x, y, z, w]` of a vertex from the grid, its column and row, the seconds since the start, and the values
 /// of the kernel's parameters.
@@ -18,7 +18,7 @@ pub const TOLERANCE: f64 = 4e-5;
 pub fn reference(entry: &GalleryEntry) -> Option<Reference> {
     match entry.name {
         "wave" => {
-            Some(|grid, col, row, time, values| wave::reference(grid, col, row, time, Shape::of(values)))
+            Some(|grid, col, row, time, values| wave::reference(grid, col, row, time, WaveShape::of(values)))
         }
         "ripples" => Some(ripples::reference),
         "ocean" => Some(ocean::reference),

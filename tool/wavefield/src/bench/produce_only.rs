@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::runner::{Samples, Session};
+use super::runner::{BenchSession, Measurements};
 use wavefield_gpu::cuda::{Cuda, memset};
 use wavefield_gpu::vulkan::DeviceDesc;
 use wavefield_gpu::{Error, Result, stuck_gpu};
@@ -16,10 +16,10 @@ use wavefield_run::Config;
 const CHUNK: u64 = 64;
 
 pub(super) fn measure<K: SceneKernels>(
-    session: &Session<'_>,
+    session: &BenchSession<'_>,
     context: &Cuda,
     config: &Config,
-    samples: &mut Samples,
+    samples: &mut Measurements,
 ) -> Result<()> {
     let (device, _queue) =
         session.choice.adapter.request_device(&DeviceDesc { interop: true, ..DeviceDesc::default() })?;
@@ -37,9 +37,9 @@ pub(super) fn measure<K: SceneKernels>(
 }
 
 fn measure_with<K: SceneKernels>(
-    session: &Session<'_>,
+    session: &BenchSession<'_>,
     config: &Config,
-    samples: &mut Samples,
+    samples: &mut Measurements,
     timeline: &CudaTimeline,
     (kernels, slots): (&K, &[K::Slot]),
 ) -> Result<()> {

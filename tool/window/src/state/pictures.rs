@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ash::vk;
 
-use super::{State, shown};
+use super::{WindowState, shown};
 use crate::screen::Screen;
 use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::read_image;
@@ -56,7 +56,7 @@ fn unused(ending: &str) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_default()
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     /// Waits for the frames in flight and completes their part of the film, before a frame that bypasses it.
     pub(super) fn settle_film(&mut self) -> Result<()> {
         if self.film.is_some() {

@@ -34,18 +34,18 @@ use wavefield_gpu::{Error, Result, threads};
 use wavefield_run::watch::recording::Pixels;
 
 /// Input, and the viewer's number.
-type Heard = (u64, Input);
+type ViewerInput = (u64, Input);
 
-struct Shared {
-    state: Mutex<State>,
+struct WebShared {
+    state: Mutex<WebState>,
     /// Wakes the frame loop when there is input.
     news: Condvar,
     wake: OwnedFd,
 }
 
 #[derive(Default)]
-struct State {
-    inputs: Vec<Heard>,
+struct WebState {
+    inputs: Vec<ViewerInput>,
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
     /// Each with the viewer who had last pressed something.
@@ -54,8 +54,8 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WebShared {
+    fn lock(&self) -> MutexGuard<'_, WebState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +64,7 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    fn add_inputs(&self, mut inputs: Vec<Heard>) {
+    fn add_inputs(&self, mut inputs: Vec<ViewerInput>) {
         if !inputs.is_empty() {
             self.lock().inputs.append(&mut inputs);
             self.news.notify_all();
@@ -74,7 +74,7 @@ impl Shared {
 
 /// A renderer's page, for any number of viewers. Dropping it tells them.
 pub struct Web {
-    shared: Arc<Shared>,
+    shared: Arc<WebShared>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
     token: String,
@@ -120,7 +120,7 @@ impl Web {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed(error.into()))?;
         let token = token().map_err(|error| failed(error.into()))?;
-        let shared = Arc::new(Shared { state: Mutex::default(), news: Condvar::new(), wake });
+        let shared = Arc::new(WebShared { state: Mutex::default(), news: Condvar::new(), wake });
         let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
         let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
         let thread = thread.map_err(|error| threads::not_started("web", error))?;

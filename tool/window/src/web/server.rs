@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
-use super::picture::Shown;
-use super::request::{Gate, Verdict};
+use super::picture::ShownPicture;
+use super::request::{Gate, RequestOutcome};
 use super::viewer::{Left, Viewer, is_for_later};
-use super::{Heard, Shared};
+use super::{ViewerInput, WebShared};
 use crate::ViewerEvent;
 
 const MOST_VIEWERS: usize = 16;
@@ -56,9 +56,9 @@ impl PendingConnection {
         }
         // A new connection takes any of the answers without waiting.
         match gate.judge(&heard) {
-            Verdict::Wait => Some(Self::Request(stream, heard)),
-            Verdict::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
-            Verdict::Accept { answer, length, proof } => {
+            RequestOutcome::Wait => Some(Self::Request(stream, heard)),
+            RequestOutcome::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
+            RequestOutcome::Accept { answer, length, proof } => {
                 stream.write_all(answer.as_bytes()).ok()?;
                 let mut viewer = Viewer::new(stream, heard.split_off(length));
                 viewer.send_text(proof).ok()?;
@@ -69,7 +69,10 @@ impl PendingConnection {
 }
 
 /// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that the others hold.
-fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Heard> {
+fn keep(
+    viewers: &mut Vec<Viewer>,
+    mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
+) -> Vec<ViewerInput> {
     let mut released = Vec::new();
     viewers.retain_mut(|viewer| {
         let stays = each(viewer).is_ok();
@@ -86,16 +89,16 @@ pub(crate) struct Server {
     gate: Gate,
     /// Oldest first.
     pending: Vec<PendingConnection>,
-    shared: Arc<Shared>,
+    shared: Arc<WebShared>,
     viewers: Vec<Viewer>,
-    shown: Option<Shown>,
+    shown: Option<ShownPicture>,
     title: String,
     /// Pixels per point of the page that set the size.
     scale: f32,
 }
 
 impl Server {
-    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<WebShared>) -> Self {
         let (pending, viewers, title) = (Vec::new(), Vec::new(), String::new());
         Self { listeners, gate, pending, shared, viewers, shown: None, title, scale: 1.0 }
     }
@@ -193,7 +196,7 @@ impl Server {
             && !self.shown.as_ref().is_some_and(|shown| shown.is_same(&pixels))
         {
             let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
-            self.shown = Some(Shown::new(number, pixels));
+            self.shown = Some(ShownPicture::new(number, pixels));
         }
         for (news, presser) in told {
             match news {

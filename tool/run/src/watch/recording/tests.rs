@@ -190,7 +190,7 @@ fn a_film_without_frames_is_no_file() {
 
 #[test]
 fn a_film_has_no_more_frames_than_its_rate_and_no_long_rest() {
-    let mut clock = Clock::new(Duration::from_millis(40));
+    let mut clock = FilmClock::new(Duration::from_millis(40));
     let mut taken = Vec::new();
     for now in [5_000, 5_010, 5_038, 5_060, 5_079, 5_200, 65_200, 65_210, 65_240] {
         taken.extend(clock.frame(Duration::from_millis(now)).map(|at| at.as_millis()));
