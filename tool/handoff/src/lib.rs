@@ -1,7 +1,7 @@
 //! Hands frames to Vulkan: from CUDA in six ways, side by side for comparison, or without ([`producer`]).
 //!
-//! Most hand-offs run a scene's kernels ([`SceneKernels`]) into the slots of the library's ring (`timeline`), or
-//! into one slot (`one_slot`), in which a `SlotSync` keeps the two sides apart.
+//! Most hand-offs run a scene's kernels ([`SceneKernels`]) into the slots of the library's ring (`timeline`),
+//! or into one slot (`one_slot`), in which a `SlotSync` keeps the two sides apart.
 //!
 //! | `--handoff` | file | what keeps the two sides apart | what is copied |
 //! |---|---|---|---|

@@ -1,4 +1,5 @@
-//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`WindowSurface`], [`Swapchain`].
+//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`WindowSurface`],
+//! [`Swapchain`].
 //!
 //! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
 //! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before

@@ -109,7 +109,8 @@ impl DrawnArray {
         self.number
     }
 
-    /// Returns the shape in the form that [`DrawnArray::new`] takes: (rows, cols) for an image with one component.
+    /// Returns the shape in the form that [`DrawnArray::new`] takes: (rows, cols) for an image with one
+    /// component.
     pub fn shape(&self) -> Vec<u64> {
         let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
         match (self.kind, u64::from(self.components)) {

@@ -121,7 +121,8 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: WaveShape) ->
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// Returns the largest difference between `vertices` and the reference at `time`, in units of `WaveShape::unit`.
+/// Returns the largest difference between `vertices` and the reference at `time`, in units of
+/// `WaveShape::unit`.
 /// A NaN makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
 pub fn worst_distance(
     grid: Grid,

@@ -33,7 +33,7 @@ impl Engine {
     /// Waits until the first `frames` frames are drawn. They must be submitted.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
         let (producer, device) = (&**self.producer_state.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, look);
         self.record_health(drawn)
     }
@@ -58,7 +58,7 @@ impl Engine {
     /// Waits for everything that the producer has enqueued, frames filled ahead included.
     fn producer_idle(&self) -> Result<()> {
         let (producer, device) = (&**self.producer_state.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let began = Instant::now();
         while !self.producer_state.producer.is_idle()? {
             look(began.elapsed())?;
@@ -73,7 +73,7 @@ impl Engine {
             return false;
         }
         // After a failure of the producer, release every waiter: what it enqueued will not run.
-        let patience = self.patience.limit(self.pacer.slowest());
+        let patience = self.wait_limit.limit(self.pacer.slowest());
         let (producer, health) = (&mut self.producer_state.producer, &mut self.health);
         let mut let_go = || {
             let failure = producer.is_idle().err();
@@ -142,9 +142,9 @@ impl Engine {
         // Nothing may fail from here on.
         self.side_views = None;
         let Setup { producer, check, renderer, times, flights } = made;
-        self.patience =
-            WaitLimit { stop: self.patience.stop.clone(), ..WaitLimit::new(&self.queue, &choice, config) };
-        self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
+        self.wait_limit =
+            WaitLimit { stop: self.wait_limit.stop.clone(), ..WaitLimit::new(&self.queue, &choice, config) };
+        self.queue.set_patience(self.wait_limit.limit(self.pacer.slowest()));
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
         if self.cut_trace() {

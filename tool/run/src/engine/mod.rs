@@ -57,7 +57,7 @@ pub struct Engine {
     queue: Queue,
     /// At least this many frames in flight have resources.
     flights: usize,
-    patience: WaitLimit,
+    wait_limit: WaitLimit,
     health: Health,
 }
 
@@ -98,8 +98,8 @@ impl Engine {
         flights: usize,
     ) -> Result<Self> {
         config.check_kernel(choice)?;
-        let patience = WaitLimit::new(&queue, choice, config);
-        queue.set_patience(patience.limit(None));
+        let wait_limit = WaitLimit::new(&queue, choice, config);
+        queue.set_patience(wait_limit.limit(None));
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.flights)?;
@@ -119,7 +119,7 @@ impl Engine {
             times,
             queue,
             flights,
-            patience,
+            wait_limit,
             health: Health::Sound,
         })
     }
@@ -134,7 +134,7 @@ impl Engine {
 
     /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
     pub fn set_stop(&mut self, stop: &Stop) {
-        self.patience.stop = stop.clone();
+        self.wait_limit.stop = stop.clone();
     }
 
     /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
@@ -156,7 +156,7 @@ impl Engine {
     /// Waits until a frame may begin, and returns its resources. It may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
         let (producer, device) = (&**self.producer_state.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
         let flight = self.record_health(flight)?;
         let collected = self.collect_finished(self.pacer.awaited());
@@ -194,9 +194,9 @@ impl Engine {
         flight: &Flight,
         moment: Moment,
         picture: &Picture,
-        behind: AfterDraw<'_>,
+        after: AfterDraw<'_>,
     ) -> Result<()> {
-        let drawn = self.try_draw(flight, moment, picture, behind);
+        let drawn = self.try_draw(flight, moment, picture, after);
         self.record_health(drawn)
     }
 
@@ -205,7 +205,7 @@ impl Engine {
         flight: &Flight,
         moment: Moment,
         picture: &Picture,
-        behind: AfterDraw<'_>,
+        after: AfterDraw<'_>,
     ) -> Result<()> {
         if self.picture_size() != Some(picture.extent) {
             self.drain()?;
@@ -229,10 +229,10 @@ impl Engine {
             let what = What { device, observers, times, producer_state, renderer };
             recordings.record(what, flight, &frame, produced.source, picture)
         })?;
-        let behind_draw = behind.commands.map(|record| record_behind(queue.device(), flight, record));
-        let more = behind_draw.transpose()?;
+        let after_draw = after.commands.map(|record| record_behind(queue.device(), flight, record));
+        let more = after_draw.transpose()?;
         trace_span!("submit", frame = frame.index)
-            .in_scope(|| submission::submit(queue, pacer, producer_state, flight, behind.present, more))?;
+            .in_scope(|| submission::submit(queue, pacer, producer_state, flight, after.present, more))?;
         self.pacer.end();
         for observer in self.observers.each_mut() {
             observer.submitted(flight.index, &frame, &produced, picture.extent);

@@ -46,13 +46,13 @@ impl Engine {
         if self.side_views.as_ref().is_some_and(|side| side.views.needs(self.device(), wanted)) {
             self.drain()?;
         }
-        let (producer, patience) = (&**self.producer_state.producer, &self.patience);
+        let (producer, wait_limit) = (&**self.producer_state.producer, &self.wait_limit);
         let (Some(SideViews { pacer, views }), queue) = (&mut self.side_views, &mut self.queue) else {
             return Ok(());
         };
         views.prepare(queue, &self.drawer.renderer, wanted)?;
         let (device, family) = (queue.device().clone(), queue.family());
-        let waited = pacer.begin(patience.watch(producer, &device, pacer.slowest()));
+        let waited = pacer.begin(wait_limit.watch(producer, &device, pacer.slowest()));
         let flight = match waited {
             Ok(flight) => flight,
             waited => return self.record_health(waited).map(drop),
@@ -91,7 +91,8 @@ impl Engine {
 
     pub(super) fn wait_side_views(&mut self) -> Result<()> {
         let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
-        let look = self.patience.watch(&**self.producer_state.producer, self.queue.device(), pacer.slowest());
+        let look =
+            self.wait_limit.watch(&**self.producer_state.producer, self.queue.device(), pacer.slowest());
         let drawn = pacer.wait_for(pacer.submitted(), look);
         self.record_health(drawn)
     }

@@ -10,8 +10,8 @@ use wavefield_handoff::contents::wave::{self, Grid, WaveShape};
 /// of the kernel's parameters.
 pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
-/// The largest allowed distance of kernel and shader from the reference, in units of [`wave::HEIGHT`]. Angles are
-/// single-precision numbers of up to 40 turns.
+/// The largest allowed distance of kernel and shader from the reference, in units of [`wave::HEIGHT`]. Angles
+/// are single-precision numbers of up to 40 turns.
 pub const TOLERANCE: f64 = 4e-5;
 
 /// `None` if a vertex depends on earlier frames.

@@ -12,7 +12,8 @@ use wavefield_handoff::producer::{CudaTimeline, Frame, reads};
 use wavefield_handoff::{Destination, SceneKernels};
 use wavefield_run::Config;
 
-/// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`CudaTimeline`] keeps.
+/// Launches between two waits: enough to keep the GPU busy, and fewer than the times that [`CudaTimeline`]
+/// keeps.
 const CHUNK: u64 = 64;
 
 pub(super) fn measure<K: SceneKernels>(
