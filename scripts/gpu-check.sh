@@ -100,7 +100,7 @@ check odd-grid-validated quiet "${run[@]}" --frames 50 --validation --grid 1001x
 check user-kernel quiet "${run[@]}" --frames 20 --validation --kernel tool/handoff/kernels/test/flat.ptx
 check user-parameters quiet "${run[@]}" --frames 20 --validation --kernel tool/handoff/kernels/test/level.ptx --param height=0.5
 # Kernels that are refused before the launch, and kernels that take smaller blocks.
-check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel tool/handoff/kernels/stamp.ptx
+check other-parameters fails 1 'found (.u64)' "${run[@]}" --frames 1 --kernel tool/handoff/kernels/clock.ptx
 check without-consent fails 2 'risk-the-gpu' \
   "${run[@]}" --frames 1 --handoff inline --kernel tool/handoff/kernels/test/flat.ptx
 sed 's/^\.maxntid 64/.reqntid 96/' tool/handoff/kernels/test/bounded.ptx >"$out/required.ptx"

@@ -139,7 +139,7 @@ check_assemble() {
     for file in "${sources[@]}"; do
         assemble "$(ptx_of "$file")" "${archs[@]}"
     done
-    for file in $folder/stamp.ptx $folder/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
+    for file in $folder/clock.ptx $folder/test/{flat,colour,level,bounded,trap,illegal,spin,answer,late}.ptx \
         crates/vulkan-cuda/examples/fill/fill.ptx examples/first_frame.ptx; do
         assemble "$file" "${test_archs[@]}"
     done

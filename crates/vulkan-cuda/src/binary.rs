@@ -65,7 +65,7 @@ impl SharedBinary {
     pub unsafe fn cuda_signal(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         let signal = || unsafe { self.imported.signal(stream, Operand::Binary) };
-        self.steps.step(State::Unsignalled, State::Signalled, signal)
+        self.steps.step(BinaryState::Unsignalled, BinaryState::Signalled, signal)
     }
 
     /// Like [`SharedBinary::cuda_signal`], without the guard ([`ImportedSemaphore::signal_after_kernels`]).
@@ -75,7 +75,7 @@ impl SharedBinary {
     pub unsafe fn cuda_signal_after_kernels(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         let signal = || unsafe { self.imported.signal_after_kernels(stream, Operand::Binary) };
-        self.steps.step(State::Unsignalled, State::Signalled, signal)
+        self.steps.step(BinaryState::Unsignalled, BinaryState::Signalled, signal)
     }
 
     /// Makes `stream` wait on the GPU: later work on it runs after the signal. This resets the semaphore.
@@ -88,7 +88,7 @@ impl SharedBinary {
     pub unsafe fn cuda_wait(&self, stream: &dyn Stream) -> Result<()> {
         // SAFETY: the caller's promise.
         let wait = || unsafe { self.imported.wait(stream, Operand::Binary) };
-        self.steps.step(State::Signalled, State::Unsignalled, wait)
+        self.steps.step(BinaryState::Signalled, BinaryState::Unsignalled, wait)
     }
 
     /// Returns a signal for a Vulkan submission, after all its commands. Call [`SharedBinary::submitted`]
@@ -97,7 +97,7 @@ impl SharedBinary {
     /// # Errors
     /// Fails if the previous signal has no wait yet.
     pub fn vulkan_signal(&self) -> Result<vk::SemaphoreSubmitInfo<'static>> {
-        self.steps.step(State::Unsignalled, State::SignalToSubmit, || Ok(()))?;
+        self.steps.step(BinaryState::Unsignalled, BinaryState::SignalToSubmit, || Ok(()))?;
         Ok(self.exported.submit_info(0))
     }
 
@@ -106,7 +106,7 @@ impl SharedBinary {
     /// # Errors
     /// Fails if there is no signal to wait for.
     pub fn vulkan_wait(&self) -> Result<vk::SemaphoreSubmitInfo<'static>> {
-        self.steps.step(State::Signalled, State::WaitToSubmit, || Ok(()))?;
+        self.steps.step(BinaryState::Signalled, BinaryState::WaitToSubmit, || Ok(()))?;
         Ok(self.exported.submit_info(0))
     }
 
@@ -117,7 +117,7 @@ impl SharedBinary {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BinaryState {
     #[default]
     Unsignalled,
     /// The program has a signal, and nobody knows whether it was submitted.
@@ -127,15 +127,15 @@ enum State {
 }
 
 #[derive(Default)]
-struct Steps(Mutex<State>);
+struct Steps(Mutex<BinaryState>);
 
 impl Steps {
     /// Calls `enqueue` if the state is `from`, and sets it to `to` on success.
-    fn step(&self, from: State, to: State, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn step(&self, from: BinaryState, to: BinaryState, enqueue: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if *state != from {
             let text = match from {
-                State::Unsignalled => "signalled again before its wait is submitted",
+                BinaryState::Unsignalled => "signalled again before its wait is submitted",
                 _ => "waited for: each submitted signal has one wait, and there is no such signal now",
             };
             return Err(Error::Rule(format!("a binary semaphore cannot be {text}")));
@@ -148,8 +148,8 @@ impl Steps {
     fn submitted(&self) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *state = match *state {
-            State::SignalToSubmit => State::Signalled,
-            State::WaitToSubmit => State::Unsignalled,
+            BinaryState::SignalToSubmit => BinaryState::Signalled,
+            BinaryState::WaitToSubmit => BinaryState::Unsignalled,
             other => other,
         };
     }
@@ -162,8 +162,8 @@ mod tests {
     /// Every order of six calls. A semaphore that has one more signal than waits is signalled.
     #[test]
     fn a_binary_semaphore_has_one_wait_for_each_signal() {
-        use State::{SignalToSubmit, Signalled, Unsignalled, WaitToSubmit};
-        const CALLS: [(State, State); 4] = [
+        use BinaryState::{SignalToSubmit, Signalled, Unsignalled, WaitToSubmit};
+        const CALLS: [(BinaryState, BinaryState); 4] = [
             (Unsignalled, Signalled),
             (Signalled, Unsignalled),
             (Unsignalled, SignalToSubmit),
@@ -203,7 +203,7 @@ mod tests {
     fn a_call_that_fails_changes_nothing() {
         let steps = Steps::default();
         let refused = || Err(Error::Rule("refused".into()));
-        assert!(steps.step(State::Unsignalled, State::Signalled, refused).is_err());
-        assert!(steps.step(State::Unsignalled, State::Signalled, || Ok(())).is_ok());
+        assert!(steps.step(BinaryState::Unsignalled, BinaryState::Signalled, refused).is_err());
+        assert!(steps.step(BinaryState::Unsignalled, BinaryState::Signalled, || Ok(())).is_ok());
     }
 }

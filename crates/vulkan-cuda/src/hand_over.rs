@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Dropped when the GPU has finished; leaked if it has not, because it may still use them.
-pub(crate) struct Parts<S, C: Stream> {
+pub(crate) struct RingCore<S, C: Stream> {
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// Whether Vulkan writes and CUDA reads.
@@ -47,7 +47,7 @@ pub(crate) struct Owned<S, C> {
     pub(crate) pair: Pair,
 }
 
-impl<S, C: Stream> Parts<S, C> {
+impl<S, C: Stream> RingCore<S, C> {
     /// Checks the slots and the stream, and creates the timelines.
     pub(crate) fn of_ring(
         pair: &Pair,
@@ -221,7 +221,7 @@ impl<S, C: Stream> Parts<S, C> {
     }
 }
 
-impl<S, C: Stream> Drop for Parts<S, C> {
+impl<S, C: Stream> Drop for RingCore<S, C> {
     fn drop(&mut self) {
         let patience = Duration::from_millis(*self.patience.get_mut());
         match self.come_to_rest(patience) {

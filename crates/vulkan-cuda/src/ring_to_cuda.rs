@@ -98,7 +98,7 @@ use cudarc::driver::CudaStream;
 use crate::cuda::Stream;
 use crate::error::cleanup_error;
 use crate::frames::Frames;
-use crate::hand_over::{Parts, Progress};
+use crate::hand_over::{Progress, RingCore};
 use crate::pair::Pair;
 use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
@@ -112,7 +112,7 @@ use crate::{Error, Result};
 /// that is not enough. Frames that CUDA has not read are given up.
 pub struct RingToCuda<S: Slot, C: Stream = Arc<CudaStream>> {
     frames: Frames,
-    parts: Parts<S, C>,
+    core: RingCore<S, C>,
 }
 
 impl<S: Slot, C: Stream> RingToCuda<S, C> {
@@ -124,12 +124,12 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Same as [`SharedRing::new`](crate::SharedRing::new).
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let frames = Frames::new(slots.len());
-        Ok(Self { frames, parts: Parts::of_ring(pair, stream, slots, queue, true)? })
+        Ok(Self { frames, core: RingCore::of_ring(pair, stream, slots, queue, true)? })
     }
 
     /// Returns the slots. Index them with [`WriteTurn::index`] or [`ReadTurn::index`].
     pub fn slots(&self) -> &[S] {
-        &self.parts.owned.slots
+        &self.core.owned.slots
     }
 
     /// Begins the next frame, or returns `None` if CUDA has not read its slot: call
@@ -151,7 +151,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         count: usize,
         mut write: impl FnMut(WriteTurn<'_, S, C>) -> Result<(), E>,
     ) -> Result<bool, E> {
-        self.parts.check_batch(count)?;
+        self.core.check_batch(count)?;
         let Some(wait) = self.frames.wait_to_write(count) else { return Ok(false) };
         for _ in 0..count {
             let frame = self.frames.written();
@@ -170,14 +170,14 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// Fails if CUDA does, or if the stream is being captured. The next call tries the frame again.
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
-        let waited = self.parts.ledger().waited();
+        let waited = self.core.ledger().waited();
         let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
-        self.parts.check_uncaptured("RingToCuda::next_read")?;
-        self.parts.ledger().begins();
+        self.core.check_uncaptured("RingToCuda::next_read")?;
+        self.core.ledger().begins();
         if value > 0 {
-            // SAFETY: the parts live until the stream has passed this.
-            unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
-            self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
+            // SAFETY: the core lives until the stream has passed this.
+            unsafe { self.core.owned.vulkan.cuda_wait(&self.core.owned.stream, value) }?;
+            self.core.ledger().waits(value, self.core.owned.cuda.promised());
         }
         Ok(Some(ReadTurn { ring: self }))
     }
@@ -189,20 +189,20 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
 
     /// Makes the stream signal that it has read the oldest frame.
     fn end_read(&mut self, guarded: bool) -> Result<()> {
-        let value = self.parts.signal_cuda(guarded)?;
-        self.parts.ledger().unfinished = false;
+        let value = self.core.signal_cuda(guarded)?;
+        self.core.ledger().unfinished = false;
         self.frames.read(value);
         Ok(())
     }
 
     /// Returns CUDA's error if it has failed: see [`SharedRing::check`](crate::SharedRing::check).
     pub fn check(&self) -> Result<()> {
-        self.parts.check()
+        self.core.check()
     }
 
     /// Returns how far both sides are.
     pub fn progress(&self) -> Result<Progress> {
-        self.parts.progress()
+        self.core.progress()
     }
 
     /// Blocks the CPU until Vulkan has written all submitted frames, and CUDA has read all that it began.
@@ -210,14 +210,14 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// Fails as [`RingToCuda::check`] does, and after `limit`, with [`RingToCuda::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
-        self.parts.come_to_rest(limit)?;
+        self.core.come_to_rest(limit)?;
         self.check()
     }
 
     /// Sets how long the drop waits for the GPU: 5 seconds by default. If the GPU is not done by then, the
     /// ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the reason.
     pub fn set_patience(&mut self, limit: Duration) {
-        self.parts.set_patience(limit);
+        self.core.set_patience(limit);
     }
 
     /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size.
@@ -228,7 +228,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Fails as [`RingToCuda::wait_idle`] does. The ring is then dropped.
     pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
         self.wait_idle(limit)?;
-        Ok(std::mem::take(&mut self.parts.owned.slots))
+        Ok(std::mem::take(&mut self.core.owned.slots))
     }
 
     /// Ends the waits of both sides: the CPU signals what they no longer signal, for example because the
@@ -238,14 +238,14 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// Neither the stream nor the queue may reach its signals any more.
     pub unsafe fn abort(&self) -> Result<()> {
         let submitted = {
-            let mut ledger = self.parts.ledger();
+            let mut ledger = self.core.ledger();
             ledger.aborted = true;
             ledger.submitted
         };
         // SAFETY: the caller's promise.
-        let vulkan = unsafe { self.parts.owned.vulkan.signal_from_host(submitted) };
+        let vulkan = unsafe { self.core.owned.vulkan.signal_from_host(submitted) };
         // SAFETY: as above.
-        unsafe { self.parts.abort() }.and(vulkan)
+        unsafe { self.core.abort() }.and(vulkan)
     }
 }
 
@@ -275,7 +275,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
 
     /// Returns how Vulkan uses the ring's slots.
     pub fn queue(&self) -> QueueUse {
-        self.ring.parts.owned.queue
+        self.ring.core.owned.queue
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `write` records, and the barrier with which
@@ -304,7 +304,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
         let first = self.frame() < self.ring.slots().len() as u64;
         let transfer = if first { Transfer::FirstUse } else { Transfer::Acquire };
         // SAFETY: the caller's promise.
-        unsafe { self.ring.parts.record(self.slot(), commands, transfer) };
+        unsafe { self.ring.core.record(self.slot(), commands, transfer) };
     }
 
     /// Records only the last barrier of [`WriteTurn::record`].
@@ -313,7 +313,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Same as [`WriteTurn::record`]; the acquire must come before, in the same submission.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
-        unsafe { self.ring.parts.record(self.slot(), commands, Transfer::Release) };
+        unsafe { self.ring.core.record(self.slot(), commands, Transfer::Release) };
     }
 
     /// Calls `submit` to submit the work that writes the slot, with the submission's wait and signal. The
@@ -340,15 +340,15 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
 
 impl<S: Slot, C: Stream> QueueTurn for WriteTurn<'_, S, C> {
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-        let owned = &self.ring.parts.owned;
+        let owned = &self.ring.core.owned;
         let signal = owned.vulkan.vulkan_signal(owned.vulkan.promised() + 1)?;
         semaphores.add(owned.cuda.vulkan_wait(self.wait), signal);
         Ok(())
     }
 
     fn submitted(self, _: &Semaphores) {
-        let RingToCuda { parts, frames } = self.ring;
-        let (value, mut ledger) = (parts.owned.vulkan.promised(), parts.ledger());
+        let RingToCuda { core, frames } = self.ring;
+        let (value, mut ledger) = (core.owned.vulkan.promised(), core.ledger());
         (ledger.submitted, ledger.busy) = (value, true);
         frames.submitted(value);
     }
@@ -378,7 +378,7 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
 
     /// Returns the ring's stream.
     pub fn stream(&self) -> &C {
-        &self.ring.parts.owned.stream
+        &self.ring.core.owned.stream
     }
 
     /// Returns the slot's elements, for cudarc's launches and copies.
@@ -387,7 +387,7 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
     /// Fails if the slot is an image (copy it with [`Array::copy_to`](crate::cuda::Array::copy_to)), does not
     /// hold a whole number of `T`, or if the stream is being captured.
     pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
-        SlotView::new(&self.ring.parts, self.slot())
+        SlotView::new(&self.ring.core, self.slot())
     }
 
     /// Gives the slot back: the stream signals once all kernels and copies enqueued on it so far are done. A

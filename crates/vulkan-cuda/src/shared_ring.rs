@@ -69,8 +69,8 @@ use bytemuck::AnyBitPattern;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
-use crate::hand_over::Parts;
 pub use crate::hand_over::Progress;
+use crate::hand_over::RingCore;
 use crate::pair::Pair;
 use crate::slot::Transfer;
 pub use crate::slot::{QueueUse, Resource, Slot};
@@ -90,7 +90,7 @@ use crate::{Error, Result};
 pub struct SharedRing<S: Slot, C: Stream = Arc<CudaStream>> {
     /// Written by [`SharedRing::write_batch`].
     unread: VecDeque<VulkanTurn<S, C>>,
-    parts: Arc<Parts<S, C>>,
+    core: Arc<RingCore<S, C>>,
 }
 
 impl<S: Slot, C: Stream> SharedRing<S, C> {
@@ -102,12 +102,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// shared.
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
         let unread = VecDeque::with_capacity(slots.len());
-        Ok(Self { unread, parts: Arc::new(Parts::of_ring(pair, stream, slots, queue, false)?) })
+        Ok(Self { unread, core: Arc::new(RingCore::of_ring(pair, stream, slots, queue, false)?) })
     }
 
     /// Returns the slots. Index them with [`VulkanTurn::index`].
     pub fn slots(&self) -> &[S] {
-        &self.parts.owned.slots
+        &self.core.owned.slots
     }
 
     /// Begins the next frame: CUDA's stream waits, on the GPU, until Vulkan has read the previous frame in
@@ -156,16 +156,16 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         count: usize,
         mut write: impl FnMut(CudaTurn<'_, S, C>) -> Result<VulkanTurn<S, C>, E>,
     ) -> Result<bool, E> {
-        self.parts.check_batch(count)?;
+        self.core.check_batch(count)?;
         if !self.begin(count)? {
             return Ok(false);
         }
         for _ in 0..count {
             // The frame before was handed over, so until now the stream had nothing after its last signal.
-            self.parts.ledger().begins();
-            let frame = self.parts.ledger().frame;
+            self.core.ledger().begins();
+            let frame = self.core.ledger().frame;
             let written = write(CudaTurn { ring: self })?;
-            if !written.is(&self.parts, frame) {
+            if !written.is(&self.core, frame) {
                 let text = format!(
                     "frame {frame} of a batch returned another turn than its own: return what `finish` returned"
                 );
@@ -185,23 +185,23 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// slots means that number, as without this call. A longer batch counts with its own length. A smaller
     /// number makes frames newer when they are drawn, but the GPU switches more often: see [`crate::ring`].
     pub fn set_ahead(&mut self, frames: usize) {
-        self.parts.ledger().set_ahead(frames);
+        self.core.ledger().set_ahead(frames);
     }
 
     /// Makes the stream wait for the slots of the next `count` frames. Returns `false` if one is held.
     fn begin(&mut self, count: usize) -> Result<bool> {
-        let Some(value) = self.parts.ledger().wait_for(count) else { return Ok(false) };
-        if !self.parts.released.load(Ordering::Relaxed) {
+        let Some(value) = self.core.ledger().wait_for(count) else { return Ok(false) };
+        if !self.core.released.load(Ordering::Relaxed) {
             return Err(Error::Rule(
                 "the ring's images were not released to CUDA: submit SharedRing::record_first_release, and wait, before the first write".into(),
             ));
         }
-        self.parts.check_uncaptured("SharedRing::write")?;
-        self.parts.ledger().begins();
+        self.core.check_uncaptured("SharedRing::write")?;
+        self.core.ledger().begins();
         if value > 0 {
-            // SAFETY: the parts live until the stream has passed this.
-            unsafe { self.parts.owned.vulkan.cuda_wait(&self.parts.owned.stream, value) }?;
-            self.parts.ledger().waits(value, self.parts.owned.cuda.promised());
+            // SAFETY: the core lives until the stream has passed this.
+            unsafe { self.core.owned.vulkan.cuda_wait(&self.core.owned.stream, value) }?;
+            self.core.ledger().waits(value, self.core.owned.cuda.promised());
         }
         Ok(true)
     }
@@ -219,10 +219,10 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         for image in images {
             for half in [Transfer::Layout, Transfer::Release] {
                 // SAFETY: the caller's promise.
-                unsafe { self.parts.record(image, commands, half) };
+                unsafe { self.core.record(image, commands, half) };
             }
         }
-        self.parts.released.store(true, Ordering::Relaxed);
+        self.core.released.store(true, Ordering::Relaxed);
     }
 
     /// Records the barrier with which Vulkan takes a slot from CUDA ([`crate::ownership`]).
@@ -258,7 +258,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         let depth = self.slots().len();
         let none = || Error::Rule(format!("a ring of {depth} has no slot {slot}"));
         // SAFETY: the caller's promise.
-        unsafe { self.parts.record(self.slots().get(slot).ok_or_else(none)?, commands, transfer) };
+        unsafe { self.core.record(self.slots().get(slot).ok_or_else(none)?, commands, transfer) };
         Ok(())
     }
 
@@ -281,12 +281,12 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # }
     /// ```
     pub fn check(&self) -> Result<()> {
-        self.parts.check()
+        self.core.check()
     }
 
     /// Returns how far both sides are.
     pub fn progress(&self) -> Result<Progress> {
-        self.parts.progress()
+        self.core.progress()
     }
 
     /// Blocks the CPU until CUDA has written all frames that were begun, and Vulkan has read all that were
@@ -295,7 +295,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # Errors
     /// Fails as [`SharedRing::check`] does, and after `limit`, with [`SharedRing::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
-        self.parts.come_to_rest(limit)?;
+        self.core.come_to_rest(limit)?;
         self.check()
     }
 
@@ -303,7 +303,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// that is not enough, the ring is leaked, and [`on_cleanup_error`](crate::on_cleanup_error) gets the
     /// reason.
     pub fn set_patience(&mut self, limit: Duration) {
-        self.parts.set_patience(limit);
+        self.core.set_patience(limit);
     }
 
     /// Waits for the GPU, at most `limit`, and returns the slots, for example for a ring of another size. The
@@ -316,13 +316,13 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     pub fn into_slots(mut self, limit: Duration) -> Result<Vec<S>> {
         self.unread.clear();
         self.wait_idle(limit)?;
-        let held = self.parts.ledger().held();
-        let parts = Arc::get_mut(&mut self.parts).ok_or_else(|| {
+        let held = self.core.ledger().held();
+        let core = Arc::get_mut(&mut self.core).ok_or_else(|| {
             Error::Rule(format!(
                 "the slots of a ring are in use: submit or drop the turns of frames {held:?} first"
             ))
         })?;
-        Ok(std::mem::take(&mut parts.owned.slots))
+        Ok(std::mem::take(&mut core.owned.slots))
     }
 
     /// Ends Vulkan's waits although CUDA has not failed: the CPU signals what CUDA no longer signals. The
@@ -332,9 +332,9 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # Safety
     /// The stream must never reach its signals, for example because a kernel does not end.
     pub unsafe fn abort(&self) -> Result<()> {
-        self.parts.ledger().aborted = true;
+        self.core.ledger().aborted = true;
         // SAFETY: the caller's promise.
-        unsafe { self.parts.abort() }
+        unsafe { self.core.abort() }
     }
 
     /// Stops CUDA from waiting for Vulkan, for tests that show why it must.
@@ -343,7 +343,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// The content of the slots is then undefined.
     #[doc(hidden)]
     pub unsafe fn leave_out_free(&mut self) {
-        self.parts.ledger().leave_out_free = true;
+        self.core.ledger().leave_out_free = true;
     }
 }
 
@@ -362,24 +362,24 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
 
     /// Returns the slot's index in [`SharedRing::slots`].
     pub fn index(&self) -> usize {
-        let ledger = self.ring.parts.ledger();
+        let ledger = self.ring.core.ledger();
         ledger.slot(ledger.frame)
     }
 
     /// Returns the frame's number. Each ring counts from 0, without gaps.
     pub fn frame(&self) -> u64 {
-        self.ring.parts.ledger().frame
+        self.ring.core.ledger().frame
     }
 
     /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a
     /// trace. `None` while the stream has waited for nothing.
     pub fn waits_for(&self) -> Option<u64> {
-        self.ring.parts.ledger().waits_for()
+        self.ring.core.ledger().waits_for()
     }
 
     /// Returns the ring's stream.
     pub fn stream(&self) -> &C {
-        &self.ring.parts.owned.stream
+        &self.ring.core.owned.stream
     }
 
     /// Returns the slot's elements, for cudarc's launches and copies.
@@ -396,7 +396,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// }
     /// ```
     pub fn view<T: AnyBitPattern>(&self) -> Result<SlotView<'_, T, C>> {
-        SlotView::new(&self.ring.parts, self.slot())
+        SlotView::new(&self.ring.core, self.slot())
     }
 
     /// Hands the frame to Vulkan: the stream signals once all kernels, copies and memsets enqueued on it so
@@ -416,9 +416,9 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     }
 
     fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
-        let parts = &self.ring.parts;
-        let ready = parts.signal_cuda(guarded)?;
-        Ok(VulkanTurn::new(parts, ready))
+        let core = &self.ring.core;
+        let ready = core.signal_cuda(guarded)?;
+        Ok(VulkanTurn::new(core, ready))
     }
 }
 

@@ -10,7 +10,7 @@ use cudarc::driver::{
 
 use crate::cuda::Stream;
 use crate::error::cleanup_error;
-use crate::hand_over::Parts;
+use crate::hand_over::RingCore;
 use crate::slot::{Resource, Slot};
 use crate::{Error, Result};
 
@@ -33,9 +33,9 @@ pub struct SlotView<'a, T, C = Arc<CudaStream>> {
 
 impl<'a, T: AnyBitPattern, C: Stream> SlotView<'a, T, C> {
     /// Fails if the stream is being captured: the work would go into the graph, not into this frame.
-    pub(crate) fn new<S: Slot>(parts: &'a Parts<S, C>, slot: &S) -> Result<Self> {
-        let (resource, stream) = (slot.resource(), &parts.owned.stream);
-        parts.check_uncaptured("view")?;
+    pub(crate) fn new<S: Slot>(core: &'a RingCore<S, C>, slot: &S) -> Result<Self> {
+        let (resource, stream) = (slot.resource(), &core.owned.stream);
+        core.check_uncaptured("view")?;
         let refused = |why: String| {
             Error::Rule(format!("a slot cannot be viewed as {}: {why}", std::any::type_name::<T>()))
         };

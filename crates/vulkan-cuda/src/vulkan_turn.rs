@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
-use crate::hand_over::Parts;
+use crate::hand_over::RingCore;
 use crate::ledger::value;
 use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
@@ -30,19 +30,19 @@ pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
     frame: u64,
     ready: u64,
     submitted: bool,
-    parts: Arc<Parts<S, C>>,
+    core: Arc<RingCore<S, C>>,
 }
 
 impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Hands over the ring's next frame. `ready` is the value that CUDA signals for it.
-    pub(crate) fn new(parts: &Arc<Parts<S, C>>, ready: u64) -> Self {
-        let frame = parts.ledger().hand_over();
-        Self { frame, ready, submitted: false, parts: parts.clone() }
+    pub(crate) fn new(core: &Arc<RingCore<S, C>>, ready: u64) -> Self {
+        let frame = core.ledger().hand_over();
+        Self { frame, ready, submitted: false, core: core.clone() }
     }
 
-    /// Returns whether this is the turn of `frame` in the ring of these parts.
-    pub(crate) fn is(&self, parts: &Arc<Parts<S, C>>, frame: u64) -> bool {
-        Arc::ptr_eq(&self.parts, parts) && self.frame == frame
+    /// Returns whether this is the turn of `frame` in the ring of this core.
+    pub(crate) fn is(&self, core: &Arc<RingCore<S, C>>, frame: u64) -> bool {
+        Arc::ptr_eq(&self.core, core) && self.frame == frame
     }
 
     /// Returns the frame's number: see [`CudaTurn::frame`](crate::CudaTurn::frame).
@@ -52,17 +52,17 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 
     /// Returns the slot.
     pub fn slot(&self) -> &S {
-        &self.parts.owned.slots[self.index()]
+        &self.core.owned.slots[self.index()]
     }
 
     /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
     pub fn index(&self) -> usize {
-        (self.frame % self.parts.owned.slots.len() as u64) as usize
+        (self.frame % self.core.owned.slots.len() as u64) as usize
     }
 
     /// Returns how Vulkan uses the ring's slots.
     pub fn queue(&self) -> QueueUse {
-        self.parts.owned.queue
+        self.core.owned.queue
     }
 
     /// Records the barrier with which Vulkan takes the slot, what `read` records, and the barrier with which
@@ -87,7 +87,7 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Same as [`VulkanTurn::record`]; the release must follow, later in the same queue.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
-        unsafe { self.parts.record(self.slot(), commands, Transfer::Acquire) };
+        unsafe { self.core.record(self.slot(), commands, Transfer::Acquire) };
     }
 
     /// Records only the last barrier of [`VulkanTurn::record`].
@@ -96,13 +96,13 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     /// Same as [`VulkanTurn::record`]; the acquire must come before, in the same queue.
     pub unsafe fn record_release(&self, commands: vk::CommandBuffer) {
         // SAFETY: the caller's promise.
-        unsafe { self.parts.record(self.slot(), commands, Transfer::Release) };
+        unsafe { self.core.record(self.slot(), commands, Transfer::Release) };
     }
 
     /// Returns what a submission must wait for before all its commands. You need this only for [several
     /// submissions](VulkanTurn#several-submissions).
     pub fn wait_info(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        self.parts.owned.cuda.vulkan_wait(self.ready)
+        self.core.owned.cuda.vulkan_wait(self.ready)
     }
 
     /// Calls `submit` to submit the work that reads the slot, with the submission's wait and signal. The
@@ -146,19 +146,19 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 
 impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
     fn begin(&self, semaphores: &mut Semaphores) -> Result<()> {
-        let (frame, parts) = (self.frame, &self.parts);
+        let (frame, core) = (self.frame, &self.core);
         // After a later frame, this smaller value can no longer be signalled.
-        parts.ledger().try_submit(frame).map_err(|later| {
+        core.ledger().try_submit(frame).map_err(|later| {
             Error::Rule(format!(
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        semaphores.add(self.wait_info(), parts.owned.vulkan.vulkan_signal(value(frame))?);
+        semaphores.add(self.wait_info(), core.owned.vulkan.vulkan_signal(value(frame))?);
         Ok(())
     }
 
     fn submitted(mut self, _: &Semaphores) {
-        self.parts.ledger().submitted(self.frame);
+        self.core.ledger().submitted(self.frame);
         self.submitted = true;
     }
 }
@@ -166,7 +166,7 @@ impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
 impl<S: Slot, C: Stream> Drop for VulkanTurn<S, C> {
     fn drop(&mut self) {
         if !self.submitted {
-            self.parts.ledger().give_up(self.frame);
+            self.core.ledger().give_up(self.frame);
         }
     }
 }

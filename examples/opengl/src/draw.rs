@@ -21,7 +21,7 @@ use crate::program::{Program, at};
 use wavefield_draw::Camera;
 use wavefield_draw::{TILE, tile_count, tile_indices};
 use wavefield_handoff::contents::texture::{Texel, chain_texels, level, levels, paint_chain};
-use wavefield_handoff::contents::wave::{Grid, Shape, Vertex, phase, vertex};
+use wavefield_handoff::contents::wave::{Grid, Vertex, WaveShape, phase, vertex};
 
 const SAMPLES: i32 = 4;
 /// Frames per second of the kernels' time.
@@ -111,7 +111,7 @@ pub fn alone(gl: &Rc<Gl>, job: &Job) -> Result<Picture> {
         } else {
             let vertices = (0..grid.rows).flat_map(|row| (0..grid.cols).map(move |col| (col, row)));
             let vertices: Vec<Vertex> =
-                vertices.map(|(col, row)| vertex(grid, col, row, phase, Shape::default())).collect();
+                vertices.map(|(col, row)| vertex(grid, col, row, phase, WaveShape::default())).collect();
             let buffer = gl.raw.create_named_buffer().map_err(anyhow::Error::msg)?;
             let bytes = bytemuck::cast_slice(&vertices);
             gl.raw.named_buffer_storage(buffer, bytes.len() as i32, Some(bytes), 0);

@@ -5,16 +5,16 @@ use std::rc::Rc;
 use ash::vk;
 
 use super::inputs::{Inputs, Tile};
-use super::pass::Attachments;
+use super::pass::PassAttachments;
 use super::pipeline::{
     BACKGROUND, CLOUD, CLOUD_FACTS, FIELD, FIELD_FACTS, HEIGHT_FACTS, HEIGHT_POINT_FACTS, HEIGHT_POINTS,
     HEIGHT_WIREFRAME, HEIGHTS, IMAGE, IMAGE_FACTS, PLANE, POINT_FACTS, POINTS, Pipeline, PipelineDesc,
     Shaders, WIREFRAME,
 };
-use super::{ColorMap, Picture, Samples, Style, View, mesh};
+use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
 use wavefield_gpu::vulkan::{Buffer, Device, Queue};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
 
@@ -32,7 +32,7 @@ pub struct FieldRendererDesc {
     pub views: usize,
     pub scene: Scene,
     /// For a texture, the size of its first level.
-    pub array: Array,
+    pub array: DrawnArray,
     pub style: Style,
     pub color_map: ColorMap,
     pub samples: Samples,
@@ -71,13 +71,13 @@ impl Output {
 
 #[derive(Clone)]
 pub struct Drawing {
-    array: Array,
+    array: DrawnArray,
     style: Style,
     pipeline: Rc<Pipeline>,
 }
 
 impl Drawing {
-    pub fn array(&self) -> &Array {
+    pub fn array(&self) -> &DrawnArray {
         &self.array
     }
 }
@@ -89,7 +89,7 @@ pub struct FieldRenderer {
     inputs: Inputs,
     indices: Buffer,
     index_count: u32,
-    attachments: Option<Attachments>,
+    attachments: Option<PassAttachments>,
     output: Output,
     color_map: ColorMap,
     samples: Samples,
@@ -141,11 +141,11 @@ impl FieldRenderer {
         &self.drawing
     }
 
-    pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
+    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
         self.made(array, self.drawing.style)
     }
 
-    fn made(&self, array: Array, style: Style) -> Result<Drawing> {
+    fn made(&self, array: DrawnArray, style: Style) -> Result<Drawing> {
         let now = &self.drawing;
         // Arrays that differ only in size share the pipeline.
         if (array.kind(), style) == (now.array.kind(), now.style) {
@@ -184,7 +184,12 @@ impl FieldRenderer {
     }
 
     /// Makes a renderer of the same array in the same style. Waits for the queue.
-    pub fn twin(&self, queue: &mut Queue, output: Output, (flights, views): (usize, usize)) -> Result<Self> {
+    pub fn with_output(
+        &self,
+        queue: &mut Queue,
+        output: Output,
+        (flights, views): (usize, usize),
+    ) -> Result<Self> {
         let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
         let samples = if output == Output::Facts { Samples::One } else { self.samples };
         let scene = self.scene;
@@ -196,7 +201,7 @@ impl FieldRenderer {
 
     /// Returns `None` before the first [`FieldRenderer::resize`].
     pub fn extent(&self) -> Option<vk::Extent2D> {
-        self.attachments.as_ref().map(Attachments::extent)
+        self.attachments.as_ref().map(PassAttachments::extent)
     }
 
     /// Makes the attachments. No frame may be in flight.
@@ -204,17 +209,17 @@ impl FieldRenderer {
         // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
         self.attachments =
-            Some(Attachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
+            Some(PassAttachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
         Ok(())
     }
 
     /// Sets the only view of a flight, whose previous frame must be done.
-    pub fn set_view(&mut self, flight: usize, view: &View, extent: vk::Extent2D) -> Result<()> {
+    pub fn set_view(&mut self, flight: usize, view: &FieldView, extent: vk::Extent2D) -> Result<()> {
         self.set_tile((flight, 0), view, &Tile { corner: [0, 0], size: extent })
     }
 
     /// Sets a view of a flight, which is drawn in `tile`. The flight's previous frame must be done.
-    pub(super) fn set_tile(&mut self, number: (usize, usize), view: &View, tile: &Tile) -> Result<()> {
+    pub(super) fn set_tile(&mut self, number: (usize, usize), view: &FieldView, tile: &Tile) -> Result<()> {
         self.inputs.set_view(number, view, tile, &self.drawing.array)
     }
 
@@ -269,7 +274,7 @@ impl FieldRenderer {
         (pictures, first, tiles): (&[Picture], usize, &[Tile]),
         slices: Option<Slices<'_>>,
     ) -> Result<()> {
-        let fits = |a: &&Attachments| pictures.iter().all(|picture| picture.extent == a.extent());
+        let fits = |a: &&PassAttachments| pictures.iter().all(|picture| picture.extent == a.extent());
         let Some(attachments) = self.attachments.as_ref().filter(fits) else {
             return Err(Error::Unsupported("the renderer was not resized to the picture".into()));
         };
@@ -343,26 +348,26 @@ impl FieldRenderer {
     }
 }
 
-fn shaders(output: Output, scene: Scene, kind: Kind, style: Style) -> &'static Shaders {
+fn shaders(output: Output, scene: Scene, kind: ArrayKind, style: Style) -> &'static Shaders {
     match (scene, kind, style) {
         // A texture's plane has no facts.
         (Scene::Field, ..) if output == Output::Facts => match (kind, style) {
-            (Kind::Mesh, Style::Points) => &POINT_FACTS,
-            (Kind::Mesh, _) => &FIELD_FACTS,
-            (Kind::Surface, Style::Points) => &HEIGHT_POINT_FACTS,
-            (Kind::Surface, _) => &HEIGHT_FACTS,
-            (Kind::Points, _) => &CLOUD_FACTS,
-            (Kind::Image, _) => &IMAGE_FACTS,
+            (ArrayKind::Mesh, Style::Points) => &POINT_FACTS,
+            (ArrayKind::Mesh, _) => &FIELD_FACTS,
+            (ArrayKind::Surface, Style::Points) => &HEIGHT_POINT_FACTS,
+            (ArrayKind::Surface, _) => &HEIGHT_FACTS,
+            (ArrayKind::Points, _) => &CLOUD_FACTS,
+            (ArrayKind::Image, _) => &IMAGE_FACTS,
         },
         (Scene::Texture, ..) => &PLANE,
-        (Scene::Field, Kind::Mesh, Style::Surface) => &FIELD,
-        (Scene::Field, Kind::Mesh, Style::Wireframe) => &WIREFRAME,
-        (Scene::Field, Kind::Mesh, Style::Points) => &POINTS,
-        (Scene::Field, Kind::Surface, Style::Surface) => &HEIGHTS,
-        (Scene::Field, Kind::Surface, Style::Wireframe) => &HEIGHT_WIREFRAME,
-        (Scene::Field, Kind::Surface, Style::Points) => &HEIGHT_POINTS,
-        (Scene::Field, Kind::Points, _) => &CLOUD,
-        (Scene::Field, Kind::Image, _) => &IMAGE,
+        (Scene::Field, ArrayKind::Mesh, Style::Surface) => &FIELD,
+        (Scene::Field, ArrayKind::Mesh, Style::Wireframe) => &WIREFRAME,
+        (Scene::Field, ArrayKind::Mesh, Style::Points) => &POINTS,
+        (Scene::Field, ArrayKind::Surface, Style::Surface) => &HEIGHTS,
+        (Scene::Field, ArrayKind::Surface, Style::Wireframe) => &HEIGHT_WIREFRAME,
+        (Scene::Field, ArrayKind::Surface, Style::Points) => &HEIGHT_POINTS,
+        (Scene::Field, ArrayKind::Points, _) => &CLOUD,
+        (Scene::Field, ArrayKind::Image, _) => &IMAGE,
     }
 }
 
@@ -373,14 +378,14 @@ enum Draws {
     Tiles(u32),
 }
 
-fn draws(scene: Scene, array: &Array, style: Style) -> Draws {
+fn draws(scene: Scene, array: &DrawnArray, style: Style) -> Draws {
     match (scene, array.kind(), style) {
-        (Scene::Texture, ..) | (_, Kind::Image, _) => Draws::Squares(1),
+        (Scene::Texture, ..) | (_, ArrayKind::Image, _) => Draws::Squares(1),
         // Vulkan counts vertices in 32 bits, so heights beyond about 700 million have no dot.
-        (_, Kind::Points, _) | (_, _, Style::Points) => {
+        (_, ArrayKind::Points, _) | (_, _, Style::Points) => {
             Draws::Squares(array.grid().count().min(u64::from(u32::MAX / SQUARE_VERTICES)) as u32)
         }
-        (_, Kind::Mesh | Kind::Surface, Style::Surface | Style::Wireframe) => {
+        (_, ArrayKind::Mesh | ArrayKind::Surface, Style::Surface | Style::Wireframe) => {
             let (across, along) = mesh::tile_count(array.grid());
             Draws::Tiles(across * along)
         }

@@ -4,10 +4,10 @@ use glam::{Mat4, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use super::palette::Palette;
-use super::{ColorMap, Placement, View, mesh};
+use super::{ColorMap, FieldView, Placement, mesh};
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Bindings, Bound, Buffer, BufferDesc, Owned, Queue, SetDesc, sampler};
-use wavefield_handoff::contents::array::{Array, Number};
+use wavefield_gpu::vulkan::{AutoDestroy, Bindings, Bound, Buffer, BufferDesc, Queue, SetDesc, sampler};
+use wavefield_handoff::contents::array::{DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{ImageSlot, Source};
 
@@ -58,7 +58,7 @@ pub(super) struct Inputs {
     uniforms: Buffer,
     views: usize,
     pub(super) palette: Palette,
-    texture_sampler: Owned<vk::Sampler>,
+    texture_sampler: AutoDestroy<vk::Sampler>,
 }
 
 impl Inputs {
@@ -114,9 +114,9 @@ impl Inputs {
     pub(super) fn set_view(
         &mut self,
         (flight, number): (usize, usize),
-        view: &View,
+        view: &FieldView,
         tile: &Tile,
-        array: &Array,
+        array: &DrawnArray,
     ) -> Result<()> {
         let (camera, grid, extent) = (&view.camera, array.grid(), tile.size);
         let place = Placement::new(grid, camera, (extent.width, extent.height));
@@ -151,7 +151,7 @@ impl Inputs {
     /// # Safety
     /// The flight's previous frame is done, and nothing recorded for the flight is submitted again. The slot
     /// lives until the frame is done.
-    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &Array) {
+    pub(super) unsafe fn point_at(&self, flight: usize, source: Source, array: &DrawnArray) {
         let sampler = Bound::Sampler(self.texture_sampler.raw());
         // SAFETY: no commands use the flight's set, and the slot lives (the caller's promise).
         unsafe {

@@ -28,8 +28,8 @@ pub use offscreen::OffscreenTarget;
 pub use painter::{Painter, Painting};
 pub use pass::{Picture, Samples, Style};
 pub use pick::Trail;
-pub use view::{Placement, View, has_color_map};
-pub use views::{MAX_VIEWS, PictureKind, Place, Views, Wanted};
+pub use view::{FieldView, Placement, has_color_map};
+pub use views::{MAX_VIEWS, PictureKind, PicturePlace, Views, Wanted};
 
 #[cfg(test)]
 mod tests;

@@ -4,14 +4,14 @@ use vulkan_cuda::ownership::Access;
 use super::ColorMap;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Buffer, Image, ImageDesc, Owned, Queue, copy_of_level, one_shot, record_upload, sampler,
+    AutoDestroy, Bound, Buffer, Image, ImageDesc, Queue, copy_of_level, one_shot, record_upload, sampler,
 };
 
 const EXTENT: vk::Extent2D = vk::Extent2D { width: 256, height: 1 };
 
 pub(super) struct Palette {
     image: Image,
-    sampler: Owned<vk::Sampler>,
+    sampler: AutoDestroy<vk::Sampler>,
 }
 
 impl Palette {

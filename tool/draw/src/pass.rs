@@ -80,13 +80,13 @@ pub(super) fn depth_format(device: &Device) -> vk::Format {
 }
 
 /// One pair serves all frames, because those of one queue draw one after another.
-pub(super) struct Attachments {
+pub(super) struct PassAttachments {
     color: Option<Image>,
     depth: Image,
     device: Device,
 }
 
-impl Attachments {
+impl PassAttachments {
     pub(super) fn new(
         device: &Device,
         extent: vk::Extent2D,
@@ -148,7 +148,7 @@ impl Attachments {
     /// Prepares pictures and attachments for the draw, and discards their contents.
     ///
     /// # Safety
-    /// As [`Attachments::record`].
+    /// As [`PassAttachments::record`].
     unsafe fn prepare(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
         let color = vk::ImageAspectFlags::COLOR;
         let depth_writes = (
@@ -182,7 +182,7 @@ impl Attachments {
     }
 
     /// # Safety
-    /// As [`Attachments::record`].
+    /// As [`PassAttachments::record`].
     unsafe fn begin(&self, commands: vk::CommandBuffer, pictures: &[Picture], clear: &[vk::ClearColorValue]) {
         let target = |(number, picture): (usize, &Picture)| {
             let target = vk::RenderingAttachmentInfo::default()

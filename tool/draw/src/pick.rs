@@ -94,7 +94,7 @@ mod tests {
         let trail = Trail::new(ray, grid)?;
         let values: Vec<_> = trail
             .vertices()
-            .map(|(col, row)| wave::vertex(grid, col, row, 0.25, wave::Shape::default()))
+            .map(|(col, row)| wave::vertex(grid, col, row, 0.25, wave::WaveShape::default()))
             .collect();
         trail.hit(&values).and_then(|index| trail.vertices().nth(index))
     }
@@ -116,7 +116,7 @@ mod tests {
             let camera = Camera { azimuth, elevation, ..Camera::default() };
             let (mut found, mut hidden, mut missed) = (0, 0, 0);
             for (col, row) in all(GRID).step_by(37).filter(is_inside) {
-                let vertex = wave::vertex(GRID, col, row, 0.25, wave::Shape::default());
+                let vertex = wave::vertex(GRID, col, row, 0.25, wave::WaveShape::default());
                 let point = Vec3::new(vertex.x, vertex.y, vertex.z);
                 let (x, y, depth) = seen(&camera, point);
                 let ray = camera.ray((x, y), SIZE);
@@ -124,7 +124,7 @@ mod tests {
                     missed += 1;
                     continue;
                 };
-                let got = wave::vertex(GRID, got_col, got_row, 0.25, wave::Shape::default());
+                let got = wave::vertex(GRID, got_col, got_row, 0.25, wave::WaveShape::default());
                 let got = seen(&camera, Vec3::new(got.x, got.y, got.z));
                 assert!((got.0 - x).hypot(got.1 - y) < 15.0, "{col}, {row}: {got:?} is not near {x} {y}");
                 // Where the surface is seen from the side, one pixel covers many vertices.
@@ -167,7 +167,7 @@ mod tests {
         let trail = Trail::new(ray, GRID).unwrap();
         let mut values: Vec<_> = trail
             .vertices()
-            .map(|(col, row)| wave::vertex(GRID, col, row, 0.25, wave::Shape::default()))
+            .map(|(col, row)| wave::vertex(GRID, col, row, 0.25, wave::WaveShape::default()))
             .collect();
         let hit = trail.hit(&values).unwrap();
         values[hit].y = f32::NAN;

@@ -5,7 +5,7 @@ use ash::vk;
 use super::Samples;
 use super::pass::depth_format;
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Owned, shader_module};
+use wavefield_gpu::vulkan::{AutoDestroy, Device, shader_module};
 
 /// SPIR-V from one file of WGSL.
 pub(super) struct Shaders {
@@ -56,13 +56,13 @@ pub(super) struct PipelineDesc<'a> {
     pub(super) shows: vk::CompareOp,
 }
 
-pub(super) struct Pipeline(Owned<vk::Pipeline>);
+pub(super) struct Pipeline(AutoDestroy<vk::Pipeline>);
 
 impl Pipeline {
     pub(super) fn new(device: &Device, shaders: &Shaders, desc: &PipelineDesc<'_>) -> Result<Self> {
         let vertex = shader_module(device, shaders.vertex)?;
         let fragment = shader_module(device, shaders.fragment)?;
-        let stage = |stage, module: &Owned<vk::ShaderModule>, name| {
+        let stage = |stage, module: &AutoDestroy<vk::ShaderModule>, name| {
             vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module.raw()).name(name)
         };
         let stages = [
@@ -109,7 +109,7 @@ impl Pipeline {
         // SAFETY: the description points to locals; if a single pipeline fails, there is nothing to destroy.
         let made = unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
-        Ok(Self(Owned::new(device, made[0])))
+        Ok(Self(AutoDestroy::new(device, made[0])))
     }
 
     /// # Safety

@@ -10,7 +10,7 @@ use super::*;
 use wavefield_gpu::vulkan::{
     Buffer, DeviceDesc, Instance, Queue, Validation, ValidationLog, one_shot, read_image,
 };
-use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::Source;
 
@@ -66,12 +66,12 @@ impl Bench {
     /// Draws an array with these bytes into a picture of this size; `change` changes the default view.
     fn draw(
         &mut self,
-        (kind, shape, number): (Kind, &[u64], Number),
+        (kind, shape, number): (ArrayKind, &[u64], Number),
         bytes: &[u8],
         (width, height): (u32, u32),
-        change: impl FnOnce(&mut View),
+        change: impl FnOnce(&mut FieldView),
     ) -> Drawn {
-        let array = Array::new(kind, shape, number).unwrap();
+        let array = DrawnArray::new(kind, shape, number).unwrap();
         assert_eq!(bytes.len() as u64, array.bytes());
         let device = self.queue.device().clone();
         let mut words = bytes.to_vec();
@@ -91,7 +91,7 @@ impl Bench {
         let mut renderer = FieldRenderer::new(&mut self.queue, &desc).unwrap();
         let extent = vk::Extent2D { width, height };
         let target = OffscreenTarget::new(&device, extent, OffscreenTarget::FORMAT).unwrap();
-        let mut view = View::of(&array);
+        let mut view = FieldView::of(&array);
         change(&mut view);
         renderer.resize(extent).unwrap();
         renderer.set_view(0, &view, extent).unwrap();
@@ -109,7 +109,7 @@ impl Bench {
     }
 
     fn image(&mut self, shape: &[u64], number: Number, bytes: &[u8], size: (u32, u32)) -> Drawn {
-        self.draw((Kind::Image, shape, number), bytes, size, |_| {})
+        self.draw((ArrayKind::Image, shape, number), bytes, size, |_| {})
     }
 
     /// Draws only the background.
@@ -163,7 +163,7 @@ fn four_colours_lie_where_they_belong_whatever_their_type() {
         bench.image(shape, Number::F16, &halves(&numbers), (40, 20)),
         bench.image(shape, Number::F32, &floats(&numbers), (40, 20)),
         bench.image(&[2, 2, 4], Number::F32, &floats(&opaque), (40, 20)),
-        bench.draw((Kind::Image, shape, Number::F32), &floats(&ten), (40, 20), |view| {
+        bench.draw((ArrayKind::Image, shape, Number::F32), &floats(&ten), (40, 20), |view| {
             view.limits = [-5.0, 5.0]
         }),
     ];
@@ -192,8 +192,8 @@ fn one_number_is_shown_by_the_colour_map() {
     let colours = |drawn: &Drawn| [drawn.at(2, 5), drawn.at(7, 5), drawn.at(12, 5), drawn.at(17, 5)];
     let shape = &[1, 4][..];
     let mut draw = |number, bytes: &[u8], limits: Option<[f32; 2]>| {
-        let change = |view: &mut View| view.limits = limits.unwrap_or(view.limits);
-        colours(&bench.draw((Kind::Image, shape, number), bytes, (20, 10), change))
+        let change = |view: &mut FieldView| view.limits = limits.unwrap_or(view.limits);
+        colours(&bench.draw((ArrayKind::Image, shape, number), bytes, (20, 10), change))
     };
     let same = |got: [Pixel; 4], want: [Pixel; 4]| {
         assert!(got.iter().zip(want).all(|(got, want)| close(*got, want, 3)), "{got:?} is not {want:?}");
@@ -224,7 +224,7 @@ fn what_is_no_number_or_transparent_shows_the_background() {
     }
     // Limits do not apply to alpha: 255 is always opaque, and half of it lets half of the light through.
     let bytes = [200, 200, 200, 255, 200, 200, 200, 128, 200, 200, 200, 0];
-    let desc = (Kind::Image, &[1, 3, 4][..], Number::U8);
+    let desc = (ArrayKind::Image, &[1, 3, 4][..], Number::U8);
     let drawn = bench.draw(desc, &bytes, (30, 10), |view| view.limits = [0.0, 200.0]);
     assert_close(drawn.at(5, 5), WHITE);
     assert!(close(drawn.at(15, 5), [188, 188, 188, 255], 4), "{:?}", drawn.at(15, 5));
@@ -267,7 +267,7 @@ fn the_camera_moves_and_enlarges_an_image() {
     let mut bench = Bench::new();
     let bytes: Vec<u8> =
         [RED, DARK_GREEN, BLUE, WHITE].iter().flat_map(|pixel| pixel[..3].to_vec()).collect();
-    let desc = (Kind::Image, &[2, 2, 3][..], Number::U8);
+    let desc = (ArrayKind::Image, &[2, 2, 3][..], Number::U8);
     let upper_right = bench.draw(desc, &bytes, (20, 20), |view| {
         view.camera.distance /= 2.0;
         view.camera.target = glam::vec3(0.5, 0.5, 0.0);
@@ -305,7 +305,7 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
     let with_values: Vec<f32> =
         places.iter().zip(values).flat_map(|([x, y, z], w)| [*x, *y, *z, w]).collect();
     for dot in [1.0f32, 12.0, 30.0] {
-        let desc = (Kind::Points, &[6, 4][..], Number::F32);
+        let desc = (ArrayKind::Points, &[6, 4][..], Number::F32);
         let drawn = bench.draw(desc, &floats(&with_values), size, |view| view.size = dot);
         for (place, value) in places.iter().zip(values).take(3) {
             let (x, y) = seen(&Camera::default(), size, *place);
@@ -322,7 +322,7 @@ fn points_are_round_dots_of_their_size_where_they_belong() {
     }
     // Without values of their own, they have the colours of their heights.
     let three: Vec<f32> = [[0.0f32, 0.4, 0.0], [0.5, -0.4, 0.0]].concat();
-    let desc = (Kind::Points, &[2, 3][..], Number::F32);
+    let desc = (ArrayKind::Points, &[2, 3][..], Number::F32);
     let drawn = bench.draw(desc, &floats(&three), size, |view| (view.size, view.limits) = (9.0, [-0.4, 0.4]));
     for (place, want) in three.chunks(3).zip([texels[255], texels[0]]) {
         let (x, y) = seen(&Camera::default(), size, [place[0], place[1], place[2]]);
@@ -362,16 +362,16 @@ fn a_surface_is_the_mesh_of_its_heights() {
     for style in [Style::Surface, Style::Wireframe, Style::Points] {
         bench.style = style;
         let mesh = floats(&as_mesh(&heights));
-        let mesh = bench.draw((Kind::Mesh, &[ROWS, COLS, 4], Number::F32), &mesh, size, |_| {});
+        let mesh = bench.draw((ArrayKind::Mesh, &[ROWS, COLS, 4], Number::F32), &mesh, size, |_| {});
         assert!(mesh.unlike(&nothing) > 500);
         let bytes: Vec<u8> = heights.iter().map(|height| (255.0 * height).round() as u8).collect();
         let meters: Vec<f32> = heights.iter().map(|height| 800.0 * height - 200.0).collect();
         let shape = &[ROWS, COLS][..];
         let surfaces = [
-            bench.draw((Kind::Surface, shape, Number::F32), &floats(&heights), size, |_| {}),
-            bench.draw((Kind::Surface, shape, Number::F16), &halves(&heights), size, |_| {}),
-            bench.draw((Kind::Surface, shape, Number::U8), &bytes, size, |_| {}),
-            bench.draw((Kind::Surface, shape, Number::F32), &floats(&meters), size, |view| {
+            bench.draw((ArrayKind::Surface, shape, Number::F32), &floats(&heights), size, |_| {}),
+            bench.draw((ArrayKind::Surface, shape, Number::F16), &halves(&heights), size, |_| {}),
+            bench.draw((ArrayKind::Surface, shape, Number::U8), &bytes, size, |_| {}),
+            bench.draw((ArrayKind::Surface, shape, Number::F32), &floats(&meters), size, |view| {
                 view.limits = [-200.0, 600.0];
             }),
         ];
@@ -387,7 +387,7 @@ fn a_surface_is_the_mesh_of_its_heights() {
 #[test]
 fn limits_of_a_mesh_are_for_its_colours() {
     let mut bench = Bench::new();
-    let desc = (Kind::Mesh, &[ROWS, COLS, 4][..], Number::F32);
+    let desc = (ArrayKind::Mesh, &[ROWS, COLS, 4][..], Number::F32);
     for style in [Style::Surface, Style::Wireframe, Style::Points] {
         bench.style = style;
         let mut vertices = as_mesh(&heights());
@@ -412,7 +412,7 @@ fn a_height_that_is_no_number_is_a_hole() {
     for number in [f32::NAN, f32::INFINITY] {
         heights[(row * COLS + col) as usize] = number;
         let draw = |bench: &mut Bench, heights: &[f32]| {
-            bench.draw((Kind::Surface, &[ROWS, COLS], Number::F32), &floats(heights), size, |_| {})
+            bench.draw((ArrayKind::Surface, &[ROWS, COLS], Number::F32), &floats(heights), size, |_| {})
         };
         let drawn = draw(&mut bench, &heights);
         let whole = draw(&mut bench, &vec![0.5; heights.len()]);

@@ -1,10 +1,10 @@
 use super::Camera;
-use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct View {
+pub struct FieldView {
     /// For an image, its distance zooms, and its target's x and y move: see [`Placement`].
     pub camera: Camera,
     /// The values at the colour map's ends, or of 0 and 1 in RGB, in the array's units. Finite and not equal.
@@ -13,12 +13,12 @@ pub struct View {
     pub size: f32,
 }
 
-impl View {
-    pub fn of(array: &Array) -> Self {
+impl FieldView {
+    pub fn of(array: &DrawnArray) -> Self {
         Self {
             camera: match array.kind() {
-                Kind::Image => Camera::UPRIGHT,
-                Kind::Mesh | Kind::Surface | Kind::Points => Camera::default(),
+                ArrayKind::Image => Camera::UPRIGHT,
+                ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => Camera::default(),
             },
             limits: match array.number() {
                 Number::U8 => [0.0, 255.0],
@@ -37,8 +37,8 @@ impl View {
     }
 }
 
-pub fn has_color_map(array: &Array) -> bool {
-    array.kind() != Kind::Image || array.components() == 1
+pub fn has_color_map(array: &DrawnArray) -> bool {
+    array.kind() != ArrayKind::Image || array.components() == 1
 }
 
 /// An image's place in a picture, in pixels from the top left.
@@ -86,9 +86,13 @@ mod tests {
 
     #[test]
     fn limits_become_a_scale() {
-        let array = Array::mesh(Grid { cols: 2, rows: 2 });
-        let scale = |limits| View { limits, ..View::of(&array) }.scale();
-        assert_eq!(View::of(&array).scale(), [0.0, 1.0], "exactly, so that a mesh is what it always was");
+        let array = DrawnArray::mesh(Grid { cols: 2, rows: 2 });
+        let scale = |limits| FieldView { limits, ..FieldView::of(&array) }.scale();
+        assert_eq!(
+            FieldView::of(&array).scale(),
+            [0.0, 1.0],
+            "exactly, so that a mesh is what it always was"
+        );
         assert_eq!(scale([-2.0, 2.0]), [-2.0, 0.25]);
         assert_eq!(scale([4.0, 0.0]), [4.0, -0.25]);
         assert_eq!(scale([0.0, f32::from_bits(1)]), [0.0, f32::MAX]);

@@ -3,7 +3,7 @@
 use ash::vk;
 
 use super::inputs::Tile;
-use super::{FieldRenderer, OffscreenTarget, Output, Picture, View};
+use super::{FieldRenderer, FieldView, OffscreenTarget, Output, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, copy_of_level};
 use wavefield_handoff::producer::Source;
@@ -50,13 +50,13 @@ impl PictureKind {
 
 /// Pictures of one size, side by side on a sheet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Plan {
+struct SheetPlan {
     size: vk::Extent2D,
     across: u32,
     down: u32,
 }
 
-impl Plan {
+impl SheetPlan {
     /// Fits a sheet whose edges have at most `limit` pixels.
     fn new(size: vk::Extent2D, count: usize, limit: u32) -> Self {
         let pixels = u64::from(size.width) * u64::from(size.height);
@@ -89,7 +89,7 @@ impl Plan {
 
 struct Sheet {
     output: Output,
-    plan: Plan,
+    plan: SheetPlan,
     renderer: FieldRenderer,
     targets: Vec<OffscreenTarget>,
 }
@@ -99,10 +99,10 @@ impl Sheet {
         queue: &mut Queue,
         like: &FieldRenderer,
         output: Output,
-        plan: Plan,
+        plan: SheetPlan,
         flights: usize,
     ) -> Result<Self> {
-        let mut renderer = like.twin(queue, output, (flights, MAX_VIEWS))?;
+        let mut renderer = like.with_output(queue, output, (flights, MAX_VIEWS))?;
         renderer.resize(plan.extent())?;
         let target = |&format| OffscreenTarget::new(queue.device(), plan.extent(), format);
         let targets = output.formats().iter().map(target).collect::<Result<_>>()?;
@@ -111,13 +111,13 @@ impl Sheet {
 }
 
 /// Where the pictures of a kind begin in the buffer, in bytes: a multiple of 16.
-pub type Place = (PictureKind, u64);
+pub type PicturePlace = (PictureKind, u64);
 
 /// In the buffer, the pictures of a kind follow each other, without gaps, each with its rows from the top.
 pub struct Wanted<'a> {
-    pub views: &'a [View],
+    pub views: &'a [FieldView],
     pub size: vk::Extent2D,
-    pub places: &'a [Place],
+    pub places: &'a [PicturePlace],
 }
 
 impl Wanted<'_> {
@@ -225,8 +225,8 @@ fn too_many(kept: &[u64], (more, pixels): (usize, u64)) -> usize {
     (0..kept.len()).find(|&dropped| fits(&kept[dropped..])).unwrap_or(kept.len())
 }
 
-fn plan(device: &Device, wanted: &Wanted<'_>) -> Plan {
-    Plan::new(wanted.size, wanted.views.len(), device.info().largest_picture)
+fn plan(device: &Device, wanted: &Wanted<'_>) -> SheetPlan {
+    SheetPlan::new(wanted.size, wanted.views.len(), device.info().largest_picture)
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
             (16384, 1, 1024, 1, 256),
             (16384, 16384, 3, 1, 1),
         ] {
-            let plan = Plan::new(vk::Extent2D { width, height }, count, 16384);
+            let plan = SheetPlan::new(vk::Extent2D { width, height }, count, 16384);
             assert_eq!((plan.across, plan.down), (across, down), "{width}x{height}, {count}");
             let vk::Extent2D { width: all, height: high } = plan.extent();
             assert!(all <= 16384 && high <= 16384);

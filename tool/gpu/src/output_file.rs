@@ -33,7 +33,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     // In memory first, so that no half of it is ever written.
     let mut whole = Vec::new();
     writing(path, || fill(&mut whole))?;
-    let mut output = Growing::begin(path)?;
+    let mut output = StreamedOutput::begin(path)?;
     output.append(&whole)?;
     output.finish()
 }
@@ -49,18 +49,18 @@ pub fn write_json<T: Serialize + DeserializeOwned>(path: &Path, value: &T) -> Re
 }
 
 /// An output that is written piece by piece because all of it would need too much memory.
-pub struct Growing {
+pub struct StreamedOutput {
     path: PathBuf,
-    to: Target,
+    to: OutputTarget,
 }
 
-enum Target {
+enum OutputTarget {
     Stream(Box<dyn Write + Send>),
-    /// A temporary file, removed unless [`Growing::finish`] renames it to this path.
+    /// A temporary file, removed unless [`StreamedOutput::finish`] renames it to this path.
     File(NamedTempFile, PathBuf),
 }
 
-impl Growing {
+impl StreamedOutput {
     pub fn begin(path: &Path) -> Result<Self> {
         Ok(Self { path: path.to_owned(), to: writing(path, || open(path, false))?.0 })
     }
@@ -68,8 +68,8 @@ impl Growing {
     /// Appends a piece. A file keeps nothing of a piece that fails, so it can still be finished.
     pub fn append(&mut self, piece: &[u8]) -> Result<()> {
         writing(&self.path, || match &mut self.to {
-            Target::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
-            Target::File(part, _) => {
+            OutputTarget::Stream(stream) => stream.write_all(piece).and_then(|()| stream.flush()),
+            OutputTarget::File(part, _) => {
                 let file = part.as_file_mut(); // `part`'s own errors would name the temporary file.
                 let start = file.stream_position()?;
                 file.write_all(piece).or_else(|error| {
@@ -82,7 +82,7 @@ impl Growing {
 
     /// Renames a file to its final path. Does nothing for any other output.
     pub fn finish(self) -> Result<()> {
-        let Target::File(part, place) = self.to else { return Ok(()) };
+        let OutputTarget::File(part, place) = self.to else { return Ok(()) };
         writing(&self.path, || {
             #[cfg(unix)]
             take_after(part.as_file(), &place)?;
@@ -95,14 +95,14 @@ impl Growing {
 
 /// Opens an output. Also returns an identity that all its names share, unless it may be used repeatedly.
 #[cfg_attr(not(unix), allow(unused_variables))]
-fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> {
+fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathBuf>)> {
     // Fails for a cycle of links, so the loop below ends.
     let old = path.try_exists()?.then(|| path.metadata()).transpose()?;
     let mut end = path.to_owned();
     loop {
         if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| end == Path::new(name)) {
             report::spare_output();
-            return Ok((Target::Stream(Box::new(io::stdout())), Some("-".into())));
+            return Ok((OutputTarget::Stream(Box::new(io::stdout())), Some("-".into())));
         }
         let Ok(target) = end.read_link() else { break };
         end.set_file_name(target);
@@ -113,7 +113,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> 
         // A check must not open a FIFO: its reader would see the end of its input.
         let stream: Box<dyn Write + Send> =
             if only_check { Box::new(io::sink()) } else { Box::new(open_stream(path)?) };
-        return Ok((Target::Stream(stream), None));
+        return Ok((OutputTarget::Stream(stream), None));
     }
     // `a/` and `a/.` name a folder, even if it does not exist.
     let is_last = |name: &[u8]| end.as_os_str().as_encoded_bytes().ends_with(name);
@@ -142,7 +142,7 @@ fn open(path: &Path, only_check: bool) -> io::Result<(Target, Option<PathBuf>)> 
         Some(old) => format!("{}:{}", old.dev(), old.ino()).into(),
         _ => place.clone(),
     };
-    Ok((Target::File(part, place), Some(identity)))
+    Ok((OutputTarget::File(part, place), Some(identity)))
 }
 
 /// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, since `open` cannot be interrupted.

@@ -3,9 +3,9 @@ use std::fmt::Write;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// A bar with the time left, on standard error if that is a terminal. Dropping it clears the bar.
-pub struct Progress(ProgressBar);
+pub struct ProgressLine(ProgressBar);
 
-impl Progress {
+impl ProgressLine {
     pub fn new(what: &str) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template(&format!("{what} {{bar:40}} {{pos}}/{{len}}{{left}}"));
@@ -25,7 +25,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.0.finish_and_clear();
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use vulkan_cuda::SharedBinary;
 
-use super::Entry;
+use super::HandoffEntry;
 use super::one_slot;
-use super::order::Order;
-use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
+use super::slot_sync::SlotSync;
+use crate::producer::{CudaTimeline, FrameSync, ProducerDesc, Submit};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 
-pub(super) const BINARY: Entry = one_slot::entry::<BinaryPair>(
+pub(super) const BINARY: HandoffEntry = one_slot::entry::<BinaryPair>(
     "binary",
     "One buffer, two semaphores",
     "One shared buffer or image and two binary semaphores: the classic scheme",
@@ -28,7 +28,7 @@ struct BinaryPair {
     read: bool,
 }
 
-impl Order for BinaryPair {
+impl SlotSync for BinaryPair {
     const NAME: &'static str = "cuda, binary";
     const ON_GPU: bool = true;
 
@@ -37,18 +37,18 @@ impl Order for BinaryPair {
         Ok(Self { ready: SharedBinary::new(&pair)?, free: SharedBinary::new(&pair)?, read: false })
     }
 
-    fn wait_free(&mut self, fill: &Fill) -> Result<()> {
+    fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()> {
         // Only a submitted signal can be waited for. The first frame waits for nothing.
         if !std::mem::take(&mut self.read) {
             return Ok(());
         }
         // SAFETY: the stream is idle before the semaphore is dropped.
-        Ok(unsafe { self.free.cuda_wait(fill.stream()) }?)
+        Ok(unsafe { self.free.cuda_wait(timeline.stream()) }?)
     }
 
-    fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>> {
+    fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>> {
         // SAFETY: as above.
-        unsafe { self.ready.cuda_signal_after_kernels(fill.stream()) }?;
+        unsafe { self.ready.cuda_signal_after_kernels(timeline.stream()) }?;
         Ok(None)
     }
 
@@ -61,7 +61,7 @@ impl Order for BinaryPair {
         Ok(())
     }
 
-    fn late_side(&self, fill: &Fill) -> Option<String> {
-        Some(fill.late_side())
+    fn late_side(&self, timeline: &CudaTimeline) -> Option<String> {
+        Some(timeline.late_side())
     }
 }

@@ -3,14 +3,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::Entry;
+use super::HandoffEntry;
 use super::one_slot;
-use super::order::Order;
-use crate::producer::{Fill, ProducerDesc};
+use super::slot_sync::SlotSync;
+use crate::producer::{CudaTimeline, ProducerDesc};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 
-pub(super) const CPU_SYNC: Entry = one_slot::entry::<CpuSync>(
+pub(super) const CPU_SYNC: HandoffEntry = one_slot::entry::<CpuSync>(
     "cpu-sync",
     "One buffer; the CPU waits",
     "A shared buffer or image; the CPU waits for each side",
@@ -20,7 +20,7 @@ struct CpuSync {
     timeout: Duration,
 }
 
-impl Order for CpuSync {
+impl SlotSync for CpuSync {
     const NAME: &'static str = "cuda, cpu-sync";
     const ON_GPU: bool = false;
 
@@ -28,14 +28,14 @@ impl Order for CpuSync {
         Ok(Self { timeout: desc.timeout })
     }
 
-    fn wait_free(&mut self, _fill: &Fill) -> Result<()> {
+    fn wait_free(&mut self, _fill: &CudaTimeline) -> Result<()> {
         // With one frame in flight, the frame loop has already waited for the previous frame.
         Ok(())
     }
 
-    fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>> {
+    fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>> {
         let began = Instant::now();
-        fill.wait_idle(self.timeout)?;
+        timeline.wait_idle(self.timeout)?;
         Ok(Some(began.elapsed()))
     }
 }

@@ -3,22 +3,22 @@
 use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
-use super::work::{Place, Work, load};
+use super::scene_kernels::{Destination, SceneKernels, load};
 use crate::contents::wave::Grid;
-use crate::producer::{Fill, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
+use crate::producer::{CudaTimeline, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 
-pub struct FieldWork {
+pub struct FieldKernels {
     kernel: Kernel,
     stamp: Option<Kernel>,
     grid: Grid,
 }
 
-impl Work for FieldWork {
+impl SceneKernels for FieldKernels {
     type Slot = SharedBuffer;
-    type Own = DeviceMemory;
+    type Scratch = DeviceMemory;
 
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let grid = desc.grid;
@@ -40,7 +40,7 @@ impl Work for FieldWork {
         each_slot(device, Some(context), self.grid, depth, share)
     }
 
-    fn own(&self, context: &Cuda) -> Result<DeviceMemory> {
+    fn scratch(&self, context: &Cuda) -> Result<DeviceMemory> {
         DeviceMemory::new(context, self.grid.bytes())
     }
 
@@ -52,10 +52,15 @@ impl Work for FieldWork {
         self.kernel.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()> {
+    unsafe fn enqueue(
+        &self,
+        timeline: &CudaTimeline,
+        frame: &Frame,
+        into: Destination<'_, Self>,
+    ) -> Result<()> {
         let vertices = match into {
-            Place::Slot(slot) => slot.cuda(),
-            Place::Own(own) => own.pointer(),
+            Destination::Slot(slot) => slot.cuda(),
+            Destination::Scratch(scratch) => scratch.pointer(),
         };
         let Grid { cols, rows } = self.grid;
         let launch = |kernel: &Kernel, stream: &Stream| {
@@ -64,16 +69,16 @@ impl Work for FieldWork {
                 kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
             }
         };
-        fill.timed(frame.index, |stream| launch(&self.kernel, stream))?;
-        self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, fill.stream()))
+        timeline.timed(frame.index, |stream| launch(&self.kernel, stream))?;
+        self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, timeline.stream()))
     }
 
-    unsafe fn copy(own: &DeviceMemory, slot: &SharedBuffer, stream: &Stream) -> Result<()> {
+    unsafe fn copy(scratch: &DeviceMemory, slot: &SharedBuffer, stream: &Stream) -> Result<()> {
         // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
-        unsafe { own.copy_to(stream, slot.cuda()) }
+        unsafe { scratch.copy_to(stream, slot.cuda()) }
     }
 
-    fn read(own: &DeviceMemory, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
-        own.read(stream, bytes)
+    fn read(scratch: &DeviceMemory, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        scratch.read(stream, bytes)
     }
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::work::{Place, Work};
-use super::{Entry, FieldWork, TextureWork};
+use super::scene_kernels::{Destination, SceneKernels};
+use super::{FieldKernels, HandoffEntry, TextureKernels};
 use crate::contents::scene::Scene;
 use crate::producer::{
-    Fill, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
+    CudaTimeline, Frame, ImageSlot, Produced, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices,
     level_regions, own_images, own_slot,
 };
 use wavefield_gpu::Result;
@@ -18,35 +18,35 @@ use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier, record_upload,
 };
 
-pub(super) const HOST_COPY: Entry = Entry {
+pub(super) const HOST_COPY: HandoffEntry = HandoffEntry {
     name: "host-copy",
     brief: "Through the CPU's memory",
     help: "A copy from the device to the host and back, as without interop",
     one_slot: true,
     supports: |_| Ok(()),
-    field: HostCopyHandoff::<FieldWork>::make,
-    texture: Some(HostCopyHandoff::<TextureWork>::make),
+    field: HostCopyHandoff::<FieldKernels>::make,
+    texture: Some(HostCopyHandoff::<TextureKernels>::make),
 };
 
-struct HostCopyHandoff<W: Work> {
+struct HostCopyHandoff<K: SceneKernels> {
     // Field order is drop order: the stream goes before what it uses.
-    fill: Fill,
-    work: W,
-    own: W::Own,
+    timeline: CudaTimeline,
+    kernels: K,
+    scratch: K::Scratch,
     staging: Buffer,
-    _slot: Slot,
+    _slot: VulkanSlot,
     profile: Profile,
     levels: Vec<vk::BufferImageCopy>,
     timeout: Duration,
     device: Device,
 }
 
-enum Slot {
+enum VulkanSlot {
     Buffer(Buffer),
     Image(Image),
 }
 
-impl<W: Work> HostCopyHandoff<W> {
+impl<K: SceneKernels> HostCopyHandoff<K> {
     fn make(
         queue: &mut Queue,
         context: &Cuda,
@@ -54,8 +54,8 @@ impl<W: Work> HostCopyHandoff<W> {
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
         let (device, size) = (queue.device(), desc.grid);
-        let work = W::new(device, context, source, desc)?;
-        let own = work.own(context)?;
+        let kernels = K::new(device, context, source, desc)?;
+        let scratch = kernels.scratch(context)?;
         let make = |label, usage, location| {
             let bytes = desc.scene.frame_bytes(size);
             Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
@@ -63,25 +63,25 @@ impl<W: Work> HostCopyHandoff<W> {
         let (label, slot) = match desc.scene {
             Scene::Field => (
                 "the field on the host",
-                Slot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
+                VulkanSlot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
             ),
             Scene::Texture => {
                 let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
-                ("the texture on the host", Slot::Image(images.remove(0)))
+                ("the texture on the host", VulkanSlot::Image(images.remove(0)))
             }
         };
         let drawn = match &slot {
-            Slot::Buffer(buffer) => buffer.raw().into(),
-            Slot::Image(image) => own_slot(image),
+            VulkanSlot::Buffer(buffer) => buffer.raw().into(),
+            VulkanSlot::Image(image) => own_slot(image),
         };
         // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
-        let parameters = work.parameters().clone();
+        let parameters = kernels.parameters().clone();
         let usual = Profile::of_queue("cuda, host-copy", vec![drawn]);
         let profile = Profile { max_in_flight: 1, uses_cuda: true, parameters, ..usual };
         Ok(Box::new(Self {
-            fill: Fill::new(context, &source.name)?,
-            work,
-            own,
+            timeline: CudaTimeline::new(context, &source.name)?,
+            kernels,
+            scratch,
             // Cached host memory, because CUDA copies faster into it than into write-combined memory.
             staging: make(label, vk::BufferUsageFlags::TRANSFER_SRC, MemoryLocation::GpuToCpu)?,
             _slot: slot,
@@ -94,22 +94,22 @@ impl<W: Work> HostCopyHandoff<W> {
 
     fn run(&mut self, frame: &Frame) -> Result<Produced> {
         // SAFETY: nobody else touches CUDA's own memory.
-        unsafe { self.work.enqueue(&self.fill, frame, Place::Own(&self.own)) }?;
+        unsafe { self.kernels.enqueue(&self.timeline, frame, Destination::Scratch(&self.scratch)) }?;
         let began = Instant::now();
         // The copy would wait too, but without a timeout.
-        self.fill.wait_idle(self.timeout)?;
-        W::read(&self.own, self.fill.stream(), self.staging.bytes_mut()?)?;
+        self.timeline.wait_idle(self.timeout)?;
+        K::read(&self.scratch, self.timeline.stream(), self.staging.bytes_mut()?)?;
         Ok(Produced { blocked: Some(began.elapsed()), ..self.profile.produced(frame) })
     }
 }
 
-impl<W: Work> Producer for HostCopyHandoff<W> {
+impl<K: SceneKernels> Producer for HostCopyHandoff<K> {
     fn profile(&self) -> &Profile {
         &self.profile
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        self.run(frame).map_err(|error| self.fill.blame(error))
+        self.run(frame).map_err(|error| self.timeline.blame(error))
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
@@ -135,7 +135,7 @@ impl<W: Work> Producer for HostCopyHandoff<W> {
         }
     }
 
-    fn fill(&self) -> Option<&Fill> {
-        Some(&self.fill)
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
+        Some(&self.timeline)
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
-use super::Entry;
+use super::HandoffEntry;
 use super::module::Module;
 use crate::contents::wave::Grid;
 use crate::producer::{Frame, Producer, ProducerDesc, Profile, Source, Vertices, check_grid, own_slots};
@@ -14,7 +14,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, KernelSource, Signature};
 use wavefield_gpu::vulkan::{Buffer, Device, Queue, buffer_barrier, pipeline_barrier};
 
-pub(super) const INLINE: Entry = Entry {
+pub(super) const INLINE: HandoffEntry = HandoffEntry {
     name: "inline",
     brief: "CUDA in Vulkan's commands",
     help: "The CUDA kernel inside Vulkan's command buffer (VK_NVX_binary_import), for fields only; falls \

@@ -1,9 +1,9 @@
 //! Hands frames to Vulkan: from CUDA in six ways, side by side for comparison, or without ([`producer`]).
 //!
-//! Most hand-offs apply one of two things to a *work*, which is what CUDA does for a frame: the library's
-//! ring (`timeline`), or an *order* that keeps the two sides apart in one slot (`one_slot`).
+//! Most hand-offs run a scene's kernels ([`SceneKernels`]) into the slots of the library's ring (`timeline`),
+//! or into one slot (`one_slot`), in which a `SlotSync` keeps the two sides apart.
 //!
-//! | `--handoff` | file | what orders the two sides | what is copied |
+//! | `--handoff` | file | what keeps the two sides apart | what is copied |
 //! |---|---|---|---|
 //! | `timeline` | `timeline` | the library's ring of slots: the GPU waits | nothing |
 //! | `binary` | `binary` | one slot, two binary semaphores: the classic scheme | nothing |
@@ -12,7 +12,8 @@
 //! | `host-copy` | `host_copy` | the CPU | device → host → device, as without interop |
 //! | `inline` | `inline` | one queue: *Vulkan* launches the CUDA kernel; fields only | nothing |
 //!
-//! [`contents`] is what a frame shows. All hand-offs are [`Producer`]s. A new one is a file with an `Entry`, and a line in `hand_offs!`.
+//! [`contents`] is what a frame shows. All hand-offs are [`Producer`]s. A new one is a file with a
+//! `HandoffEntry`, and a line in `hand_offs!`.
 
 mod binary;
 pub mod contents;
@@ -22,11 +23,11 @@ mod host_copy;
 mod inline;
 mod module;
 mod one_slot;
-mod order;
 pub mod producer;
+mod scene_kernels;
+mod slot_sync;
 mod texture;
 mod timeline;
-mod work;
 
 use clap::builder::PossibleValue;
 
@@ -36,13 +37,13 @@ use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{AdapterInfo, Queue};
 use wavefield_gpu::{Error, Result};
 
-pub use field::FieldWork;
-pub use texture::TextureWork;
-pub use work::{Place, Work};
+pub use field::FieldKernels;
+pub use scene_kernels::{Destination, SceneKernels};
+pub use texture::TextureKernels;
 
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;
 
-struct Entry {
+struct HandoffEntry {
     name: &'static str,
     help: &'static str,
     /// For the benchmark's table.
@@ -67,7 +68,7 @@ macro_rules! hand_offs {
             /// In the order of the help.
             pub const ALL: [Self; [$(Self::$handoff),*].len()] = [$(Self::$handoff),*];
 
-            fn entry(self) -> &'static Entry {
+            fn entry(self) -> &'static HandoffEntry {
                 match self {
                     $(Self::$handoff => &$entry,)*
                 }

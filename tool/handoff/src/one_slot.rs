@@ -1,55 +1,61 @@
-//! One slot that CUDA and Vulkan share, without copies or overlap: an [`Order`] applied to a [`Work`].
+//! One slot that CUDA and Vulkan share, without copies or overlap: a [`SlotSync`] around [`SceneKernels`].
 
 use std::time::Duration;
 
 use ash::vk;
 use vulkan_cuda::ownership::{Owner, first_release};
 
-use super::order::Order;
-use super::work::{Place, Work};
-use super::{Entry, FieldWork, TextureWork};
-use crate::producer::{Fill, Frame, Produced, Producer, ProducerDesc, Profile, Source, Submit, Transfer};
+use super::scene_kernels::{Destination, SceneKernels};
+use super::slot_sync::SlotSync;
+use super::{FieldKernels, HandoffEntry, TextureKernels};
+use crate::producer::{
+    CudaTimeline, Frame, OwnershipTransfer, Produced, Producer, ProducerDesc, Profile, Source, Submit,
+};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
 
-pub(super) const fn entry<O: Order>(name: &'static str, brief: &'static str, help: &'static str) -> Entry {
-    Entry {
+pub(super) const fn entry<S: SlotSync>(
+    name: &'static str,
+    brief: &'static str,
+    help: &'static str,
+) -> HandoffEntry {
+    HandoffEntry {
         name,
         help,
         brief,
         one_slot: true,
         supports: |_| Ok(()),
-        field: OneSlot::<FieldWork, O>::make,
-        texture: Some(OneSlot::<TextureWork, O>::make),
+        field: OneSlot::<FieldKernels, S>::make,
+        texture: Some(OneSlot::<TextureKernels, S>::make),
     }
 }
 
-pub(super) struct OneSlot<W: Work, O: Order> {
+pub(super) struct OneSlot<K: SceneKernels, S: SlotSync> {
     // Field order is drop order: the stream goes before what it uses.
-    fill: Fill,
-    order: O,
-    work: W,
-    slot: W::Slot,
+    timeline: CudaTimeline,
+    sync: S,
+    kernels: K,
+    slot: K::Slot,
     profile: Profile,
     device: Device,
     family: u32,
 }
 
-impl<W: Work, O: Order> OneSlot<W, O> {
-    /// Waits for the queue. For the device and the errors, see [`Work::new`].
+impl<K: SceneKernels, S: SlotSync> OneSlot<K, S> {
+    /// Waits for the queue. For the device and the errors, see [`SceneKernels::new`].
     pub(super) fn make(
         queue: &mut Queue,
         context: &Cuda,
         source: &KernelSource,
         desc: &ProducerDesc,
     ) -> Result<Box<dyn Producer>> {
-        let order = O::new(queue, context, desc)?;
+        let sync = S::new(queue, context, desc)?;
         let (device, family) = (queue.device().clone(), queue.family());
-        let work = W::new(&device, context, source, desc)?;
-        let slot = work.slots(&device, context, 1)?.pop();
+        let kernels = K::new(&device, context, source, desc)?;
+        let slot = kernels.slots(&device, context, 1)?.pop();
         let slot = slot.ok_or_else(|| Error::Rule("a hand-off needs a slot".into()))?;
-        if let Source::Texture(slot) = W::source(&slot) {
+        if let Source::Texture(slot) = K::source(&slot) {
             // Gives the new image to CUDA before its first write, for which Vulkan's first acquire would be
             // too late: see `vulkan_cuda::ownership`. A buffer needs nothing.
             one_shot(queue, |commands| {
@@ -60,58 +66,62 @@ impl<W: Work, O: Order> OneSlot<W, O> {
                 }
             })?;
         }
-        let usual = Profile::of_queue(O::NAME, vec![W::source(&slot)]);
+        let usual = Profile::of_queue(S::NAME, vec![K::source(&slot)]);
         let profile = Profile {
             owner: Owner::External,
             // With one frame in flight, the CPU's wait for the previous frame is also the wait for Vulkan.
-            max_in_flight: if O::ON_GPU { usual.max_in_flight } else { 1 },
-            parameters: work.parameters().clone(),
+            max_in_flight: if S::ON_GPU { usual.max_in_flight } else { 1 },
+            parameters: kernels.parameters().clone(),
             uses_cuda: true,
             ..usual
         };
-        let fill = Fill::new(context, &source.name)?;
-        Ok(Box::new(Self { fill, order, work, slot, profile, device, family }))
+        let timeline = CudaTimeline::new(context, &source.name)?;
+        Ok(Box::new(Self { timeline, sync, kernels, slot, profile, device, family }))
     }
 
     fn enqueue(&mut self, frame: &Frame) -> Result<Option<Duration>> {
-        let Self { fill, order, work, slot, .. } = self;
-        order.wait_free(fill)?;
-        // SAFETY: between the order's two calls the slot is CUDA's.
-        unsafe { work.enqueue(fill, frame, Place::Slot(slot)) }?;
-        order.signal_ready(fill)
+        let Self { timeline, sync, kernels, slot, .. } = self;
+        sync.wait_free(timeline)?;
+        // SAFETY: between the two calls of `sync` the slot is CUDA's.
+        unsafe { kernels.enqueue(timeline, frame, Destination::Slot(slot)) }?;
+        sync.signal_ready(timeline)
     }
 }
 
-impl<W: Work, O: Order> Producer for OneSlot<W, O> {
+impl<K: SceneKernels, S: SlotSync> Producer for OneSlot<K, S> {
     fn profile(&self) -> &Profile {
         &self.profile
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let blocked = self.enqueue(frame).map_err(|error| self.fill.blame(error))?;
+        let blocked = self.enqueue(frame).map_err(|error| self.timeline.blame(error))?;
         Ok(Produced { blocked, ..self.profile.produced(frame) })
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: producers record outside a render pass, and `source` is the slot.
-        unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
+        unsafe {
+            OwnershipTransfer::Acquire.record(&self.device, commands, self.family, source, frame.reads)
+        };
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: as above.
-        unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
+        unsafe {
+            OwnershipTransfer::Release.record(&self.device, commands, self.family, source, frame.reads)
+        };
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
         // SAFETY: `submit` submits this frame once, or fails (the caller's promise).
-        unsafe { self.order.submit(submit) }
+        unsafe { self.sync.submit(submit) }
     }
 
-    fn fill(&self) -> Option<&Fill> {
-        Some(&self.fill)
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
+        Some(&self.timeline)
     }
 
     fn progress(&self) -> Option<String> {
-        self.order.late_side(&self.fill)
+        self.sync.late_side(&self.timeline)
     }
 }

@@ -9,26 +9,26 @@ use vulkan_cuda::image::picture;
 use vulkan_cuda::ownership::SHARED_LAYOUT;
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::work::{Place, Work, load};
+use super::scene_kernels::{Destination, SceneKernels, load};
 use crate::contents::texture::{self, Texel};
 use crate::contents::wave::Grid;
-use crate::producer::{Fill, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
+use crate::producer::{CudaTimeline, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{
     Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
 };
-use wavefield_gpu::vulkan::{Device, View, view_of_shared};
+use wavefield_gpu::vulkan::{Device, ImageView, view_of_shared};
 
-pub struct TextureWork {
+pub struct TextureKernels {
     paint: Kernel,
     reduce: Kernel,
     stamp: Option<Kernel>,
     size: Grid,
 }
 
-impl Work for TextureWork {
+impl SceneKernels for TextureKernels {
     type Slot = SharedPicture;
-    type Own = Chain;
+    type Scratch = Chain;
 
     fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
         let size = desc.grid;
@@ -46,8 +46,8 @@ impl Work for TextureWork {
         (0..depth).map(|_| SharedPicture::new(device, context, self.size)).collect()
     }
 
-    fn own(&self, context: &Cuda) -> Result<Chain> {
-        Chain::own(context, self.size)
+    fn scratch(&self, context: &Cuda) -> Result<Chain> {
+        Chain::scratch(context, self.size)
     }
 
     fn source(slot: &SharedPicture) -> Source {
@@ -59,12 +59,17 @@ impl Work for TextureWork {
         self.paint.parameters()
     }
 
-    unsafe fn enqueue(&self, fill: &Fill, frame: &Frame, into: Place<'_, Self>) -> Result<()> {
+    unsafe fn enqueue(
+        &self,
+        timeline: &CudaTimeline,
+        frame: &Frame,
+        into: Destination<'_, Self>,
+    ) -> Result<()> {
         let chain = match into {
-            Place::Slot(slot) => &slot.chain,
-            Place::Own(own) => own,
+            Destination::Slot(slot) => &slot.chain,
+            Destination::Scratch(scratch) => scratch,
         };
-        fill.timed(frame.index, |stream| {
+        timeline.timed(frame.index, |stream| {
             // SAFETY: (here and below) each kernel has its launch's signature; the rest is as promised.
             unsafe {
                 chain.launch(&self.paint, stream, 0, frame)?;
@@ -74,17 +79,17 @@ impl Work for TextureWork {
         let Some(stamp) = &self.stamp else { return Ok(()) };
         // SAFETY: as above.
         (0..chain.levels.len())
-            .try_for_each(|level| unsafe { chain.launch(stamp, fill.stream(), level, frame) })
+            .try_for_each(|level| unsafe { chain.launch(stamp, timeline.stream(), level, frame) })
     }
 
-    unsafe fn copy(own: &Chain, slot: &SharedPicture, stream: &Stream) -> Result<()> {
+    unsafe fn copy(scratch: &Chain, slot: &SharedPicture, stream: &Stream) -> Result<()> {
         // SAFETY: both chains have the same size; the rest is the caller's promise.
-        unsafe { own.copy_to(stream, &slot.chain) }
+        unsafe { scratch.copy_to(stream, &slot.chain) }
     }
 
-    fn read(own: &Chain, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+    fn read(scratch: &Chain, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         // SAFETY: only this stream writes it.
-        unsafe { own.read(stream, bytes) }
+        unsafe { scratch.read(stream, bytes) }
     }
 }
 
@@ -100,7 +105,7 @@ impl Chain {
         Ok(Self { levels: levels.collect::<vulkan_cuda::Result<_>>()?, size })
     }
 
-    fn own(context: &Cuda, size: Grid) -> Result<Self> {
+    fn scratch(context: &Cuda, size: Grid) -> Result<Self> {
         let request = picture(TEXTURE_FORMAT, size.cols, size.rows, texture::levels(size))?;
         let format = ArrayFormat::of(request.format)?;
         let desc = request.shape.mipmapped_array(format, request.usage, request.surface);
@@ -179,7 +184,7 @@ impl Chain {
 /// CUDA reaches the texture through a surface for each level, Vulkan through one view.
 pub struct SharedPicture {
     // The view and the surfaces go before the image.
-    view: View,
+    view: ImageView,
     chain: Chain,
     image: Arc<SharedImage>,
 }

@@ -6,61 +6,61 @@ use ash::vk;
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
 
-use super::work::{Place, Work};
-use super::{Entry, FieldWork, TextureWork};
+use super::scene_kernels::{Destination, SceneKernels};
+use super::{FieldKernels, HandoffEntry, TextureKernels};
 use crate::contents::scene::Scene;
 use crate::producer::{
-    Batch, Fill, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
+    Batch, CudaTimeline, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
 };
 use wavefield_gpu::cuda::{Cuda, KernelSource, Stream};
 use wavefield_gpu::vulkan::{Queue, one_shot};
 use wavefield_gpu::{Error, Result};
 
-pub(super) const TIMELINE: Entry = Entry {
+pub(super) const TIMELINE: HandoffEntry = HandoffEntry {
     name: "timeline",
     brief: "A ring of buffers, timelines",
     help: "A ring of shared buffers or images, and two timeline semaphores; the GPU waits",
     one_slot: false,
     supports: |_| Ok(()),
-    field: make::<FieldWork, false>,
-    texture: Some(make::<TextureWork, false>),
+    field: make::<FieldKernels, false>,
+    texture: Some(make::<TextureKernels, false>),
 };
 
-pub(super) const DEVICE_COPY: Entry = Entry {
+pub(super) const DEVICE_COPY: HandoffEntry = HandoffEntry {
     name: "device-copy",
     brief: "CUDA's memory and a copy",
     help: "CUDA fills its own memory and copies it into the shared slot, on the device; for a texture, all levels",
-    field: make::<FieldWork, true>,
-    texture: Some(make::<TextureWork, true>),
+    field: make::<FieldKernels, true>,
+    texture: Some(make::<TextureKernels, true>),
     ..TIMELINE
 };
 
-/// Waits for the queue. For the device and the errors, see [`Work::new`].
-fn make<W: Work, const COPIES: bool>(
+/// Waits for the queue. For the device and the errors, see [`SceneKernels::new`].
+fn make<K: SceneKernels, const COPIES: bool>(
     queue: &mut Queue,
     context: &Cuda,
     source: &KernelSource,
     desc: &ProducerDesc,
 ) -> Result<Box<dyn Producer>> {
     let pair = queue.device().pair(context)?;
-    let work = W::new(queue.device(), context, source, desc)?;
-    let slots = work.slots(queue.device(), context, desc.ring.depth())?;
-    let own = COPIES.then(|| work.own(context)).transpose()?;
+    let kernels = K::new(queue.device(), context, source, desc)?;
+    let slots = kernels.slots(queue.device(), context, desc.ring.depth())?;
+    let scratch = COPIES.then(|| kernels.scratch(context)).transpose()?;
     let name = if COPIES { "cuda, device-copy" } else { "cuda" };
-    let usual = Profile::of_queue(name, slots.iter().map(W::source).collect());
+    let usual = Profile::of_queue(name, slots.iter().map(K::source).collect());
     let profile = Profile {
         owner: Owner::External,
         max_in_flight: desc.in_flight.unwrap_or(usual.max_in_flight),
         // With `device-copy`, only the copy waits for the slot, and a batch would gain nothing.
         longest_batch: if COPIES { 1 } else { slots.len() },
         breakable: !COPIES,
-        parameters: work.parameters().clone(),
+        parameters: kernels.parameters().clone(),
         uses_cuda: true,
         ..usual
     };
-    let fill = Fill::new(context, &source.name)?;
+    let timeline = CudaTimeline::new(context, &source.name)?;
     let reader = reader(desc.scene, queue.family());
-    let mut ring = SharedRing::new(&pair, fill.stream().clone(), slots, reader)?;
+    let mut ring = SharedRing::new(&pair, timeline.stream().clone(), slots, reader)?;
     // A deeper ring is for batches; for single frames it would only add latency.
     ring.set_ahead(profile.max_in_flight);
     if desc.leaves_out_free {
@@ -72,27 +72,36 @@ fn make<W: Work, const COPIES: bool>(
         one_shot(queue, |commands| unsafe { ring.record_first_release(commands) })?;
     }
     let filled = Batch { first: 0, frames: 0, waits_for: None };
-    Ok(Box::new(TimelineHandoff { turn: None, ring, work, own, fill, next_batch: 1, filled, profile }))
+    Ok(Box::new(TimelineHandoff {
+        turn: None,
+        ring,
+        kernels,
+        scratch,
+        timeline,
+        next_batch: 1,
+        filled,
+        profile,
+    }))
 }
 
 /// With `device-copy`, it copies as programs do whose memory is another library's (Taichi and Warp).
-struct TimelineHandoff<W: Work> {
+struct TimelineHandoff<K: SceneKernels> {
     // Field order is drop order: the ring waits for the GPU, and goes before what its stream runs.
     /// Produced, but not yet submitted.
-    turn: Option<VulkanTurn<W::Slot, Arc<Stream>>>,
-    ring: SharedRing<W::Slot, Arc<Stream>>,
-    work: W,
+    turn: Option<VulkanTurn<K::Slot, Arc<Stream>>>,
+    ring: SharedRing<K::Slot, Arc<Stream>>,
+    kernels: K,
     /// With `device-copy`, what the kernels write.
-    own: Option<W::Own>,
-    fill: Fill,
+    scratch: Option<K::Scratch>,
+    timeline: CudaTimeline,
     next_batch: usize,
     filled: Batch,
     profile: Profile,
 }
 
-impl<W: Work> TimelineHandoff<W> {
+impl<K: SceneKernels> TimelineHandoff<K> {
     /// Returns the next frame, before CUDA's work has run. An earlier batch may have enqueued it.
-    fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<W::Slot, Arc<Stream>>> {
+    fn next(&mut self, frame: &Frame) -> Result<VulkanTurn<K::Slot, Arc<Stream>>> {
         if let Some(turn) = self.ring.next_read() {
             return Ok(turn);
         }
@@ -103,26 +112,26 @@ impl<W: Work> TimelineHandoff<W> {
 
     /// Begins with frame `first`. The later frames are filled ahead of time.
     fn fill_batch(&mut self, first: &Frame) -> Result<()> {
-        let Self { ring, work, own, fill, next_batch, filled, .. } = self;
-        if let Some(own) = own {
+        let Self { ring, kernels, scratch, timeline, next_batch, filled, .. } = self;
+        if let Some(scratch) = scratch {
             // Only the copy must wait for the slot.
             // SAFETY: nobody else touches CUDA's own memory.
-            unsafe { work.enqueue(fill, first, Place::Own(own)) }?;
+            unsafe { kernels.enqueue(timeline, first, Destination::Scratch(scratch)) }?;
         }
         // ANCHOR: write
         // The stream waits, on the GPU, until Vulkan has read what was in the slots of the batch.
         ring.write_batch(*next_batch, |write| {
             let index = write.frame();
             *filled = Batch { first: first.index, frames: *next_batch as u64, waits_for: write.waits_for() };
-            if let Some(own) = own {
-                // SAFETY: until `finish` the slot is CUDA's; it and `own` are of this work.
-                unsafe { W::copy(own, write.slot(), fill.stream()) }?;
+            if let Some(scratch) = scratch {
+                // SAFETY: until `finish` the slot is CUDA's; it and `scratch` are of these kernels.
+                unsafe { K::copy(scratch, write.slot(), timeline.stream()) }?;
                 return Ok(write.finish()?);
             }
             let ahead = (index - first.index) as f64;
             let frame = Frame { index, time: first.time + ahead * first.step, ..*first };
             // SAFETY: as above. (With `--break free` frames are torn; nothing worse.)
-            unsafe { work.enqueue(fill, &frame, Place::Slot(write.slot())) }?;
+            unsafe { kernels.enqueue(timeline, &frame, Destination::Slot(write.slot())) }?;
             // CUDA signals.
             Ok(write.finish_after_kernels()?)
         })
@@ -131,7 +140,7 @@ impl<W: Work> TimelineHandoff<W> {
     }
 }
 
-impl<W: Work> Producer for TimelineHandoff<W> {
+impl<K: SceneKernels> Producer for TimelineHandoff<K> {
     fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -139,7 +148,7 @@ impl<W: Work> Producer for TimelineHandoff<W> {
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         // A frame that was never submitted is given up, before its slot is needed.
         self.turn = None;
-        let turn = self.next(frame).map_err(|error| self.fill.blame(error))?;
+        let turn = self.next(frame).map_err(|error| self.timeline.blame(error))?;
         let source = self.profile.slots[turn.index()];
         self.turn = Some(turn);
         Ok(Produced { source, number: frame.index, batch: self.filled, blocked: None })
@@ -174,8 +183,8 @@ impl<W: Work> Producer for TimelineHandoff<W> {
     }
     // ANCHOR_END: submit
 
-    fn fill(&self) -> Option<&Fill> {
-        Some(&self.fill)
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
+        Some(&self.timeline)
     }
 
     fn progress(&self) -> Option<String> {

@@ -39,7 +39,7 @@ pub struct Config {
     /// device 128x128].
     #[arg(long, value_name = "COLSxROWS", default_value = "1024x1024", hide_default_value = true, value_parser = parse::grid, allow_hyphen_values = true, help_heading = WHAT)]
     pub grid: Grid,
-    // Runs instead of the wave; CUDA only, unless it has a twin in `gallery`.
+    // Runs instead of the wave; CUDA only, unless `gallery` has a shader for it.
     #[arg(skip)]
     pub kernel: Option<KernelSource>,
     // Read `kernel` from here again whenever its file is saved; in a window only.

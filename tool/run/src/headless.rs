@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::engine::{Behind, Engine, Moment};
+use super::engine::{AfterDraw, Engine, Moment};
 use super::picture_file::picture_texts;
 use super::record;
 use super::trace_file::Traced;
 use super::{
-    Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, Stop, Summary, write_png,
+    Choice, Config, ContextThread, DeviceTable, Ended, FrameTimes, ProducerKind, RunSummary, Stop, write_png,
 };
 use crate::watch::recording::Film;
 use wavefield_draw::{OffscreenTarget, Samples};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, read_image};
-use wavefield_gpu::{Error, Result, output_file, progress::Progress, report::Failures};
+use wavefield_gpu::{Error, Result, output_file, progress::ProgressLine, report::Failures};
 use wavefield_handoff::Handoff;
 
 /// Seconds of the field between two frames. Independent of the clock, so frame N is the same in every run.
@@ -32,7 +32,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
     let mut run = Headless::new(&choice, config)?;
-    run.engine.heed(stop);
+    run.engine.set_stop(stop);
     if let Some(traced) = &traced {
         traced.follow(&mut run.engine)?;
     }
@@ -44,7 +44,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     }
     let summary = run.engine.summary(times, 0, &mut failures);
     drop((run, choice));
-    Ok(Ended::new(Summary { recorded, ..summary }, failures, &log))
+    Ok(Ended::new(RunSummary { recorded, ..summary }, failures, &log))
 }
 
 fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
@@ -55,7 +55,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
         _ if config.verify => 1000,
         _ => 120,
     });
-    let progress = Progress::new(if config.verify { "checking" } else { "drawing" });
+    let progress = ProgressLine::new(if config.verify { "checking" } else { "drawing" });
     // An f32 times a frame's number is exact in an f64, so frame N is bit-identical alone or in a batch.
     let step = f64::from((config.speed * STEP) as f32);
     let mut last = Instant::now();
@@ -175,7 +175,7 @@ impl Headless {
             Ok(())
         };
         let commands = wants.then_some(&mut record as &mut dyn FnMut(_) -> _);
-        engine.draw(&flight, moment, &picture, Behind { commands, present: None })
+        engine.draw(&flight, moment, &picture, AfterDraw { commands, present: None })
     }
 
     pub fn engine(&mut self) -> &mut Engine {

@@ -7,7 +7,7 @@ use ash::vk;
 
 use super::{Config, Engine, Scene};
 use wavefield_gpu::{Result, output_file, report::word};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 
 /// Writes 8-bit sRGB pixels, four bytes each, row by row from the top. `texts` are PNG keywords with their
 /// texts. The file appears under its name only once it is complete.
@@ -52,7 +52,7 @@ pub fn picture_texts(
         Scene::Field => word(config.style),
         Scene::Texture => "plane".into(),
     };
-    let what = match *engine.array() == Array::mesh(config.grid) {
+    let what = match *engine.array() == DrawnArray::mesh(config.grid) {
         true => format!("{} {}, {how}", config.grid, config.scene.elements()),
         false => engine.array().to_string(),
     };

@@ -5,13 +5,13 @@ use vulkan_cuda::Ring;
 
 use super::{Batching, Choice, Config, ProducerKind};
 use crate::watch::verify::{Broken, BrokenProducer};
-use wavefield_draw::{Camera, Style, View};
+use wavefield_draw::{Camera, FieldView, Style};
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::array::{Array, Kind};
-use wavefield_handoff::contents::gallery::{self, Twin};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::gallery::{self, KernelShader};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::producer::{
     ComputeProducer, HostProducer, Producer, ProducerDesc, StillProducer, TextureComputeProducer,
@@ -23,10 +23,10 @@ impl Config {
         self.camera.unwrap_or(Camera::of(self.scene))
     }
 
-    pub fn camera_for(&self, array: &Array) -> Camera {
+    pub fn camera_for(&self, array: &DrawnArray) -> Camera {
         match array.kind() {
-            Kind::Image => View::of(array).camera,
-            Kind::Mesh | Kind::Surface | Kind::Points => self.camera(),
+            ArrayKind::Image => FieldView::of(array).camera,
+            ArrayKind::Mesh | ArrayKind::Surface | ArrayKind::Points => self.camera(),
         }
     }
 
@@ -67,8 +67,8 @@ impl Config {
         gallery::entry_of(self.kernel.as_ref()).is_none()
     }
 
-    fn twin(&self) -> Option<&'static Twin> {
-        gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.twin.as_ref())
+    fn shader(&self) -> Option<&'static KernelShader> {
+        gallery::entry_of(self.kernel.as_ref()).and_then(|entry| entry.shader.as_ref())
     }
 
     /// Refuses a hand-off without the scene, a kernel that cannot run, and frames too large for the device.
@@ -87,19 +87,19 @@ impl Config {
     pub(crate) fn check_kernel(&self, choice: &Choice) -> Result<()> {
         let by_cuda = choice.cuda.is_some() && self.producer.may_use_cuda();
         let by_shader =
-            matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.twin().is_some();
+            matches!(self.producer, ProducerKind::Auto | ProducerKind::Compute) && self.shader().is_some();
         if self.shows_built_in() || by_cuda || by_shader {
             return Ok(());
         }
-        let (kernel, with_twins) = (&self.kernel().name, gallery::with_twins());
+        let (kernel, with_shaders) = (&self.kernel().name, gallery::with_shaders());
         let words = match (self.producer.may_use_cuda(), self.producer.to_possible_value()) {
             (false, Some(producer)) => format!(
-                "{kernel} does not run with the producer {}: choose auto or cuda as the producer; {with_twins} also run with \
+                "{kernel} does not run with the producer {}: choose auto or cuda as the producer; {with_shaders} also run with \
                  compute",
                 producer.get_name()
             ),
             _ => format!(
-                "{kernel} needs CUDA ({}): without it choose another kernel, {with_twins}",
+                "{kernel} needs CUDA ({}): without it choose another kernel, {with_shaders}",
                 choice.fallback.as_deref().unwrap_or("which does not share this device"),
             ),
         };
@@ -154,7 +154,7 @@ pub(crate) fn make_producer(
             return Err(Error::Unsupported(format!("CUDA cannot share {}", device.info().name)));
         }
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
-            compute(&device, &desc, config.twin().unwrap_or_else(Twin::wave), false)?
+            compute(&device, &desc, config.shader().unwrap_or_else(KernelShader::wave), false)?
         }
         (ProducerKind::Host, _) => host(&device, &desc)?,
         (ProducerKind::Still | ProducerKind::StillShared, _) if desc.stamped => {
@@ -163,7 +163,7 @@ pub(crate) fn make_producer(
             ));
         }
         (kind @ (ProducerKind::Still | ProducerKind::StillShared), _) => {
-            let filled_by = compute(&device, &desc, Twin::wave(), kind == ProducerKind::StillShared)?;
+            let filled_by = compute(&device, &desc, KernelShader::wave(), kind == ProducerKind::StillShared)?;
             Box::new(StillProducer::new(queue, desc.scene, config.parameters, filled_by)?)
         }
     };
@@ -184,7 +184,7 @@ fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
 fn compute(
     device: &Device,
     desc: &ProducerDesc,
-    field: &'static Twin,
+    field: &'static KernelShader,
     exported: bool,
 ) -> Result<Box<dyn Producer>> {
     Ok(match desc.scene {
@@ -215,7 +215,7 @@ mod tests {
         let mut run = Headless::new(&choice, &small).unwrap();
         let mut refusal = |kernel: &str, producer, side| {
             let kernel = gallery::named(kernel).unwrap().filter(|one| one.name != "wave");
-            let kernel = kernel.map(gallery::Entry::source);
+            let kernel = kernel.map(gallery::GalleryEntry::source);
             let config = Config { kernel, producer, grid: Grid { cols: side, rows: side }, ..small.clone() };
             config.check_on(&choice, run.engine().device()).err().map(|error| error.to_string())
         };

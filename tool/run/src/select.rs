@@ -4,25 +4,25 @@ use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 use super::{DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Adapter, Instance, Surface, Validation};
+use wavefield_gpu::vulkan::{Adapter, Instance, Validation, WindowSurface};
 use wavefield_gpu::{Error, Result, report::wrap};
 
 /// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
 pub struct DeviceTable {
-    rows: Vec<Row>,
+    rows: Vec<DeviceRow>,
     /// One per row.
-    facts: Vec<Facts>,
+    facts: Vec<DeviceFacts>,
     driver: Result<Driver>,
 }
 
-struct Row {
+struct DeviceRow {
     adapter: Option<Adapter>,
     cuda: Option<CudaInfo>,
 }
 
 /// What the choice depends on, apart from the handles, so that tests need no GPU.
 #[derive(Clone, Debug)]
-struct Facts {
+struct DeviceFacts {
     name: String,
     uuid: DeviceUuid,
     kind: Kind,
@@ -66,7 +66,7 @@ impl DeviceTable {
     }
 
     /// With a `surface`, only a device that can present to it can draw.
-    pub fn query(instance: &Instance, surface: Option<&Surface>, cuda: DriverThread) -> Result<Self> {
+    pub fn query(instance: &Instance, surface: Option<&WindowSurface>, cuda: DriverThread) -> Result<Self> {
         let _span = tracing::trace_span!("devices").entered();
         let adapters = instance.adapters()?;
         let (driver, cuda) = match cuda.finish() {
@@ -80,7 +80,7 @@ impl DeviceTable {
                 Ok(_) => find_twin(&info.sharing, &cuda).map_err(|mismatch| mismatch.to_string()),
                 Err(error) => Err(error.to_string()),
             };
-            facts.push(Facts {
+            facts.push(DeviceFacts {
                 name: info.name.clone(),
                 uuid: info.sharing.uuid,
                 kind: info.kind,
@@ -89,13 +89,13 @@ impl DeviceTable {
                 shares: twin.map(|_| ()),
             });
             let cuda = cuda.iter().find(|device| same_device(&info.sharing, device)).cloned();
-            rows.push(Row { adapter: Some(adapter), cuda });
+            rows.push(DeviceRow { adapter: Some(adapter), cuda });
         }
         let paired: Vec<_> =
             rows.iter().filter_map(|row| row.cuda.as_ref().map(|cuda| cuda.ordinal)).collect();
         for device in cuda.into_iter().filter(|device| !paired.contains(&device.ordinal)) {
             let unknown = || Err("no Vulkan device has its UUID".to_owned());
-            facts.push(Facts {
+            facts.push(DeviceFacts {
                 name: device.name.clone(),
                 uuid: device.uuid,
                 kind: Kind::OTHER,
@@ -103,7 +103,7 @@ impl DeviceTable {
                 draws: unknown(),
                 shares: unknown(),
             });
-            rows.push(Row { adapter: None, cuda: Some(device) });
+            rows.push(DeviceRow { adapter: None, cuda: Some(device) });
         }
         Ok(Self { rows, facts, driver })
     }
@@ -160,8 +160,8 @@ impl DeviceTable {
     }
 }
 
-impl Row {
-    fn cells(&self, index: usize, facts: &Facts, chosen: bool) -> [String; 8] {
+impl DeviceRow {
+    fn cells(&self, index: usize, facts: &DeviceFacts, chosen: bool) -> [String; 8] {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
         let apis = match (info, &self.cuda) {
             (Some(info), Some(cuda)) => {
@@ -227,7 +227,7 @@ fn columns(table: &[[String; 8]]) -> String {
 
 /// Returns the row to use, and the reason if `auto` does not use CUDA.
 fn choose(
-    rows: &[Facts],
+    rows: &[DeviceFacts],
     wish: Option<&str>,
     producer: ProducerKind,
 ) -> Result<(usize, Option<String>), String> {
@@ -261,7 +261,7 @@ fn choose(
     }
 }
 
-fn named(rows: &[Facts], wish: &str) -> Result<usize, String> {
+fn named(rows: &[DeviceFacts], wish: &str) -> Result<usize, String> {
     let known = || {
         let names: Vec<_> = rows.iter().enumerate().map(|(i, row)| format!("{i}: {}", row.name)).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -286,8 +286,8 @@ fn named(rows: &[Facts], wish: &str) -> Result<usize, String> {
     }
 }
 
-fn reasons<'a>(rows: impl Iterator<Item = &'a Facts>) -> String {
-    let reason = |row: &Facts| {
+fn reasons<'a>(rows: impl Iterator<Item = &'a DeviceFacts>) -> String {
+    let reason = |row: &DeviceFacts| {
         let reason = row.draws.as_ref().and(row.shares.as_ref()).err();
         format!("{}: {}", row.name, reason.map_or("fine", String::as_str))
     };
@@ -299,8 +299,8 @@ fn reasons<'a>(rows: impl Iterator<Item = &'a Facts>) -> String {
 mod tests {
     use super::*;
 
-    fn row(name: &str, id: u8, kind: Kind) -> Facts {
-        Facts {
+    fn row(name: &str, id: u8, kind: Kind) -> DeviceFacts {
+        DeviceFacts {
             name: name.into(),
             uuid: DeviceUuid([id; 16]),
             kind,
@@ -310,11 +310,11 @@ mod tests {
         }
     }
 
-    fn without_cuda(row: Facts) -> Facts {
-        Facts { shares: Err("no CUDA device has its UUID".into()), ..row }
+    fn without_cuda(row: DeviceFacts) -> DeviceFacts {
+        DeviceFacts { shares: Err("no CUDA device has its UUID".into()), ..row }
     }
 
-    fn rows() -> Vec<Facts> {
+    fn rows() -> Vec<DeviceFacts> {
         vec![
             without_cuda(row("llvmpipe", 1, Kind::CPU)),
             without_cuda(row("Radeon", 2, Kind::DISCRETE_GPU)),
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn auto_prefers_a_pair_then_hardware_then_software() {
         let rows = rows();
-        let pick = |rows: &[Facts]| choose(rows, None, ProducerKind::Auto).unwrap();
+        let pick = |rows: &[DeviceFacts]| choose(rows, None, ProducerKind::Auto).unwrap();
         assert_eq!(pick(&rows), (2, None));
         let (index, reason) = pick(&rows[..2]);
         assert_eq!(index, 1);
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn swiftshader_comes_last_whatever_the_order() {
-        let swiftshader = without_cuda(Facts { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
+        let swiftshader = without_cuda(DeviceFacts { last_resort: true, ..row("SwiftShader", 5, Kind::CPU) });
         let rows = [swiftshader, without_cuda(row("llvmpipe", 1, Kind::CPU))];
         assert_eq!(choose(&rows, None, ProducerKind::Auto).unwrap().0, 1);
         // It is chosen if it is the only one or is named.

@@ -52,7 +52,7 @@ impl FrameTimes {
     }
 }
 
-pub struct Summary {
+pub struct RunSummary {
     pub frames: u64,
     /// Skipped because the window had no image to draw on.
     pub skipped: u64,
@@ -78,25 +78,25 @@ pub struct Summary {
 }
 
 pub struct Ended {
-    pub summary: Summary,
+    pub summary: RunSummary,
     /// The first failure; later ones were printed. All output that could be written was written.
     pub failure: Option<Error>,
 }
 
 impl Ended {
     /// Call this once everything is destroyed, so that validation messages about that count too.
-    pub fn new(mut summary: Summary, mut failures: Failures, log: &ValidationLog) -> Self {
+    pub fn new(mut summary: RunSummary, mut failures: Failures, log: &ValidationLog) -> Self {
         let clean = failures.catch(log.verdict());
         summary.validation = summary.validation.and(clean).map(|()| log.warnings());
         Self { summary, failure: failures.outcome().err() }
     }
 
-    pub fn whole(self) -> Result<Summary> {
+    pub fn whole(self) -> Result<RunSummary> {
         self.failure.map_or(Ok(self.summary), Err)
     }
 }
 
-impl fmt::Display for Summary {
+impl fmt::Display for RunSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = |quantile| self.times.quantile(quantile).as_secs_f64() * 1e3;
         write!(f, "frames        {}", self.frames)?;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Scene, Summary};
+use super::{Config, RunSummary, Scene};
 use crate::watch::verify::Broken;
 use crate::watch::verify::Footprint;
 use crate::watch::verify::slots::{SlotsFound, tolerance};
@@ -63,7 +63,7 @@ pub enum Verdict {
 
 impl Verification {
     pub fn new(
-        summary: &Summary,
+        summary: &RunSummary,
         config: &Config,
         command: String,
         started: u64,

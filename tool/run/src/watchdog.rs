@@ -9,7 +9,7 @@ use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::producer::Producer;
 
-pub(crate) struct Patience {
+pub(crate) struct WaitLimit {
     pub(crate) timeout: Duration,
     /// Whether the CPU alone fills and draws; a large frame may then take longer than `timeout`.
     pub(crate) software: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Patience {
 
 const STOPPING: Duration = Duration::from_secs(2);
 
-impl Patience {
+impl WaitLimit {
     pub(crate) fn new(queue: &Queue, choice: &Choice, config: &Config) -> Self {
         let is_software = queue.device().info().kind == vk::PhysicalDeviceType::CPU;
         Self {
@@ -75,8 +75,8 @@ mod tests {
     fn a_software_device_has_as_long_as_its_frames_take() {
         let limit = |software, slowest: Option<u64>| {
             let timeout = Duration::from_secs(10);
-            let patience = Patience { timeout, software, stop: Stop::default() };
-            patience.limit(slowest.map(Duration::from_secs)).as_secs()
+            let wait_limit = WaitLimit { timeout, software, stop: Stop::default() };
+            wait_limit.limit(slowest.map(Duration::from_secs)).as_secs()
         };
         assert_eq!([limit(false, None), limit(false, Some(9))], [10, 10]);
         assert_eq!([limit(true, None), limit(true, Some(0)), limit(true, Some(7))], [300, 10, 70]);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_timeout_without_end_is_no_panic() {
-        let patience = Patience { timeout: Duration::MAX, software: true, stop: Stop::default() };
-        assert_eq!([None, Some(Duration::MAX)].map(|slowest| patience.limit(slowest)), [Duration::MAX; 2]);
+        let wait_limit = WaitLimit { timeout: Duration::MAX, software: true, stop: Stop::default() };
+        assert_eq!([None, Some(Duration::MAX)].map(|slowest| wait_limit.limit(slowest)), [Duration::MAX; 2]);
     }
 }

@@ -11,7 +11,7 @@ use wavefield_gpu::vulkan::{
     Buffer, BufferDesc, DeviceDesc, Image, ImageDesc, Pacer, Queue, Validation, buffer_barrier,
     image_barrier, pipeline_barrier,
 };
-use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::frame_stamp::{self, Seen, texel};
 use wavefield_handoff::contents::texture::{self, Texel};
 use wavefield_handoff::contents::wave::{Grid, Vertex};
@@ -98,10 +98,10 @@ struct Bench {
 
 impl Bench {
     fn new<E: Element>(size: Grid) -> Self {
-        Self::of(E::SCENE, Array::mesh(size))
+        Self::of(E::SCENE, DrawnArray::mesh(size))
     }
 
-    fn of(scene: Scene, array: Array) -> Self {
+    fn of(scene: Scene, array: DrawnArray) -> Self {
         let table = DeviceTable::headless(Validation::IfInstalled).unwrap();
         let choice = table.choose(None, ProducerKind::Compute).unwrap();
         let (device, queue) = choice.adapter.request_device(&DeviceDesc::default()).unwrap();
@@ -360,19 +360,19 @@ fn one_wrong_texel_on_any_level_is_found() {
 fn the_stamps_of_each_kind_are_where_they_are_said_to_be() {
     let frame = 4096 + 76;
     for (kind, shape, number) in [
-        (Kind::Mesh, &[3, 5, 4][..], Number::F32),
-        (Kind::Surface, &[20, 33], Number::F32),
-        (Kind::Surface, &[3, 5], Number::F16),
-        (Kind::Points, &[300, 3], Number::F32),
-        (Kind::Points, &[7, 4], Number::F32),
-        (Kind::Image, &[1, 1], Number::U8),
-        (Kind::Image, &[1, 3], Number::U8),
-        (Kind::Image, &[3, 5, 3], Number::U8),
-        (Kind::Image, &[3, 5, 3], Number::F32),
-        (Kind::Image, &[7, 5, 4], Number::F16),
-        (Kind::Image, &[5, 5], Number::U8),
+        (ArrayKind::Mesh, &[3, 5, 4][..], Number::F32),
+        (ArrayKind::Surface, &[20, 33], Number::F32),
+        (ArrayKind::Surface, &[3, 5], Number::F16),
+        (ArrayKind::Points, &[300, 3], Number::F32),
+        (ArrayKind::Points, &[7, 4], Number::F32),
+        (ArrayKind::Image, &[1, 1], Number::U8),
+        (ArrayKind::Image, &[1, 3], Number::U8),
+        (ArrayKind::Image, &[3, 5, 3], Number::U8),
+        (ArrayKind::Image, &[3, 5, 3], Number::F32),
+        (ArrayKind::Image, &[7, 5, 4], Number::F16),
+        (ArrayKind::Image, &[5, 5], Number::U8),
     ] {
-        let array = Array::new(kind, shape, number).unwrap();
+        let array = DrawnArray::new(kind, shape, number).unwrap();
         let name = format!("{kind:?} {shape:?} {number:?}");
         let (stamps, every) = (array.stamps(), array.stamp_words() as usize);
         let mut bench = Bench::of(Scene::Field, array);

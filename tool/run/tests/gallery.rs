@@ -18,7 +18,7 @@ use vulkan_cuda::Ring;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::gallery::{Entry, gallery};
+use wavefield_handoff::contents::gallery::{GalleryEntry, gallery};
 use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
@@ -28,7 +28,7 @@ use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 const STEPS: [f64; 2] = [0.3701, 0.00901];
 
 /// The default, the least and the greatest values of a kernel's parameters.
-fn settings(entry: &Entry) -> [KernelValues; 3] {
+fn settings(entry: &GalleryEntry) -> [KernelValues; 3] {
     let parameters = entry.source().parameters().unwrap();
     let all = |value: fn(&wavefield_gpu::cuda::KernelParameter) -> f32| {
         parameters.values(&parameters.iter().map(value).collect::<Vec<_>>())
@@ -49,7 +49,7 @@ fn worst(grid: Grid, got: &[Vertex], want: impl Fn(u32, u32) -> [f64; 4]) -> f64
 /// The largest error of consecutive frames of a kernel of the gallery, from frame `first` on, `step` seconds
 /// apart.
 fn errors_of(
-    entry: &Entry,
+    entry: &GalleryEntry,
     grid: Grid,
     frames: &[Vec<Vertex>],
     (first, step): (u64, f64),
@@ -80,7 +80,7 @@ fn tolerance(values: &KernelValues, default: &KernelValues) -> f64 {
 
 /// Compiles a kernel's own source into a program for the CPU. Returns `None` and reports a skip if there is
 /// no compiler.
-fn compile(entry: &Entry, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
+fn compile(entry: &GalleryEntry, folder: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = folder.join(entry.name);
     let source = format!("SOURCE=\"{}\"", common::kernel(&format!("{}.cu", entry.name)).display());
     let mut command = Command::new("c++");
@@ -144,13 +144,13 @@ fn the_source_of_each_kernel_agrees_with_its_reference() {
 fn every_reference_repeats_and_stays_in_the_picture() {
     let grid = Grid { cols: 61, rows: 47 };
     for entry in gallery() {
-        let (Some(twin), Some(reference)) = (&entry.twin, reference(entry)) else { continue };
+        let (Some(shader), Some(reference)) = (&entry.shader, reference(entry)) else { continue };
         let values = entry.source().parameters().unwrap().values(&[]);
         for step in 0..40 {
-            let time = twin.repeats * f64::from(step) / 40.0 + 0.01;
+            let time = shader.repeats * f64::from(step) / 40.0 + 0.01;
             for (col, row) in (0..grid.cols).flat_map(|col| (0..grid.rows).map(move |row| (col, row))) {
                 let now = reference(grid, col, row, time, &values);
-                let later = reference(grid, col, row, time + twin.repeats, &values);
+                let later = reference(grid, col, row, time + shader.repeats, &values);
                 let name = format!("{} ({col}, {row}) at {time} s: {now:?}", entry.name);
                 assert!(now.iter().zip(later).all(|(a, b)| (a - b).abs() < 1e-9), "{name}, {later:?}");
                 assert!(now[0].abs() < 1.2 && now[1].abs() < 0.4 && now[2].abs() < 1.2, "{name}");
@@ -191,7 +191,7 @@ fn the_pond_stays_bounded() {
 }
 
 /// Runs a kernel, and compares every slot with the frame that filled it.
-fn check(producer: ProducerKind, handoff: Handoff, entry: &Entry) {
+fn check(producer: ProducerKind, handoff: Handoff, entry: &GalleryEntry) {
     let settings = settings(entry);
     // Columns, rows, slots, batch, frames. A software device gets less work.
     let cases = match producer {
@@ -237,8 +237,8 @@ fn check(producer: ProducerKind, handoff: Handoff, entry: &Entry) {
 }
 
 #[test]
-fn each_twin_agrees_with_the_reference() {
-    for entry in gallery().iter().filter(|entry| entry.twin.is_some()) {
+fn each_shader_agrees_with_the_reference() {
+    for entry in gallery().iter().filter(|entry| entry.shader.is_some()) {
         check(ProducerKind::Compute, Handoff::default(), entry);
     }
 }

@@ -10,7 +10,7 @@ use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::texture::{self, Texel};
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
 
 /// Seconds between two frames.
@@ -164,7 +164,7 @@ fn every_handoff_of_images_agrees_with_the_reference() {
 fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Result<f64, Error> {
     Ok(match config.scene {
         Scene::Field => {
-            let shape = Shape::of(run.engine().parameters());
+            let shape = WaveShape::of(run.engine().parameters());
             let vertices = run.engine().read_slot::<Vertex>(slot)?;
             let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
             wave::worst_distance(config.grid, &vertices, (time, shape), apart)

@@ -5,36 +5,36 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::closer::{self, ClientFd};
+use super::fd_reaper::{self, ClientFd};
 use super::listener::Listener;
 use super::protocol::{FromServer, Hello, RefusedCode};
 use super::session::{display_name, greet};
 use super::socket::{Connection, Received};
 use wavefield_gpu::{Result, note};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_run::Stop;
 
 /// Limit for a newcomer's `hello`.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a newcomer waits for the client before it to leave.
 const SEAT_PATIENCE: Duration = Duration::from_millis(500);
-const MAX_NEWCOMERS: usize = 16;
+const MAX_PENDING: usize = 16;
 /// The pause after a failed `accept`: most likely no descriptors are left, and some will be closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(super) struct Visitor {
+pub(super) struct Greeted {
     pub(super) connection: Connection,
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
-    pub(super) array: Option<Array>,
+    pub(super) array: Option<DrawnArray>,
     pub(super) name: String,
 }
 
-enum Newcomer {
+enum Pending {
     /// Without a `hello` yet: its process, and when the renderer's patience ends.
     Silent(Connection, i32, Instant),
     /// Waits until nobody else draws, at most until this moment.
-    Waiting(Visitor, Instant),
+    Waiting(Greeted, Instant),
 }
 
 pub(super) struct Acceptor {
@@ -43,7 +43,7 @@ pub(super) struct Acceptor {
     path: PathBuf,
     owner: u32,
     stop: Stop,
-    newcomers: Vec<Newcomer>,
+    pending: Vec<Pending>,
     /// Accept nothing before this; set after a failure.
     pause: Option<Instant>,
     printed: Option<Instant>,
@@ -52,10 +52,10 @@ pub(super) struct Acceptor {
 impl Acceptor {
     /// Takes connections from processes of user `owner` only.
     pub(super) fn open(listener: Listener, owner: u32, stop: &Stop) -> Result<Self> {
-        closer::start()?;
+        fd_reaper::start()?;
         let (path, stop) = (listener.path().to_owned(), stop.clone());
-        let newcomers = Vec::new();
-        Ok(Self { listener: Some(listener), path, owner, stop, newcomers, pause: None, printed: None })
+        let pending = Vec::new();
+        Ok(Self { listener: Some(listener), path, owner, stop, pending, pause: None, printed: None })
     }
 
     pub(super) fn path(&self) -> &std::path::Path {
@@ -64,34 +64,34 @@ impl Acceptor {
 
     /// Accepts connections and reads what newcomers say. Returns the next client, unless one `draws`: then a
     /// newcomer waits a moment, in case that one is leaving.
-    pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Visitor> {
+    pub(super) fn look(&mut self, draws: Option<&str>) -> Option<Greeted> {
         self.accept();
         let mut next = None;
-        for newcomer in std::mem::take(&mut self.newcomers) {
-            match newcomer.hear() {
+        for newcomer in std::mem::take(&mut self.pending) {
+            match newcomer.read_hello() {
                 None => {}
-                Some(Newcomer::Waiting(visitor, _)) if draws.is_none() && next.is_none() => {
-                    next = Some(visitor)
+                Some(Pending::Waiting(greeted, _)) if draws.is_none() && next.is_none() => {
+                    next = Some(greeted)
                 }
-                Some(Newcomer::Waiting(visitor, until)) if Instant::now() >= until => {
+                Some(Pending::Waiting(greeted, until)) if Instant::now() >= until => {
                     let first = draws.or(next.as_ref().map(|next| next.name.as_str())).unwrap_or_default();
                     let reason = format!(
                         "{first} draws, and one client draws at a time: end it, or start another renderer"
                     );
-                    self.print(|| format!("told {} that {first} draws already", visitor.name));
-                    refuse(visitor.connection, RefusedCode::Busy, reason);
+                    self.print(|| format!("told {} that {first} draws already", greeted.name));
+                    refuse(greeted.connection, RefusedCode::Busy, reason);
                 }
-                Some(newcomer) => self.newcomers.push(newcomer),
+                Some(newcomer) => self.pending.push(newcomer),
             }
         }
         next
     }
 
     pub(super) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let open = self.listener.as_ref().filter(|_| self.pause.is_none() && !closer::is_full());
-        let silent = self.newcomers.iter().filter_map(|newcomer| match newcomer {
-            Newcomer::Silent(connection, ..) => Some(PollFd::new(connection, PollFlags::IN)),
-            Newcomer::Waiting(..) => None,
+        let open = self.listener.as_ref().filter(|_| self.pause.is_none() && !fd_reaper::is_full());
+        let silent = self.pending.iter().filter_map(|newcomer| match newcomer {
+            Pending::Silent(connection, ..) => Some(PollFd::new(connection, PollFlags::IN)),
+            Pending::Waiting(..) => None,
         });
         open.map(|listener| PollFd::new(listener, PollFlags::IN)).into_iter().chain(silent)
     }
@@ -105,13 +105,13 @@ impl Acceptor {
         if self.stop.requested() {
             self.shut();
         }
-        for _ in 0..MAX_NEWCOMERS {
+        for _ in 0..MAX_PENDING {
             let Some(listener) = &self.listener else { return };
             if self.pause.is_some_and(|until| Instant::now() < until) {
                 return;
             }
-            let accepted = match closer::is_full() {
-                true => Err(closer::FULL.to_owned()),
+            let accepted = match fd_reaper::is_full() {
+                true => Err(fd_reaper::FULL.to_owned()),
                 false => listener.accept(Duration::ZERO).map_err(|error| error.to_string()),
             };
             match accepted {
@@ -128,11 +128,11 @@ impl Acceptor {
 
     fn admit(&mut self, connection: Connection) {
         match connection.peer() {
-            Ok((_, uid)) if uid == self.owner && self.newcomers.len() >= MAX_NEWCOMERS => {
+            Ok((_, uid)) if uid == self.owner && self.pending.len() >= MAX_PENDING => {
                 refuse(connection, RefusedCode::Limit, "too many connections at once: try again");
             }
             Ok((pid, uid)) if uid == self.owner => {
-                self.newcomers.push(Newcomer::Silent(connection, pid, Instant::now() + PATIENCE));
+                self.pending.push(Pending::Silent(connection, pid, Instant::now() + PATIENCE));
             }
             Ok((pid, uid)) => {
                 let owner = self.owner;
@@ -155,9 +155,9 @@ impl Acceptor {
     }
 }
 
-impl Newcomer {
+impl Pending {
     /// Reads the `hello`, once it is there. Returns `None` if the newcomer has left or was refused.
-    fn hear(self) -> Option<Self> {
+    fn read_hello(self) -> Option<Self> {
         let Self::Silent(connection, pid, until) = self else { return Some(self) };
         let refused = |connection, code, reason: String| {
             refuse(connection, code, reason);
@@ -181,8 +181,8 @@ impl Newcomer {
         match greet(&packet, count) {
             Ok((hello, array)) => {
                 let name = display_name(&hello.client, pid);
-                let visitor = Visitor { connection, hello, array, name };
-                Some(Self::Waiting(visitor, Instant::now() + SEAT_PATIENCE))
+                let greeted = Greeted { connection, hello, array, name };
+                Some(Self::Waiting(greeted, Instant::now() + SEAT_PATIENCE))
             }
             Err((code, reason)) => refused(connection, code, reason),
         }

@@ -2,32 +2,32 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::protocol::short;
-use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArrayDescription {
-    pub kind: Kind,
-    /// As [`Array::new`] takes it.
+    pub kind: ArrayKind,
+    /// As [`DrawnArray::new`] takes it.
     pub shape: Vec<u64>,
     pub dtype: Number,
 }
 
-impl From<Array> for ArrayDescription {
-    fn from(array: Array) -> Self {
+impl From<DrawnArray> for ArrayDescription {
+    fn from(array: DrawnArray) -> Self {
         Self { kind: array.kind(), shape: array.shape(), dtype: array.number() }
     }
 }
 
 const DIMENSIONS: usize = 3;
 
-pub fn described(wanted: &Value) -> Result<Array, String> {
+pub fn described(wanted: &Value) -> Result<DrawnArray, String> {
     let Value::Object(fields) = wanted else {
         return Err("`array` is not an object with `kind`, `shape` and `dtype`".into());
     };
     let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
     // The value goes into an answer and to a terminal, so cut it and make it safe.
     let quoted = |value: &Value| short(&value.to_string(), 40);
-    let kind = Kind::deserialize(field("kind")).map_err(|_| {
+    let kind = ArrayKind::deserialize(field("kind")).map_err(|_| {
         format!("there is no kind {}; there are mesh, surface, points, image", quoted(field("kind")))
     })?;
     let number = Number::deserialize(field("dtype")).map_err(|_| {
@@ -40,7 +40,7 @@ pub fn described(wanted: &Value) -> Result<Array, String> {
     let numbers =
         shape.as_array().and_then(|sides| sides.iter().map(Value::as_u64).collect::<Option<Vec<_>>>());
     match numbers {
-        Some(numbers) if numbers.len() <= DIMENSIONS => Array::new(kind, &numbers, number),
+        Some(numbers) if numbers.len() <= DIMENSIONS => DrawnArray::new(kind, &numbers, number),
         Some(numbers) => {
             Err(format!("`shape` has {} dimensions: no kind has more than {DIMENSIONS}", numbers.len()))
         }

@@ -10,14 +10,14 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use vulkan_cuda::ExportedSemaphore;
 
-use super::client_producer::Shared;
-use super::closer::{self, ClientFd};
+use super::client_producer::ClientState;
+use super::fd_reaper::{self, ClientFd};
 use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{
-    ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Parameters, Render, Request, Tagged, short,
+    ClientParameters, ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Render, Request, Tagged, short,
 };
-use super::session::{Fault, Judged, Session, Terms, is_heavy};
+use super::session::{Fault, Session, Terms, Validated, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_draw::{Camera, Drawing};
 use wavefield_gpu::{Result, note};
@@ -37,7 +37,7 @@ const QUICK_FOR: Duration = Duration::from_millis(100);
 pub(super) struct Client {
     pub(super) name: String,
     pub(super) connection: Connection,
-    pub(super) shared: Rc<RefCell<Shared>>,
+    pub(super) shared: Rc<RefCell<ClientState>>,
     pub(super) wants_picture: Option<WantedPicture>,
     /// Whether its messages wait: for the next draw after a heavy request, or for a picture without `after`.
     pub(super) busy: bool,
@@ -46,14 +46,14 @@ pub(super) struct Client {
     pub(super) drawing: Drawing,
     /// Asked for before its ring is in the engine. `None` means the default.
     pub(super) camera: Option<Camera>,
-    pub(super) told: Parameters,
+    pub(super) told: ClientParameters,
     pub(super) last_new: Instant,
     /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
     pub(super) renders: VecDeque<WantedRender>,
     pub(super) rendered: u64,
-    ended: Option<Ended>,
+    ended: Option<ClientEnd>,
     complaints: u32,
 }
 
@@ -78,18 +78,18 @@ impl WantedRender {
     }
 }
 
-enum Ended {
+enum ClientEnd {
     Left(&'static str),
     Dropped(Fault),
 }
 
-impl From<Fault> for Ended {
+impl From<Fault> for ClientEnd {
     fn from(fault: Fault) -> Self {
         Self::Dropped(fault)
     }
 }
 
-type Heard = (Request, Judged, Vec<ClientFd>);
+type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
 #[derive(Clone, Copy)]
@@ -102,11 +102,11 @@ impl Client {
         terms: Terms,
         memory: ClientMemory,
         drawing: Drawing,
-        parameters: Parameters,
+        parameters: ClientParameters,
     ) -> Self {
         Self {
             name,
-            shared: Shared::new(Session::new(terms), memory),
+            shared: ClientState::new(Session::new(terms), memory),
             connection,
             wants_picture: None,
             busy: false,
@@ -136,7 +136,7 @@ impl Client {
             Err(Errno::AGAIN) => {
                 Fault::new(ErrorCode::Slow, "the client does not read what it is sent").into()
             }
-            Err(_) => Ended::Left("its connection broke"),
+            Err(_) => ClientEnd::Left("its connection broke"),
         };
         self.ended.get_or_insert(ended);
     }
@@ -156,7 +156,7 @@ impl Client {
     }
 
     /// Sends the parameters, as the answer to `request_id` if there is one.
-    pub(super) fn tell(&mut self, request_id: Option<u64>, parameters: Parameters) {
+    pub(super) fn send_parameters(&mut self, request_id: Option<u64>, parameters: ClientParameters) {
         self.told = parameters;
         self.answer(request_id, &FromServer::Parameters { parameters }, &[]);
     }
@@ -204,7 +204,7 @@ impl Client {
     }
 
     /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
-    pub(super) fn hear(&mut self, counters: Counters) -> Option<Heard> {
+    pub(super) fn next_request(&mut self, counters: Counters) -> Option<ReceivedRequest> {
         if self.leaving.is_some() || self.ended.is_some() {
             return None;
         }
@@ -214,10 +214,10 @@ impl Client {
         })
     }
 
-    fn next(&mut self, counters: Counters) -> Result<Option<Heard>, Ended> {
+    fn next(&mut self, counters: Counters) -> Result<Option<ReceivedRequest>, ClientEnd> {
         if self.waits() {
             if self.import.is_some() && self.connection.is_closed() {
-                return Err(Ended::Left(CLOSED));
+                return Err(ClientEnd::Left(CLOSED));
             }
             // One of the unread messages may be a `show`, which counts before a new value of `ready`.
             if !self.connection.has_news() || !self.shared.borrow().session.has_allocations() {
@@ -231,18 +231,18 @@ impl Client {
                 self.see(counters)?;
                 return Ok(None);
             }
-            Received::Closed => return Err(Ended::Left(CLOSED)),
+            Received::Closed => return Err(ClientEnd::Left(CLOSED)),
             Received::TooLong => {
                 let reason = format!("a message longer than {MAX_MESSAGE} bytes");
                 return Err(Fault::new(ErrorCode::Message, reason).into());
             }
         };
-        if !descriptors.is_empty() && closer::is_full() {
-            return Err(Fault::new(ErrorCode::Stuck, closer::FULL).into());
+        if !descriptors.is_empty() && fd_reaper::is_full() {
+            return Err(Fault::new(ErrorCode::Stuck, fd_reaper::FULL).into());
         }
-        let (request, judged) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
-        self.busy = judged.as_ref().is_ok_and(is_heavy);
-        Ok(Some((request, judged, descriptors)))
+        let (request, validated) = self.shared.borrow_mut().session.read(&packet, descriptors.len())?;
+        self.busy = validated.as_ref().is_ok_and(is_heavy);
+        Ok(Some((request, validated, descriptors)))
     }
 
     fn waits(&self) -> bool {
@@ -264,7 +264,7 @@ impl Client {
     pub(super) fn notice_end(&mut self) {
         if self.waits() {
             let gone = self.connection.is_closed();
-            self.ended = self.ended.take().or(gone.then_some(Ended::Left(CLOSED)));
+            self.ended = self.ended.take().or(gone.then_some(ClientEnd::Left(CLOSED)));
         }
     }
 
@@ -277,10 +277,10 @@ impl Client {
         let seen = self.see(counters);
         let has_next = self.shared.borrow().session.has_next();
         self.ended = match seen {
-            Err(fault) => Some(Ended::Dropped(fault)),
+            Err(fault) => Some(ClientEnd::Dropped(fault)),
             // With a limit: in a hidden window nothing is drawn.
             Ok(()) if has_next && since.elapsed() < FAREWELL => None,
-            Ok(()) => Some(Ended::Left("it said goodbye")),
+            Ok(()) => Some(ClientEnd::Left("it said goodbye")),
         };
     }
 
@@ -300,12 +300,12 @@ impl Client {
     /// Ends the client: prints and returns the reason, and sends an `error` if it is dropped.
     pub(super) fn part(&mut self) -> String {
         let why = match self.ended.take() {
-            Some(Ended::Dropped(fault)) => {
+            Some(ClientEnd::Dropped(fault)) => {
                 let why = format!("dropped: {}", fault.reason);
                 self.send_error(fault.code, fault.reason);
                 why
             }
-            Some(Ended::Left(why)) => why.into(),
+            Some(ClientEnd::Left(why)) => why.into(),
             None => "the renderer let it go".into(),
         };
         note!("note: {}: {why}", self.name);

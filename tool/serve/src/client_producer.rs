@@ -11,11 +11,11 @@ use super::session::Session;
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::producer::{
-    Batch, Frame, FrameSync, Produced, Producer, Profile, Source, Submit, Transfer, Vertices,
+    Batch, Frame, FrameSync, OwnershipTransfer, Produced, Producer, Profile, Source, Submit, Vertices,
 };
 
 /// Shared by the producer and the [`Client`](super::client::Client), both on the render thread.
-pub(super) struct Shared {
+pub(super) struct ClientState {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
     current: Option<Current>,
@@ -30,7 +30,7 @@ struct Current {
     new: bool,
 }
 
-impl Shared {
+impl ClientState {
     pub(super) fn new(session: Session, memory: ClientMemory) -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(Self { session, memory, current: None, copied: Vec::new() }))
     }
@@ -77,7 +77,7 @@ impl Shared {
 
 /// Shows each new frame once it is ready, and the last one again until then.
 pub(super) struct ClientProducer {
-    shared: Rc<RefCell<Shared>>,
+    shared: Rc<RefCell<ClientState>>,
     /// For messages after the client is gone.
     client: String,
     profile: Profile,
@@ -86,7 +86,7 @@ pub(super) struct ClientProducer {
 }
 
 impl ClientProducer {
-    pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<Shared>>) -> Self {
+    pub(super) fn new(queue: &Queue, client: &str, shared: &Rc<RefCell<ClientState>>) -> Self {
         let inner = shared.borrow();
         let name = match &inner.memory {
             ClientMemory::Cuda(_) => "client, cuda",
@@ -129,7 +129,9 @@ impl Producer for ClientProducer {
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         if self.profile.owner == Owner::External {
             // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
-            unsafe { Transfer::Acquire.record(&self.device, commands, self.family, source, frame.reads) };
+            unsafe {
+                OwnershipTransfer::Acquire.record(&self.device, commands, self.family, source, frame.reads)
+            };
         }
         // Otherwise the host wrote the frame, and the submission makes that visible.
     }
@@ -137,7 +139,9 @@ impl Producer for ClientProducer {
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         if self.profile.owner == Owner::External {
             // SAFETY: as above.
-            unsafe { Transfer::Release.record(&self.device, commands, self.family, source, frame.reads) };
+            unsafe {
+                OwnershipTransfer::Release.record(&self.device, commands, self.family, source, frame.reads)
+            };
         }
     }
 

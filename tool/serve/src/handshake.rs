@@ -4,30 +4,30 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use vulkan_cuda::Ring;
 
-use super::acceptor::{Visitor, refuse};
+use super::acceptor::{Greeted, refuse};
 use super::client::Client;
 use super::memory::ClientMemory;
 use super::protocol::{
-    ArrayDescription, DeviceName, FromServer, MemoryKind, Parameters, RefusedCode, VERSION, Welcome,
+    ArrayDescription, ClientParameters, DeviceName, FromServer, MemoryKind, RefusedCode, VERSION, Welcome,
 };
 use super::session::Terms;
-use super::{FRAME_SECONDS, Setup};
-use wavefield_draw::{Drawing, View};
+use super::{FRAME_SECONDS, ServeSetup};
+use wavefield_draw::{Drawing, FieldView};
 use wavefield_gpu::{Error, Result, note};
-use wavefield_handoff::contents::{array::Array, wave::Vertex};
+use wavefield_handoff::contents::{array::DrawnArray, wave::Vertex};
 use wavefield_run::{Config, Engine};
 
 /// The most bytes of a client's ring. It gets fewer slots than it asked for to fit, but at least 2.
 const MAX_RING_BYTES: u64 = 8 << 30;
 
 pub(super) fn welcome(
-    visitor: Visitor,
+    greeted: Greeted,
     engine: &mut Engine,
-    setup: &Setup,
+    setup: &ServeSetup,
     parameters: wavefield_run::Parameters,
 ) -> Option<Client> {
-    let Visitor { connection, hello, array, name } = visitor;
-    let array = array.unwrap_or(Array::mesh(setup.config.grid));
+    let Greeted { connection, hello, array, name } = greeted;
+    let array = array.unwrap_or(DrawnArray::mesh(setup.config.grid));
     let info = engine.device().info();
     let terms = Terms {
         memory: hello.memory,
@@ -36,8 +36,8 @@ pub(super) fn welcome(
         largest_allocation: info.largest_buffer.0,
         offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
     };
-    let View { limits, size, .. } = View::of(&array);
-    let parameters = Parameters { field: parameters, limits, size };
+    let FieldView { limits, size, .. } = FieldView::of(&array);
+    let parameters = ClientParameters { field: parameters, limits, size };
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
         None => prepare(engine, setup, terms, parameters)
@@ -62,16 +62,16 @@ pub(super) fn welcome(
     }
 }
 
-fn ring_for(config: &Config, array: Array, wanted: Option<u32>) -> Ring {
+fn ring_for(config: &Config, array: DrawnArray, wanted: Option<u32>) -> Ring {
     let own = config.ring.unwrap_or_default().depth() as u32;
     let most = (MAX_RING_BYTES / array.bytes().max(1)).clamp(2, 32) as u32;
-    let most = if array == Array::mesh(config.grid) { most.max(own) } else { most };
+    let most = if array == DrawnArray::mesh(config.grid) { most.max(own) } else { most };
     let depth = wanted.unwrap_or(own).clamp(2, most);
     Ring::new(depth).unwrap_or_default()
 }
 
 /// See [`wavefield_gpu::vulkan::AdapterInfo::largest_buffer`] for `limit`.
-fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
+fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) -> Option<String> {
     let bytes = 4 * array.words();
     (bytes > limit).then(|| {
         format!(
@@ -84,9 +84,9 @@ fn too_large(array: Array, (limit, limit_name): (u64, &str), device: &str) -> Op
 
 fn prepare(
     engine: &mut Engine,
-    setup: &Setup,
+    setup: &ServeSetup,
     terms: Terms,
-    parameters: Parameters,
+    parameters: ClientParameters,
 ) -> Result<(Welcome, ClientMemory, Drawing, Vec<OwnedFd>)> {
     let device = engine.device().clone();
     let info = device.info();
@@ -130,11 +130,11 @@ fn prepare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wavefield_handoff::contents::array::{Kind, Number};
+    use wavefield_handoff::contents::array::{ArrayKind, Number};
 
     #[test]
     fn an_array_that_does_not_fit_says_what_would() {
-        let array = Array::new(Kind::Image, &[1 << 14, 1 << 14, 3], Number::U8).unwrap();
+        let array = DrawnArray::new(ArrayKind::Image, &[1 << 14, 1 << 14, 3], Number::U8).unwrap();
         let limit = |bytes| too_large(array, (bytes, "maxStorageBufferRange"), "Toy GPU");
         assert_eq!(limit(array.bytes()), None);
         let reason = limit(array.bytes() - 1).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     fn a_large_array_gets_a_short_ring() {
         let config = Config::default();
         let depth = |shape: &[u64], wanted| {
-            ring_for(&config, Array::new(Kind::Image, shape, Number::F32).unwrap(), wanted).depth()
+            ring_for(&config, DrawnArray::new(ArrayKind::Image, shape, Number::F32).unwrap(), wanted).depth()
         };
         assert_eq!(
             (depth(&[2, 2], Some(32)), depth(&[2, 2], Some(99)), depth(&[2, 2], Some(0))),

@@ -1,12 +1,12 @@
 use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
-use super::host::Host;
-use super::{FRAME_SECONDS, Options, check_scene, listen};
+use super::serve_hook::ServeHook;
+use super::{FRAME_SECONDS, ServeOptions, check_scene, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
-    Stop, Summary,
+    RunSummary, Stop,
 };
 
 /// At least this many frames in flight have resources.
@@ -16,7 +16,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 
 /// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
 /// the validation layer's included. A client can cause one only by hanging the GPU.
-pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result<Ended> {
+pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Ended> {
     check_scene(config)?;
     let acceptor = listen(options, stop)?;
     let choice =
@@ -31,7 +31,7 @@ pub fn serve_headless(config: &Config, options: &Options, stop: &Stop) -> Result
 /// Serves in a window. `run` opens it, and calls the hook between two frames.
 pub fn serve_windowed(
     config: &Config,
-    options: &Options,
+    options: &ServeOptions,
     stop: &Stop,
     run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
 ) -> Result<Ended> {
@@ -40,7 +40,7 @@ pub fn serve_windowed(
     run(FrameHookDesc {
         make: Box::new(|choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);
-            Ok(Box::new(Host::new(acceptor, choice, &config, options)))
+            Ok(Box::new(ServeHook::new(acceptor, choice, &config, options)))
         }),
         flights: FLIGHTS.max(config.ring.unwrap_or_default().depth()),
     })
@@ -49,27 +49,27 @@ pub fn serve_windowed(
 /// Not dropped while a stuck GPU uses it.
 struct Serving {
     run: Headless,
-    host: Host,
+    hook: ServeHook,
 }
 
 fn serve(
     choice: Choice,
     acceptor: Acceptor,
     config: &Config,
-    options: &Options,
+    options: &ServeOptions,
     stop: &Stop,
     failures: &mut Failures,
-) -> Result<Summary> {
+) -> Result<RunSummary> {
     let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
-    run.engine().heed(stop);
-    let host = Host::new(acceptor, choice, config, options);
-    let mut serving = Serving { run, host };
+    run.engine().set_stop(stop);
+    let hook = ServeHook::new(acceptor, choice, config, options);
+    let mut serving = Serving { run, hook };
     let mut times = FrameTimes::default();
     failures.catch(draw(&mut serving, config, stop, &mut times));
     let summary = serving.run.engine().summary(times, 0, failures);
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-    failures.catch(serving.host.close(serving.run.engine(), &reason));
-    // The host owns the client's memory, so it may be dropped only at rest.
+    failures.catch(serving.hook.close(serving.run.engine(), &reason));
+    // The hook owns the client's memory, so it may be dropped only at rest.
     match serving.run.engine().quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),
@@ -78,38 +78,38 @@ fn serve(
 }
 
 fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTimes) -> Result<()> {
-    let Serving { run, host } = serving;
+    let Serving { run, hook } = serving;
     let mut parameters = Parameters::new(config);
     let mut moment = Moment { time: 0.0, step: FRAME_SECONDS * config.speed };
     let mut last = Instant::now();
     while !stop.requested() && config.frames.is_none_or(|frames| run.engine().next_frame() < frames) {
-        host.wait(run.engine(), &mut parameters)?;
-        if !host.is_ready() {
+        hook.wait(run.engine(), &mut parameters)?;
+        if !hook.is_ready() {
             continue;
         }
         if let Err(error) = run.frame_at(moment) {
-            host.rescue(run.engine(), error)?;
+            hook.rescue(run.engine(), error)?;
             continue;
         }
-        host.drawn();
+        hook.drawn();
         let now = Instant::now();
         times.add(now - last);
         let speed = if parameters.paused { 0.0 } else { parameters.speed };
         moment.step = (now - last).min(LONGEST_STEP).as_secs_f64() * speed;
         moment.time += moment.step;
         last = now;
-        if host.wants_picture() {
+        if hook.wants_picture() {
             let extent = run.extent();
             // Drain first, with a time limit: reading back waits without one.
             match run.engine().drain() {
-                Ok(()) => host.send_picture(extent, run.pixels()),
-                Err(error) => host.rescue(run.engine(), error)?,
+                Ok(()) => hook.send_picture(extent, run.pixels()),
+                Err(error) => hook.rescue(run.engine(), error)?,
             }
         }
     }
-    host.shut();
+    hook.shut();
     if let Err(error) = run.engine().finish() {
-        host.rescue(run.engine(), error)?;
+        hook.rescue(run.engine(), error)?;
         run.engine().finish()?;
     }
     times.finish(last.elapsed());

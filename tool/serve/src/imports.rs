@@ -5,26 +5,26 @@ use std::os::fd::AsFd;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaBuffer, DeviceUuid};
 
-use super::Setup;
-use super::closer::ClientFd;
+use super::ServeSetup;
+use super::fd_reaper::ClientFd;
 use super::protocol::Request;
 use wavefield_gpu::{Error, Result, note, threads::Job};
 use wavefield_handoff::producer::SLOT_USAGE;
 use wavefield_run::{Engine, child_process::ImportTrial};
 
-type Chunk = (ClientFd, u64);
+type ImportChunk = (ClientFd, u64);
 
 pub(super) struct Import {
     request: Request,
-    pub(super) job: Job<Vec<Chunk>>,
+    pub(super) job: Job<Vec<ImportChunk>>,
 }
 
 impl Import {
     pub(super) fn begin(
-        setup: &Setup,
+        setup: &ServeSetup,
         engine: &Engine,
         request: Request,
-        chunks: Vec<Chunk>,
+        chunks: Vec<ImportChunk>,
     ) -> Result<Self> {
         let sharing = &engine.device().info().sharing;
         let (device, driver) = (sharing.uuid, DeviceUuid(sharing.driver_uuid));
@@ -48,7 +48,7 @@ impl Import {
     }
 }
 
-fn import(engine: &mut Engine, chunks: Vec<Chunk>) -> Result<CudaBuffer> {
+fn import(engine: &mut Engine, chunks: Vec<ImportChunk>) -> Result<CudaBuffer> {
     let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
     // CUDA and Vulkan own what they import, so they get copies.
     let copy = |(fd, size): (ClientFd, u64)| Ok((fd.as_fd().try_clone_to_owned()?.into(), size));

@@ -7,10 +7,10 @@
 //! | [`protocol`] | the messages |
 //! | `array_description`, `settings` | an array, the parameters and the camera in a message; pure |
 //! | [`session`] | what a client may say when, and what the renderer does then; pure |
-//! | [`ledger`] | which frame is shown, which slot is free, which claims are false; pure |
+//! | [`frame_ledger`] | which frame is shown, which slot is free, which claims are false; pure |
 //! | `folder` | the socket's default folder, which only its user can write to |
 //! | [`listener`] | the socket's file, and the lock beside it |
-//! | `closer` | closes what came from clients, on a thread of its own |
+//! | `fd_reaper` | closes what came from clients, on a thread of its own |
 //! | [`socket`] | connections: who is at the other end, packets and descriptors |
 //! | `acceptor` | accepts connections, and reads each `hello` once it is there |
 //! | `memory` | a client's memory, new for each client |
@@ -21,10 +21,10 @@
 //! | `imports` | memory that a client allocated: tried in a child process, then imported |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | ends the renderer with the program that started it |
-//! | `slow_draw` | waits for the GPU while it draws an array that takes too long |
+//! | `stuck_draw` | waits for the GPU while it draws an array that takes too long |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `statistics`, `report` | frame times and CPU time: measured, printed, written |
-//! | `host` | the render thread's part, which uses all of the above |
+//! | `serve_hook` | the render thread's part, which uses all of the above |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
 //! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.
@@ -35,25 +35,25 @@ mod acceptor;
 mod array_description;
 mod client;
 mod client_producer;
-mod closer;
+mod fd_reaper;
 mod folder;
+pub mod frame_ledger;
 mod handshake;
 mod headless;
-mod host;
 mod imports;
-pub mod ledger;
 pub mod listener;
 mod memory;
 pub mod protocol;
 mod renders;
 mod report;
 mod requests;
+mod serve_hook;
 pub mod session;
 mod settings;
-mod slow_draw;
 pub mod socket;
 mod stamps;
 mod statistics;
+mod stuck_draw;
 mod until_closed;
 
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ pub use headless::{serve_headless, serve_windowed};
 pub use until_closed::end_when_closed;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServeOptions {
     /// `None` means [`default_path`].
     pub socket: Option<PathBuf>,
     /// Removes the socket's folder too, if it is empty. For a program that makes a folder for one renderer.
@@ -81,10 +81,10 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
-struct Setup {
+struct ServeSetup {
     choice: Choice,
     config: Config,
-    options: Options,
+    options: ServeOptions,
 }
 
 fn check_scene(config: &Config) -> Result<()> {
@@ -97,7 +97,7 @@ fn check_scene(config: &Config) -> Result<()> {
     }
 }
 
-fn listen(options: &Options, stop: &Stop) -> Result<Acceptor> {
+fn listen(options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {
     let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();

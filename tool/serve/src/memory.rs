@@ -13,12 +13,12 @@ use vulkan_cuda::handle::{MemoryHandle, SemaphoreHandle};
 use vulkan_cuda::ownership::Owner;
 use vulkan_cuda::{CudaBuffer, ExportedBuffer, ExportedSemaphore};
 
-use super::ledger::Origin;
-use super::protocol::{MemoryKind, Place, Render, VulkanMemory};
+use super::frame_ledger::Origin;
+use super::protocol::{MemoryKind, MemoryPlace, Render, VulkanMemory};
 use wavefield_draw::PictureKind;
 use wavefield_gpu::vulkan::{Buffer, BufferDesc, Device};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::{array::Array, frame_stamp};
+use wavefield_handoff::contents::{array::DrawnArray, frame_stamp};
 use wavefield_handoff::producer::{SLOT_USAGE, Source};
 use wavefield_run::Engine;
 
@@ -66,16 +66,16 @@ pub(super) struct HostMemory {
     pictures: Option<Buffer>,
 }
 
-pub(super) struct Target {
+pub(super) struct RenderTarget {
     pub(super) into: vk::Buffer,
-    pub(super) places: Vec<wavefield_draw::Place>,
+    pub(super) places: Vec<wavefield_draw::PicturePlace>,
     /// `None` with memory `host`, where [`ClientMemory::copy_pictures`] takes its place.
     pub(super) signal: Option<vk::SemaphoreSubmitInfo<'static>>,
 }
 
 impl ClientMemory {
     /// Does not wait for the GPU.
-    pub(super) fn new(device: &Device, kind: MemoryKind, array: Array, depth: usize) -> Result<Self> {
+    pub(super) fn new(device: &Device, kind: MemoryKind, array: DrawnArray, depth: usize) -> Result<Self> {
         // Shaders read whole words.
         let size = 4 * array.words();
         Self::make(device, kind, size, depth).map_err(|error| match error.is_out_of_memory() {
@@ -136,10 +136,10 @@ impl ClientMemory {
     }
 
     /// Returns the slots' places and their descriptors; with memory `cuda` followed by `ready` and `free`.
-    pub(super) fn export(&self) -> Result<(Vec<Place>, Vec<OwnedFd>)> {
+    pub(super) fn export(&self) -> Result<(Vec<MemoryPlace>, Vec<OwnedFd>)> {
         match self {
             Self::Cuda(memory) => {
-                let place = |(fd, slot): (usize, &ExportedBuffer)| Place {
+                let place = |(fd, slot): (usize, &ExportedBuffer)| MemoryPlace {
                     fd: fd as u32,
                     offset: 0,
                     bytes: slot.size(),
@@ -159,7 +159,8 @@ impl ClientMemory {
                 let slots = memory.buffers.len() as u64;
                 let allocation_bytes = memory.stride * slots;
                 let bytes = memory.size;
-                let place = |slot| Place { fd: 0, offset: slot * memory.stride, bytes, allocation_bytes };
+                let place =
+                    |slot| MemoryPlace { fd: 0, offset: slot * memory.stride, bytes, allocation_bytes };
                 Ok(((0..slots).map(place).collect(), vec![copy_of(&memory.file)?]))
             }
         }
@@ -177,8 +178,13 @@ impl ClientMemory {
         })
     }
 
-    pub(super) fn allocate(&mut self, device: &Device, id: u64, bytes: u64) -> Result<(Place, OwnedFd)> {
-        let place = |allocation_bytes| Place { fd: 0, offset: 0, bytes, allocation_bytes };
+    pub(super) fn allocate(
+        &mut self,
+        device: &Device,
+        id: u64,
+        bytes: u64,
+    ) -> Result<(MemoryPlace, OwnedFd)> {
+        let place = |allocation_bytes| MemoryPlace { fd: 0, offset: 0, bytes, allocation_bytes };
         match self {
             Self::Cuda(memory) => {
                 // Whole words, as in `new`; the client may use them too.
@@ -254,10 +260,10 @@ impl ClientMemory {
     }
 
     /// Returns where to draw these pictures; `value` is signalled then.
-    pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<Target> {
+    pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<RenderTarget> {
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
-                (Some(Allocation::Exported(buffer)), Some(drawn)) => Ok(Target {
+                (Some(Allocation::Exported(buffer)), Some(drawn)) => Ok(RenderTarget {
                     into: buffer.raw(),
                     places: render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect(),
                     signal: Some(drawn.submit_info(value)),
@@ -282,13 +288,17 @@ impl ClientMemory {
                     memory.pictures = Some(Buffer::new(device, &desc)?);
                 }
                 let buffer = memory.pictures.as_ref().ok_or_else(|| gone(render.allocation))?;
-                Ok(Target { into: buffer.raw(), places, signal: None })
+                Ok(RenderTarget { into: buffer.raw(), places, signal: None })
             }
         }
     }
 
     /// Copies pictures to the allocation, with memory `host`. The GPU must be done with them.
-    pub(super) fn copy_pictures(&self, render: &Render, places: &[wavefield_draw::Place]) -> Result<()> {
+    pub(super) fn copy_pictures(
+        &self,
+        render: &Render,
+        places: &[wavefield_draw::PicturePlace],
+    ) -> Result<()> {
         let Self::Host(memory) = self else { return Ok(()) };
         let (Some(buffer), Some(file)) = (&memory.pictures, memory.allocations.get(&render.allocation))
         else {

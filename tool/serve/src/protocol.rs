@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use wavefield_draw::{Camera, PictureKind};
 
 pub use super::array_description::{ArrayDescription, described};
-pub use super::settings::{CameraPlace, Parameters, SettingsChange};
+pub use super::settings::{CameraPlace, ClientParameters, SettingsChange};
 
 /// A client of another version is refused.
 pub const VERSION: u32 = 2;
@@ -129,7 +129,7 @@ pub enum FromServer {
     Allocated {
         id: u64,
         #[serde(flatten)]
-        place: Place,
+        place: MemoryPlace,
     },
     Imported {
         id: u64,
@@ -155,9 +155,9 @@ pub enum FromServer {
         frame: Option<u64>,
     },
     Parameters {
-        parameters: Parameters,
+        parameters: ClientParameters,
     },
-    State(State),
+    State(RendererState),
     Error {
         code: ErrorCode,
         reason: String,
@@ -175,7 +175,7 @@ pub struct Welcome {
     pub offset_alignment: u64,
     pub largest_allocation: u64,
     pub ring: u32,
-    pub slots: Vec<Place>,
+    pub slots: Vec<MemoryPlace>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +183,7 @@ pub struct Welcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vulkan: Option<VulkanMemory>,
     pub frame_seconds: f64,
-    pub parameters: Parameters,
+    pub parameters: ClientParameters,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,7 +203,7 @@ pub struct VulkanMemory {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct MemoryPlace {
     pub fd: u32,
     pub offset: u64,
     pub bytes: u64,
@@ -211,7 +211,7 @@ pub struct Place {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct RendererState {
     pub frames_drawn: u64,
     pub frame_shown: Option<u64>,
     pub ready: u64,
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn answers_are_written_as_the_page_writes_them() {
-        let now = Parameters::default();
+        let now = ClientParameters::default();
         let text = |message: &FromServer, request_id| {
             String::from_utf8(encode(&Tagged { message, request_id })).unwrap()
         };

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use super::client::{Client, WantedRender};
 use super::frame_time;
-use super::memory::Target;
+use super::memory::RenderTarget;
 use super::protocol::{FromServer, Render};
-use wavefield_draw::{View, Wanted};
+use wavefield_draw::{FieldView, Wanted};
 use wavefield_gpu::Result;
 use wavefield_handoff::producer::Source;
 use wavefield_run::{Engine, FromTo};
@@ -71,7 +71,8 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
         ));
     }
     let now = *engine.view();
-    let mut views: Vec<View> = render.cameras()?.into_iter().map(|camera| View { camera, ..now }).collect();
+    let mut views: Vec<FieldView> =
+        render.cameras()?.into_iter().map(|camera| FieldView { camera, ..now }).collect();
     if render.cameras.is_none() {
         views.push(now);
     }
@@ -84,7 +85,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
         let target = shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;
         (frame, slot, target, shared.memory.owner())
     };
-    let Target { into, places, signal } = target;
+    let RenderTarget { into, places, signal } = target;
     if into == slot.buffer {
         return Err(format!("frame {frame} lies in allocation {}: use another one", render.allocation));
     }
@@ -94,7 +95,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
     // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
-    unsafe { engine.draw_beside(&wanted, from_to, signal) }.map_err(words)?;
+    unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
     if signal.is_none() {
         engine.drain().map_err(words)?;
         client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;

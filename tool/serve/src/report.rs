@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::statistics::{Stretch, Watch};
-use super::{FRAME_SECONDS, Setup};
+use super::{FRAME_SECONDS, ServeSetup};
 use wavefield_gpu::{Result, output_file, say};
 use wavefield_run::{Config, Engine};
 
@@ -14,7 +14,7 @@ use wavefield_run::{Config, Engine};
 const MAX_STRETCHES: usize = 1000;
 
 /// The current stretch, the last ones before it, oldest first, and sums over all that have ended.
-pub(super) struct Report {
+pub(super) struct ServeReport {
     pub(super) watch: Watch,
     last: VecDeque<Stretch>,
     totals: Totals,
@@ -30,7 +30,7 @@ struct Totals {
     frames: u64,
 }
 
-impl Report {
+impl ServeReport {
     pub(super) fn new() -> Self {
         Self { watch: Watch::start(None), last: VecDeque::new(), totals: Totals::default() }
     }
@@ -75,7 +75,7 @@ impl Report {
         }
     }
 
-    pub(super) fn write(&self, engine: &Engine, setup: &Setup) -> Result<()> {
+    pub(super) fn write(&self, engine: &Engine, setup: &ServeSetup) -> Result<()> {
         let Some(path) = &setup.options.json else { return Ok(()) };
         let Config { grid, handoff, .. } = &setup.config;
         let (ring, _) = setup.config.ring_of(*handoff);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn many_clients_leave_exact_sums_and_a_bounded_list() {
-        let mut report = Report::new();
+        let mut report = ServeReport::new();
         let many = MAX_STRETCHES as u64 + 7;
         for number in 0..many {
             let client = (number % 2 == 0).then(|| format!("client {number}"));

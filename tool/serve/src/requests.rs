@@ -2,14 +2,14 @@ use std::time::Instant;
 
 use ash::vk;
 
-use super::Setup;
+use super::ServeSetup;
 use super::client::{Client, WantedPicture, WantedRender};
-use super::client_producer::Shared;
-use super::closer::ClientFd;
+use super::client_producer::ClientState;
+use super::fd_reaper::ClientFd;
 use super::imports::Import;
 use super::memory::sealed_copy;
-use super::protocol::{self, FromClient, FromServer, Request, SettingsChange, State};
-use super::session::Judged;
+use super::protocol::{self, FromClient, FromServer, RendererState, Request, SettingsChange};
+use super::session::Validated;
 use super::statistics::Watch;
 use wavefield_draw::Camera;
 use wavefield_gpu::Result;
@@ -18,24 +18,24 @@ use wavefield_run::{Engine, Parameters};
 /// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
-pub(super) struct Desk<'a> {
+pub(super) struct RequestHandler<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
-    pub(super) setup: &'a Setup,
+    pub(super) setup: &'a ServeSetup,
     pub(super) watch: &'a Watch,
     /// Whether the client's ring is in the engine.
     pub(super) draws: bool,
 }
 
-impl Desk<'_> {
+impl RequestHandler<'_> {
     pub(super) fn answer(
         &mut self,
         client: &mut Client,
         request: Request,
-        judged: Judged,
+        validated: Validated,
         descriptors: Vec<ClientFd>,
     ) -> Result<()> {
-        let message = match judged {
+        let message = match validated {
             Ok(message) => message,
             // A failed `render` is answered in its turn.
             Err(reason) if request.name == "render" => {
@@ -92,7 +92,7 @@ impl Desk<'_> {
         change: &SettingsChange,
         camera: Option<Camera>,
     ) -> Result<()> {
-        match change.apply(protocol::Parameters { field: *self.parameters, ..client.told }) {
+        match change.apply(protocol::ClientParameters { field: *self.parameters, ..client.told }) {
             Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;
@@ -106,7 +106,7 @@ impl Desk<'_> {
                 } else {
                     client.camera = camera.or(client.camera);
                 }
-                client.tell(request.id, wanted);
+                client.send_parameters(request.id, wanted);
             }
             Err(reason) => client.fail(request, reason),
         }
@@ -137,10 +137,10 @@ impl Desk<'_> {
         }
     }
 
-    fn state(&self, client: &Client) -> State {
+    fn state(&self, client: &Client) -> RendererState {
         let shared = client.shared.borrow();
         let ledger = shared.session.ledger();
-        State {
+        RendererState {
             frames_drawn: self.engine.next_frame(),
             frame_shown: ledger.shown().map(|shown| shown.frame),
             ready: ledger.ready(),
@@ -164,7 +164,7 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
     if client.shared.borrow().session.has_released() {
         // If that fails, the session still has them, and they are freed next time.
         engine.drain()?;
-        let Shared { session, memory, .. } = &mut *client.shared.borrow_mut();
+        let ClientState { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
         // Recorded commands may refer to a freed buffer.
         engine.forget_recorded();

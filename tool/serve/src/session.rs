@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::ledger::{Ledger, Shown};
+use super::frame_ledger::{FrameLedger, ShownFrame};
 use super::protocol::{
     ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Render, Request, VERSION, described, request_id,
     short, spoken_version,
 };
 use wavefield_draw::MAX_VIEWS;
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 
 /// A client's maximum at a time, imports included.
 pub const MAX_ALLOCATIONS: usize = 64;
@@ -33,7 +33,7 @@ impl Fault {
 }
 
 /// A message to carry out, or the reason for the answer `failed`.
-pub type Judged = Result<FromClient, String>;
+pub type Validated = Result<FromClient, String>;
 
 /// Whether at most one such message is done between two frames, because it takes long.
 pub fn is_heavy(message: &FromClient) -> bool {
@@ -48,7 +48,7 @@ pub fn is_heavy(message: &FromClient) -> bool {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    pub array: Array,
+    pub array: DrawnArray,
     pub memory: MemoryKind,
     pub depth: usize,
     pub largest_allocation: u64,
@@ -56,7 +56,10 @@ pub struct Terms {
 }
 
 /// Reads the `hello`, and the array that it asks for. `None` means a mesh of the renderer's own grid.
-pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>), (RefusedCode, String)> {
+pub fn greet(
+    packet: &[u8],
+    descriptors: usize,
+) -> Result<(Hello, Option<DrawnArray>), (RefusedCode, String)> {
     // The version first: another version may have other fields.
     if let Some(spoken) = spoken_version(packet)
         && spoken.as_u64() != Some(VERSION.into())
@@ -80,7 +83,7 @@ pub fn greet(packet: &[u8], descriptors: usize) -> Result<(Hello, Option<Array>)
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldAllocation {
     bytes: u64,
     /// Counts for [`MAX_ALLOCATED`]: all of an allocation, none of an import.
     ours: u64,
@@ -91,11 +94,11 @@ struct Held {
 #[derive(Clone, Debug)]
 pub struct Session {
     terms: Terms,
-    ledger: Ledger,
-    allocations: BTreeMap<u64, Held>,
+    ledger: FrameLedger,
+    allocations: BTreeMap<u64, HeldAllocation>,
     /// Given back, but still on show or announced.
-    released: Vec<(u64, Held)>,
-    importing: Option<(u64, Held)>,
+    released: Vec<(u64, HeldAllocation)>,
+    importing: Option<(u64, HeldAllocation)>,
     last_id: u64,
 }
 
@@ -103,7 +106,7 @@ impl Session {
     pub fn new(terms: Terms) -> Self {
         Self {
             // With memory `host` a copy is on show, so the slot itself is free at once.
-            ledger: Ledger::new(terms.depth, terms.memory == MemoryKind::Cuda),
+            ledger: FrameLedger::new(terms.depth, terms.memory == MemoryKind::Cuda),
             terms,
             allocations: BTreeMap::new(),
             released: Vec::new(),
@@ -116,11 +119,11 @@ impl Session {
         self.terms
     }
 
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &FrameLedger {
         &self.ledger
     }
 
-    pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Judged), Fault> {
+    pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Validated), Fault> {
         let read = FromClient::parse(packet).and_then(|message| Ok((message, request_id(packet)?)));
         let (message, id) = read.map_err(|reason| Fault::new(ErrorCode::Message, reason))?;
         let name = message.name();
@@ -128,7 +131,7 @@ impl Session {
     }
 
     /// Checks a message. Handles frames and released memory; the caller carries out the rest.
-    pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Judged, Fault> {
+    pub fn receive(&mut self, message: FromClient, descriptors: usize) -> Result<Validated, Fault> {
         let wanted = match &message {
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
@@ -137,7 +140,7 @@ impl Session {
             let reason = format!("`{}` with {descriptors} descriptors instead of {wanted}", message.name());
             return Err(Fault::new(ErrorCode::Message, reason));
         }
-        let judged = match &message {
+        let validated = match &message {
             FromClient::Hello(_) => return Err(Fault::new(ErrorCode::Order, "`hello` twice")),
             &FromClient::Ready { frame } => Ok(self.host_ready(frame)?),
             &FromClient::Show { frame, allocation, offset } => Ok(self.show(frame, allocation, offset)?),
@@ -166,7 +169,7 @@ impl Session {
                 Ok(())
             }
         };
-        Ok(judged.map(|()| message))
+        Ok(validated.map(|()| message))
     }
 
     pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
@@ -184,7 +187,7 @@ impl Session {
     /// Records a new allocation, and returns its id.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, Held { bytes, ours: bytes, chunks: 0 });
+        self.allocations.insert(self.last_id, HeldAllocation { bytes, ours: bytes, chunks: 0 });
         self.last_id
     }
 
@@ -218,7 +221,7 @@ impl Session {
     }
 
     /// Returns the frame to draw now, and whether it is drawn for the first time.
-    pub fn choose(&mut self) -> Option<(Shown, bool)> {
+    pub fn choose(&mut self) -> Option<(ShownFrame, bool)> {
         if self.has_next() {
             return Some((self.ledger.advance(), true));
         }
@@ -243,7 +246,7 @@ impl Session {
     }
 
     fn is_within(&self, id: u64, offset: u64) -> Result<(), String> {
-        let Some(&Held { bytes, .. }) = self.allocations.get(&id) else {
+        let Some(&HeldAllocation { bytes, .. }) = self.allocations.get(&id) else {
             return Err(format!("`show` of allocation {id}, which does not exist"));
         };
         let (frame_bytes, alignment) = (self.terms.array.bytes(), self.terms.offset_alignment);
@@ -266,7 +269,7 @@ impl Session {
             return Err("pictures have at least a pixel, and `offsets` names at least one kind".into());
         }
         let bytes = match self.allocations.get(&id) {
-            Some(&Held { bytes, chunks: 0, .. }) => bytes,
+            Some(&HeldAllocation { bytes, chunks: 0, .. }) => bytes,
             Some(_) => return Err(format!("{id} is an import, which the renderer only reads")),
             None => return Err(format!("there is no allocation {id}")),
         };
@@ -302,7 +305,7 @@ impl Session {
     }
 
     /// Includes allocations that are released and still needed.
-    fn held(&self) -> impl Iterator<Item = &Held> {
+    fn held(&self) -> impl Iterator<Item = &HeldAllocation> {
         self.allocations.values().chain(self.released.iter().map(|(_, held)| held))
     }
 
@@ -341,7 +344,7 @@ impl Session {
             ));
         }
         self.last_id += 1;
-        self.importing = Some((self.last_id, Held { bytes, ours: 0, chunks: chunks.len() }));
+        self.importing = Some((self.last_id, HeldAllocation { bytes, ours: 0, chunks: chunks.len() }));
         Ok(())
     }
 }
@@ -356,19 +359,19 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::ledger::Origin;
-    use super::super::protocol::{Parameters, encode};
+    use super::super::frame_ledger::Origin;
+    use super::super::protocol::{ClientParameters, encode};
     use super::super::tests::fuzz::{self, number, packet};
     use super::*;
     use wavefield_draw::Camera;
-    use wavefield_handoff::contents::array::{Kind, Number};
+    use wavefield_handoff::contents::array::{ArrayKind, Number};
     use wavefield_handoff::contents::wave::Grid;
 
     fn session(memory: MemoryKind) -> Session {
         let terms = Terms {
             memory,
             // 1024 bytes.
-            array: Array::mesh(Grid { cols: 8, rows: 8 }),
+            array: DrawnArray::mesh(Grid { cols: 8, rows: 8 }),
             depth: 3,
             largest_allocation: 4 << 30,
             offset_alignment: 16,
@@ -376,7 +379,7 @@ mod tests {
         Session::new(terms)
     }
 
-    fn say(session: &mut Session, message: FromClient) -> Result<Judged, Fault> {
+    fn say(session: &mut Session, message: FromClient) -> Result<Validated, Fault> {
         let descriptors = match &message {
             FromClient::Import { chunks } => chunks.len(),
             _ => 0,
@@ -395,7 +398,7 @@ mod tests {
         assert_eq!(code(&hello(2, None), 1), Some(RefusedCode::Hello));
         let array = json!({"kind": "image", "shape": [2, 3], "dtype": "|u1"});
         let (_, wanted) = greet(&hello(2, Some(array)), 0).unwrap();
-        assert_eq!(wanted, Some(Array::new(Kind::Image, &[2, 3], Number::U8).unwrap()));
+        assert_eq!(wanted, Some(DrawnArray::new(ArrayKind::Image, &[2, 3], Number::U8).unwrap()));
         assert_eq!(code(&hello(2, Some(json!(7))), 0), Some(RefusedCode::Array));
         for number in [1, 3] {
             let (refused, reason) = greet(&hello(number, Some(json!(7))), 0).unwrap_err();
@@ -621,7 +624,7 @@ mod tests {
     #[test]
     fn a_camera_out_of_reach_changes_nothing() {
         let mut session = session(MemoryKind::Host);
-        let mut set = |text: &str| session.read(text.as_bytes(), 0).map(|(_, judged)| judged);
+        let mut set = |text: &str| session.read(text.as_bytes(), 0).map(|(_, validated)| validated);
         let at = |distance: &str| {
             format!(
                 r#"{{"type": "set", "parameters": {{"paused": true}}, "camera": {{"azimuth": 0.5, "elevation": 0.25,
@@ -641,7 +644,7 @@ mod tests {
     #[test]
     fn an_array_that_fills_its_last_word_in_part_is_shown_to_the_end() {
         // 45 bytes.
-        let array = Array::new(Kind::Image, &[3, 5, 3], Number::U8).unwrap();
+        let array = DrawnArray::new(ArrayKind::Image, &[3, 5, 3], Number::U8).unwrap();
         let mut session = Session::new(Terms { array, ..session(MemoryKind::Cuda).terms() });
         let id = session.allocated(61);
         let show = |frame, offset| FromClient::Show { frame, allocation: id, offset };
@@ -651,7 +654,7 @@ mod tests {
 
     /// One thing that can happen to a session.
     #[derive(Clone, Debug)]
-    enum Event {
+    enum SessionEvent {
         Packet(Vec<u8>, usize),
         Counter(u64),
         Draw,
@@ -659,19 +662,19 @@ mod tests {
         Imported(bool),
     }
 
-    fn event() -> impl Strategy<Value = Event> {
+    fn event() -> impl Strategy<Value = SessionEvent> {
         prop_oneof![
             6 => (packet(), prop_oneof![4 => Just(0usize), 2 => Just(1), 1 => 0usize..254])
-                .prop_map(|(packet, descriptors)| Event::Packet(packet, descriptors)),
-            1 => number().prop_map(Event::Counter),
-            3 => Just(Event::Draw),
-            2 => any::<bool>().prop_map(Event::Imported),
+                .prop_map(|(packet, descriptors)| SessionEvent::Packet(packet, descriptors)),
+            1 => number().prop_map(SessionEvent::Counter),
+            3 => Just(SessionEvent::Draw),
+            2 => any::<bool>().prop_map(SessionEvent::Imported),
         ]
     }
 
     /// Whatever a client sends and claims, in whatever order: no panic, bounded lists, and only frames within
     /// bounds are drawn. Returns the number of events.
-    fn converse(events: &[Event], host: bool, depth: usize) -> Result<u64, TestCaseError> {
+    fn converse(events: &[SessionEvent], host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;
         let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
         let terms = Terms { memory, depth, ..session(memory).terms() };
@@ -679,9 +682,9 @@ mod tests {
         let (mut held, mut importing) = (BTreeMap::new(), None);
         for event in events {
             let outcome = match event {
-                Event::Counter(value) if !host => session.see_ready(*value).map(|()| None),
-                Event::Counter(_) => Ok(None),
-                Event::Imported(succeeded) => {
+                SessionEvent::Counter(value) if !host => session.see_ready(*value).map(|()| None),
+                SessionEvent::Counter(_) => Ok(None),
+                SessionEvent::Imported(succeeded) => {
                     let tried: Option<u64> = importing.take();
                     match (session.imported(*succeeded), tried) {
                         (Some(id), Some(bytes)) => held.extend(succeeded.then_some((id, bytes))),
@@ -689,7 +692,7 @@ mod tests {
                     }
                     Ok(None)
                 }
-                Event::Draw => {
+                SessionEvent::Draw => {
                     if let Some((shown, _)) = session.choose() {
                         match shown.origin {
                             Origin::Slot(slot) => prop_assert!(slot < depth),
@@ -703,17 +706,17 @@ mod tests {
                     held.retain(|id, _| !released.contains(id));
                     Ok(None)
                 }
-                Event::Packet(packet, descriptors) => {
+                SessionEvent::Packet(packet, descriptors) => {
                     match greet(packet, *descriptors) {
                         Ok((_, array)) => {
-                            let fine = |array: Array| array.words() < 1 << 31 && array.bytes() > 0;
+                            let fine = |array: DrawnArray| array.words() < 1 << 31 && array.bytes() > 0;
                             prop_assert!(array.is_none_or(fine));
                         }
                         Err((_, reason)) => {
                             prop_assert!(!reason.is_empty() && reason.len() < 1000, "{reason}")
                         }
                     }
-                    session.read(packet, *descriptors).map(|(_, judged)| judged.ok())
+                    session.read(packet, *descriptors).map(|(_, validated)| validated.ok())
                 }
             };
             match outcome {
@@ -725,7 +728,7 @@ mod tests {
                     importing = Some(chunks.iter().sum());
                 }
                 Ok(Some(FromClient::Set { parameters: change, camera, .. })) => {
-                    if let Ok(parameters) = change.apply(Parameters::default()) {
+                    if let Ok(parameters) = change.apply(ClientParameters::default()) {
                         let [low, high] = parameters.limits;
                         prop_assert!(low.is_finite() && high.is_finite() && low != high);
                         prop_assert!((1.0..=64.0).contains(&parameters.size));

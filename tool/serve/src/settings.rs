@@ -7,7 +7,7 @@ use super::protocol::short;
 use wavefield_draw::{Camera, ColorMap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Parameters {
+pub struct ClientParameters {
     /// The user changes these too. They stay when the client leaves.
     #[serde(flatten)]
     pub field: wavefield_run::Parameters,
@@ -15,7 +15,7 @@ pub struct Parameters {
     pub size: f32,
 }
 
-impl Default for Parameters {
+impl Default for ClientParameters {
     fn default() -> Self {
         let field = wavefield_run::Parameters { speed: 1.0, colormap: ColorMap::default(), paused: false };
         Self { field, limits: [0.0, 1.0], size: 3.0 }
@@ -32,7 +32,7 @@ pub struct SettingsChange {
 }
 
 impl SettingsChange {
-    pub fn apply(&self, mut parameters: Parameters) -> Result<Parameters, String> {
+    pub fn apply(&self, mut parameters: ClientParameters) -> Result<ClientParameters, String> {
         if let Some(speed) = self.speed {
             if !speed.is_finite() || speed.abs() > 1000.0 {
                 return Err(format!("speed {speed} is not between -1000 and 1000"));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn parameters_are_checked_whole() {
-        let now = Parameters::default();
+        let now = ClientParameters::default();
         let wish = |text: &str| serde_json::from_str::<SettingsChange>(text).unwrap().apply(now);
         assert_eq!(wish("{}"), Ok(now));
         assert_eq!(

@@ -35,8 +35,8 @@ pub mod client {
     use vulkan_cuda::handle::{MemoryHandle, Operand, SemaphoreHandle};
     use vulkan_cuda::{DeviceUuid, ImportedSemaphore, MappedMemory};
     use wavefield_gpu::cuda::{Cuda, Event, Kernel, KernelSource, Signature, Stream, load_driver};
-    use wavefield_handoff::contents::array::{Kind, Number};
-    use wavefield_handoff::contents::wave::{self, Grid, Shape};
+    use wavefield_handoff::contents::array::{ArrayKind, Number};
+    use wavefield_handoff::contents::wave::{self, Grid, WaveShape};
     use wavefield_run::{FrameTimes, write_png};
     use wavefield_serve::default_path;
     use wavefield_serve::protocol::{
@@ -91,8 +91,8 @@ pub mod client {
             let Grid { cols, rows } = self.grid?;
             let (rows, cols) = (rows.into(), cols.into());
             let (kind, shape) = match self.image {
-                true => (Kind::Image, vec![rows, cols]),
-                false => (Kind::Mesh, vec![rows, cols, 4]),
+                true => (ArrayKind::Image, vec![rows, cols]),
+                false => (ArrayKind::Mesh, vec![rows, cols, 4]),
             };
             Some(ArrayDescription { kind, shape, dtype: Number::F32 })
         }
@@ -307,8 +307,9 @@ pub mod client {
             let phase = wave::phase(frame as f64 * welcome.frame_seconds) as f32;
             vertices.clear();
             for row in 0..grid.rows {
-                vertices
-                    .extend((0..grid.cols).map(|col| wave::vertex(grid, col, row, phase, Shape::default())));
+                vertices.extend(
+                    (0..grid.cols).map(|col| wave::vertex(grid, col, row, phase, WaveShape::default())),
+                );
             }
             while frame >= freed + ring {
                 if let Some(FromServer::Free { frame }) = news(connection, Duration::from_millis(100))? {

@@ -38,7 +38,7 @@ mod unix {
             if before.sa_sigaction == SIG_IGN {
                 continue;
             }
-            action.sa_sigaction = heed as extern "C" fn(c_int) as sighandler_t;
+            action.sa_sigaction = on_signal as extern "C" fn(c_int) as sighandler_t;
             action.sa_flags = SA_RESTART;
             // SAFETY: a valid signal, and a handler of the right type that is async-signal-safe.
             if unsafe { sigaction(signal, &action, null_mut()) } != 0 {
@@ -61,7 +61,7 @@ mod unix {
     }
 
     /// May interrupt any code, so it only reads the clock and atomics, allocates nothing and takes no lock.
-    extern "C" fn heed(signal: c_int) {
+    extern "C" fn on_signal(signal: c_int) {
         let Some((stop, since)) = LISTENER.get() else { return };
         let now = since.elapsed().as_millis() as u64 + 1;
         match FIRST.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {

@@ -98,7 +98,7 @@ fn a_kernel_needs_cuda() {
 
 /// Kernels that also exist as a compute shader run without CUDA. The others report that they need it.
 #[test]
-fn a_kernel_of_the_gallery_needs_cuda_or_a_twin() {
+fn a_kernel_of_the_gallery_needs_cuda_or_a_shader() {
     let Some(folder) = without_cuda() else { return };
     let kernel = |name, more: &[&str]| {
         let mut command = with_libraries(folder.path());

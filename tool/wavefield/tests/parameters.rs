@@ -9,7 +9,7 @@ use ash::vk;
 use common::{assert_exit, run, stderr, stdout};
 use wavefield_gpu::vulkan::Validation;
 use wavefield_handoff::Handoff;
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
 
 const SMALL: [&str; 6] =
@@ -104,7 +104,7 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
             now = [shape[0].clamp(0.0, 2.0), shape[1].clamp(0.25, 4.0)];
         }
         run.frame(0.37).unwrap();
-        let shape = Shape { amplitude: now[0], frequency: now[1] };
+        let shape = WaveShape { amplitude: now[0], frequency: now[1] };
         let vertices: Vec<Vertex> = run.engine().read_slot(frame % depth).unwrap();
         let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
         let moment = (frame as f64 * 0.37, shape);

@@ -212,7 +212,7 @@ fn every_vertex_has_its_dot() {
             col,
             row,
             0.0,
-            wavefield_handoff::contents::wave::Shape::default(),
+            wavefield_handoff::contents::wave::WaveShape::default(),
         );
         let clip = matrix * glam::vec4(vertex.x, vertex.y, vertex.z, 1.0);
         let x = ((clip.x / clip.w * 0.5 + 0.5) * extent.width as f32) as usize;

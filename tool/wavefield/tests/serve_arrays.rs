@@ -16,7 +16,7 @@ use std::time::Instant;
 use common::assert_same_picture;
 use renderer::{Client, PATIENCE, Renderer, Seen, own_picture, validated};
 use serde_json::{Value, json};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::frame_stamp;
 use wavefield_run::write_png;
 use wavefield_serve::protocol::{
@@ -359,7 +359,7 @@ fn an_array_that_makes_no_sense_is_refused_with_the_cure() {
 }
 
 /// An array's bytes with the stamps of a frame.
-fn stamped(array: &Array, frame: u64) -> Vec<u8> {
+fn stamped(array: &DrawnArray, frame: u64) -> Vec<u8> {
     let every = array.stamp_words() as usize;
     let word = |index: usize| {
         let word = 0x3f00_0000 | index as u32 & 0xff;

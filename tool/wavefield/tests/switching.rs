@@ -71,7 +71,7 @@ fn another(config: &Config, dice: &mut Dice, tour: &Tour<'_>) -> Config {
             6 => config.grid = Grid { cols: 8 + dice.below(60) as u32, rows: 8 + dice.below(60) as u32 },
             7 if tour.kernels => {
                 let entry = dice.one_of(&["wave", "ripples", "ocean", "swarm"]);
-                config.kernel = gallery::named(entry).unwrap().map(gallery::Entry::source);
+                config.kernel = gallery::named(entry).unwrap().map(gallery::GalleryEntry::source);
                 config.parameters = Default::default();
             }
             8 => config.style = dice.one_of(Style::value_variants()),
@@ -152,7 +152,7 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
     let choice = DeviceTable::headless(Validation::Off).unwrap().choose(None, ProducerKind::Auto).unwrap();
     let grid = Grid { cols: 8, rows: 8 };
     let shown = |name, producer| {
-        let kernel = gallery::named(name).unwrap().map(gallery::Entry::source);
+        let kernel = gallery::named(name).unwrap().map(gallery::GalleryEntry::source);
         Config { kernel, producer, grid, ..Config::default() }
     };
     let mut run =

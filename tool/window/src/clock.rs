@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use wavefield_run::{Moment, Parameters, STEP};
 
-pub(super) struct Clock {
+pub(super) struct FieldClock {
     /// The step assumes that the next frame takes the usual time.
     pub(super) moment: Moment,
     last_frame: Option<Instant>,
@@ -13,7 +13,7 @@ pub(super) struct Clock {
 
 const RECENT: usize = 8;
 
-impl Clock {
+impl FieldClock {
     pub(super) fn new() -> Self {
         Self {
             moment: Moment { time: 0.0, step: 0.0 },
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_field_stands_still_in_a_pause_and_does_not_jump_after_a_rest() {
         let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
-        let (mut clock, start) = (Clock::new(), Instant::now());
+        let (mut clock, start) = (FieldClock::new(), Instant::now());
         let mut frame = |seconds, parameters: &_, rest| {
             if rest {
                 clock.ignore_gap();
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn one_late_frame_does_not_change_the_step() {
         let parameters = Parameters { speed: 1.0, colormap: Default::default(), paused: false };
-        let (mut clock, start) = (Clock::new(), Instant::now());
+        let (mut clock, start) = (FieldClock::new(), Instant::now());
         let mut at = 0;
         for frame in 0..40 {
             at += if frame == 20 { 200 } else { 10 };
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_single_step_is_for_a_pause() {
         let mut parameters = Parameters { speed: 2.0, colormap: Default::default(), paused: false };
-        let mut clock = Clock::new();
+        let mut clock = FieldClock::new();
         clock.step(&parameters);
         assert_eq!(clock.moment.time, 0.0);
         parameters.paused = true;

@@ -7,7 +7,7 @@ use winit::event::{ElementState, MouseButton, TouchPhase, WindowEvent};
 use winit::keyboard::Key;
 use winit::window::{Fullscreen, Window};
 
-use crate::screen::{Canvas, Input, Screen};
+use crate::screen::{Input, Screen, ScreenPicture};
 use crate::visibility::Visibility;
 use wavefield_draw::Picture;
 use wavefield_gpu::Result;
@@ -135,7 +135,7 @@ impl Screen for Desktop {
         self.swapchain.is_stale()
     }
 
-    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>> {
+    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>> {
         // SAFETY: the caller's promise.
         let Some(image) = (unsafe { self.swapchain.acquire(queue, flight.acquired) })? else {
             return Ok(None);
@@ -146,10 +146,10 @@ impl Screen for Desktop {
             extent: image.extent,
             final_layout: vk::ImageLayout::PRESENT_SRC_KHR,
         };
-        Ok(Some(Canvas { picture, present: Some(image) }))
+        Ok(Some(ScreenPicture { picture, present: Some(image) }))
     }
 
-    fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()> {
+    fn present(&mut self, queue: &mut Queue, canvas: &ScreenPicture) -> Result<()> {
         self.window.pre_present_notify();
         canvas.present.map_or(Ok(()), |image| self.swapchain.present(queue, &image))
     }

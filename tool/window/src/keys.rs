@@ -17,10 +17,10 @@ pub(super) enum Action {
 }
 
 /// Its name, all keys with the same action, the action, and its description.
-type Row = (&'static str, &'static [Key], Action, &'static str);
+type KeyRow = (&'static str, &'static [Key], Action, &'static str);
 
 /// docs/guide/src/program.md lists them too.
-const KEYS: [Row; 12] = [
+const KEYS: [KeyRow; 12] = [
     ("Space", &[Key::Space], Action::Pause, "pauses or resumes"),
     (".", &[Key::Period, Key::N], Action::Step, "advances by one step while paused (or N)"),
     ("C", &[Key::C], Action::Colors, "changes the colours"),

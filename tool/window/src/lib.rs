@@ -2,7 +2,7 @@
 //! desktop, or offscreen for viewers elsewhere.
 //!
 //! - `state`: draws a frame; in it `open`, `switching` (settings) and `pictures` (what is saved)
-//! - `screen`: what a window needs from its place, [`Input`] and [`Remote`]; `desktop`: winit's window;
+//! - `screen`: what a window needs from its place, [`Input`] and [`RemoteViewer`]; `desktop`: winit's window;
 //!   `offscreen`: a window for viewers elsewhere
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
@@ -36,12 +36,12 @@ use self::desktop::Desktop;
 use self::event_loop::ended;
 use self::offscreen::Offscreen;
 use self::screen::Screen;
-use self::state::State;
+use self::state::WindowState;
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
-use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Summary, Traced};
+use wavefield_run::{Config, Ended, FrameHookDesc, RunSummary, Stop, Traced};
 
 pub use self::event_loop::EventLoop;
-pub use self::screen::{Input, News, Remote};
+pub use self::screen::{Input, RemoteViewer, ViewerEvent};
 
 /// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
 /// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
@@ -51,7 +51,7 @@ pub fn run_windowed(
     stop: &Stop,
     hook: Option<FrameHookDesc<'_>>,
 ) -> Result<Ended> {
-    let mut app = App::<Desktop>::begin(config, stop, hook)?;
+    let mut app = WindowApp::<Desktop>::begin(config, stop, hook)?;
     let ran = event_loop.run(&mut app);
     app.failures.catch(ran);
     app.end()
@@ -59,39 +59,39 @@ pub fn run_windowed(
 
 /// Like [`run_windowed`], without a display: `remote` shows the pictures.
 pub fn run_remote(
-    remote: Box<dyn Remote>,
+    remote: Box<dyn RemoteViewer>,
     config: &Config,
     stop: &Stop,
     hook: Option<FrameHookDesc<'_>>,
 ) -> Result<Ended> {
-    let mut app = App::begin(config, stop, hook)?;
-    app.open(|hook| State::remote(remote, config, hook))?;
+    let mut app = WindowApp::begin(config, stop, hook)?;
+    app.open(|hook| WindowState::remote(remote, config, hook))?;
     while !app.left && !app.is_done() {
         app.turn();
     }
     app.end()
 }
 
-struct App<'a, S: Screen> {
+struct WindowApp<'a, S: Screen> {
     config: &'a Config,
     stop: &'a Stop,
     traced: Option<Traced>,
     hook: Option<FrameHookDesc<'a>>,
-    state: Option<State<S>>,
+    state: Option<WindowState<S>>,
     failures: Failures,
     left: bool,
 }
 
-impl<'a, S: Screen> App<'a, S> {
+impl<'a, S: Screen> WindowApp<'a, S> {
     fn begin(config: &'a Config, stop: &'a Stop, hook: Option<FrameHookDesc<'a>>) -> Result<Self> {
         let traced = Traced::begin(config)?;
         Ok(Self { config, stop, hook, traced, state: None, failures: Failures::default(), left: false })
     }
 
-    fn open(&mut self, make: impl FnOnce(Option<FrameHookDesc<'_>>) -> Result<State<S>>) -> Result<()> {
+    fn open(&mut self, make: impl FnOnce(Option<FrameHookDesc<'_>>) -> Result<WindowState<S>>) -> Result<()> {
         if self.state.is_none() {
             let mut state = make(self.hook.take())?;
-            state.engine.heed(self.stop);
+            state.engine.set_stop(self.stop);
             if let Some(traced) = &self.traced {
                 traced.follow(&mut state.engine)?;
             }
@@ -111,15 +111,15 @@ impl<'a, S: Screen> App<'a, S> {
         }
     }
 
-    /// Like [`App::attempt`], for a step that needs the screen. Does nothing without one.
-    fn attempt_shown(&mut self, step: impl FnOnce(&mut State<S>) -> Result<()>) {
+    /// Like [`WindowApp::attempt`], for a step that needs the screen. Does nothing without one.
+    fn attempt_shown(&mut self, step: impl FnOnce(&mut WindowState<S>) -> Result<()>) {
         self.attempt(|app| app.state.as_mut().map_or(Ok(()), step));
     }
 
-    fn hear(&mut self, input: Input) {
+    fn on_input(&mut self, input: Input) {
         self.attempt(|app| {
             let Some(state) = &mut app.state else { return Ok(()) };
-            app.left |= state.hear(input)?;
+            app.left |= state.on_input(input)?;
             Ok(())
         });
     }
@@ -146,7 +146,7 @@ impl<'a, S: Screen> App<'a, S> {
         }
         let times = std::mem::take(&mut state.times);
         let summary = state.engine.summary(times, state.skipped, &mut failures);
-        let summary = Summary { recorded, parts: state.overlay.parts(), ..summary };
+        let summary = RunSummary { recorded, parts: state.overlay.parts(), ..summary };
         if let Some(hook) = &mut state.hook {
             let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
             failures.catch(hook.close(&state.engine, &reason));
@@ -161,12 +161,12 @@ impl<'a, S: Screen> App<'a, S> {
     }
 }
 
-impl App<'_, Offscreen> {
+impl WindowApp<'_, Offscreen> {
     fn turn(&mut self) {
         let Some(state) = &mut self.state else { return };
-        state.screen.inputs().into_iter().for_each(|input| self.hear(input));
+        state.screen.inputs().into_iter().for_each(|input| self.on_input(input));
         self.attempt_shown(|state| {
-            state.rest(Instant::now())?;
+            state.between_frames(Instant::now())?;
             match state.sleeps_until(Instant::now()) {
                 Some(at) => state.screen.wait(at),
                 None => state.redraw()?,
@@ -176,7 +176,7 @@ impl App<'_, Offscreen> {
     }
 }
 
-impl App<'_, Desktop> {
+impl WindowApp<'_, Desktop> {
     fn leave_if_over(&mut self, event_loop: &ActiveEventLoop) {
         self.left |= self.is_done();
         if self.left {
@@ -185,10 +185,10 @@ impl App<'_, Desktop> {
     }
 }
 
-impl ApplicationHandler for App<'_, Desktop> {
+impl ApplicationHandler for WindowApp<'_, Desktop> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         let config = self.config;
-        self.attempt(|app| app.open(|hook| State::window(event_loop, config, hook)));
+        self.attempt(|app| app.open(|hook| WindowState::window(event_loop, config, hook)));
         self.leave_if_over(event_loop);
     }
 
@@ -199,17 +199,17 @@ impl ApplicationHandler for App<'_, Desktop> {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
         if let WindowEvent::RedrawRequested = event {
             if !self.is_done() {
-                self.attempt_shown(State::redraw);
+                self.attempt_shown(WindowState::redraw);
             }
         } else if let Some(state) = &mut self.state {
-            state.stir();
-            state.screen.inputs(&event).into_iter().for_each(|input| self.hear(input));
+            state.wake();
+            state.screen.inputs(&event).into_iter().for_each(|input| self.on_input(input));
         }
         self.leave_if_over(event_loop);
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
-        self.attempt_shown(|state| state.rest(Instant::now()));
+        self.attempt_shown(|state| state.between_frames(Instant::now()));
         self.leave_if_over(event_loop);
         let Some(state) = self.state.as_mut().filter(|_| !self.left) else { return };
         match state.sleeps_until(Instant::now()) {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use crate::keys::Action;
-use crate::screen::{Canvas, Input, News, Remote, Screen};
+use crate::screen::{Input, RemoteViewer, Screen, ScreenPicture, ViewerEvent};
 use wavefield_draw::{OffscreenTarget, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
@@ -29,7 +29,7 @@ pub(crate) struct Offscreen {
     serves: bool,
     failed: bool,
     device: Device,
-    remote: Box<dyn Remote>,
+    remote: Box<dyn RemoteViewer>,
 }
 
 impl Offscreen {
@@ -37,7 +37,7 @@ impl Offscreen {
         device: &Device,
         extent: vk::Extent2D,
         mode: PresentMode,
-        (remote, serves): (Box<dyn Remote>, bool),
+        (remote, serves): (Box<dyn RemoteViewer>, bool),
     ) -> Self {
         Self {
             target: None,
@@ -117,11 +117,11 @@ impl Screen for Offscreen {
         Ok(())
     }
 
-    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<Canvas>> {
-        Ok(self.target.as_ref().map(|target| Canvas { picture: target.picture(), present: None }))
+    unsafe fn acquire(&mut self, _queue: &mut Queue, _flight: &Flight) -> Result<Option<ScreenPicture>> {
+        Ok(self.target.as_ref().map(|target| ScreenPicture { picture: target.picture(), present: None }))
     }
 
-    fn present(&mut self, _queue: &mut Queue, _canvas: &Canvas) -> Result<()> {
+    fn present(&mut self, _queue: &mut Queue, _canvas: &ScreenPicture) -> Result<()> {
         if self.mode == PresentMode::Fifo {
             self.go_on();
         }
@@ -172,7 +172,7 @@ impl Screen for Offscreen {
     }
 
     fn set_title(&mut self, title: &str) {
-        self.remote.tell(News::Title(title.to_owned()));
+        self.remote.send_event(ViewerEvent::Title(title.to_owned()));
     }
 
     /// A viewer sees no files of this machine, and does not end what others look at.
@@ -181,7 +181,7 @@ impl Screen for Offscreen {
     }
 
     fn copy(&mut self, text: &str) -> String {
-        self.remote.tell(News::Copy(text.to_owned()));
+        self.remote.send_event(ViewerEvent::Copy(text.to_owned()));
         format!("sent to the page: {text}")
     }
 }

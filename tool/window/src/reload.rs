@@ -135,12 +135,12 @@ fn watch(file: &Path, saved: Arc<AtomicBool>) -> notify::Result<RecommendedWatch
     places.extend(file.canonicalize().ok().filter(|target| *target != places[0]));
     let names: Vec<OsString> =
         places.iter().filter_map(|place| place.file_name()).map(OsString::from).collect();
-    let hear = move |event: notify::Result<Event>| {
+    let on_event = move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| writes(&event, &names)) {
             saved.store(true, Ordering::Relaxed);
         }
     };
-    let mut watcher = notify::recommended_watcher(hear)?;
+    let mut watcher = notify::recommended_watcher(on_event)?;
     for folder in places.iter().filter_map(|place| place.parent()) {
         watcher.watch(folder, RecursiveMode::NonRecursive)?;
     }

@@ -21,7 +21,7 @@ pub enum Input {
 }
 
 /// Viewers outside this process, and their input.
-pub trait Remote {
+pub trait RemoteViewer {
     fn inputs(&mut self) -> Vec<Input>;
 
     fn is_watched(&self) -> bool;
@@ -29,20 +29,20 @@ pub trait Remote {
     /// Takes a picture: sRGB RGBA. Does not wait.
     fn send(&mut self, picture: Pixels);
 
-    fn tell(&mut self, news: News);
+    fn send_event(&mut self, event: ViewerEvent);
 
     /// Returns at this time, or earlier if there is input.
     fn wait(&mut self, until: Instant);
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ViewerEvent {
     Title(String),
     /// For the clipboard.
     Copy(String),
 }
 
-pub(crate) struct Canvas {
+pub(crate) struct ScreenPicture {
     pub(crate) picture: Picture,
     /// Set if the picture will be presented.
     pub(crate) present: Option<SwapchainImage>,
@@ -82,9 +82,9 @@ pub(crate) trait Screen {
     /// # Safety
     /// The engine's semaphore of this flight is free: its last submission is done. If [`Screen::is_stale`],
     /// the GPU is done with all earlier pictures.
-    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<Canvas>>;
+    unsafe fn acquire(&mut self, queue: &mut Queue, flight: &Flight) -> Result<Option<ScreenPicture>>;
 
-    fn present(&mut self, queue: &mut Queue, canvas: &Canvas) -> Result<()>;
+    fn present(&mut self, queue: &mut Queue, canvas: &ScreenPicture) -> Result<()>;
 
     /// Whether [`Screen::record`] has commands for the next frame.
     fn wants(&mut self) -> bool {

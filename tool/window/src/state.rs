@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use tracing::trace_span;
 
 use self::pictures::Snapshot;
-use super::clock::Clock;
+use super::clock::FieldClock;
 use super::controls::Controls;
 use super::keys::Action;
-use super::overlay::{Overlay, View};
+use super::overlay::{Overlay, OverlayView};
 use super::reload::Reloader;
-use super::screen::{Canvas, Input, Screen};
+use super::screen::{Input, Screen, ScreenPicture};
 use super::title::{self, Title};
 use wavefield_draw::Camera;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{Flight, Instance, PresentMode};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_run::watch::recording::Film;
 use wavefield_run::{
-    Behind, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
+    AfterDraw, Choice, Config, Engine, FrameHook, FrameTimes, Moment, OverlayMode, Parameters, record,
 };
 
 /// How often to try again without an image to draw on: nothing else paces the loop then.
@@ -32,7 +32,7 @@ const STILL: Duration = Duration::from_secs(1);
 /// How often a resting window looks for a new frame.
 const CALM: Duration = Duration::from_millis(10);
 
-pub(super) struct State<S: Screen> {
+pub(super) struct WindowState<S: Screen> {
     // Field order is drop order: the engine waits for the GPU, then the screen goes.
     pub(super) engine: Engine,
     pub(super) hook: Option<Box<dyn FrameHook>>,
@@ -47,11 +47,11 @@ pub(super) struct State<S: Screen> {
     own: Option<KernelSource>,
     reload: Option<Reloader>,
     controls: Controls,
-    clock: Clock,
+    clock: FieldClock,
     pub(super) times: FrameTimes,
     title: Title,
-    /// When the picture last changed, the next frame then, and its view: see [`State::is_still`].
-    changed: (Instant, u64, Option<(wavefield_draw::View, Parameters)>),
+    /// When the picture last changed, the next frame then, and its view: see [`WindowState::is_still`].
+    changed: (Instant, u64, Option<(wavefield_draw::FieldView, Parameters)>),
     /// When to try again, if the last redraw found no image to draw on.
     retry: Option<Instant>,
     pub(super) skipped: u64,
@@ -66,11 +66,11 @@ fn shown(config: &Config, controls: &Controls, camera: Camera) -> Config {
     }
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     /// Draws or skips a frame. The image is acquired first, so a skipped frame has enqueued nothing.
     pub(super) fn redraw(&mut self) -> Result<()> {
         self.consult()?;
-        self.lay_out().or_else(|error| self.mend(error))?;
+        self.lay_out().or_else(|error| self.recover(error))?;
         if !self.may_begin() {
             self.skip();
             return Ok(());
@@ -102,7 +102,7 @@ impl<S: Screen> State<S> {
         let drawn = self.draw(&flight, moment, &canvas);
         if let Err(error) = drawn {
             // The acquired image must be drawn on. Begin the frame again, which returns the same flight.
-            self.mend(error)?;
+            self.recover(error)?;
             let flight = self.engine.begin()?;
             self.draw(&flight, moment, &canvas)?;
         }
@@ -117,7 +117,7 @@ impl<S: Screen> State<S> {
         self.hand_out_picture()
     }
 
-    fn draw(&mut self, flight: &Flight, moment: Moment, canvas: &Canvas) -> Result<()> {
+    fn draw(&mut self, flight: &Flight, moment: Moment, canvas: &ScreenPicture) -> Result<()> {
         let Self { engine, overlay, film, screen, .. } = self;
         let (picture, frame) = (&canvas.picture, engine.next_frame());
         let wants = record::wants(film, flight, self.began.elapsed());
@@ -149,12 +149,12 @@ impl<S: Screen> State<S> {
             flight,
             moment,
             picture,
-            Behind { commands, present: canvas.present.map(|image| image.rendered) },
+            AfterDraw { commands, present: canvas.present.map(|image| image.rendered) },
         )
     }
 
     pub(super) fn collect(&mut self) -> Result<()> {
-        // A hook that is not ready mends the engine between two frames.
+        // A hook that is not ready repairs the engine between two frames.
         if !self.may_begin() {
             return Ok(());
         }
@@ -183,7 +183,7 @@ impl<S: Screen> State<S> {
         };
         let (camera, screen) = (engine.view().camera, &self.screen);
         let command = || shown(config, controls, camera).command_line(false) + S::OPTION;
-        let mut view = View {
+        let mut view = OverlayView {
             engine,
             config,
             own: own.as_ref(),
@@ -210,8 +210,8 @@ impl<S: Screen> State<S> {
     }
 
     /// Returns whether the user wants to leave.
-    pub(super) fn hear(&mut self, input: Input) -> Result<bool> {
-        self.stir();
+    pub(super) fn on_input(&mut self, input: Input) -> Result<bool> {
+        self.wake();
         let event = match input {
             Input::Close => return Ok(true),
             Input::Size(extent, scale) => {
@@ -227,7 +227,7 @@ impl<S: Screen> State<S> {
             _ => (None, false),
         };
         // egui would use the overlay's own key to move the focus.
-        if action != Some(Action::Overlay) && self.overlay.hear(&event) {
+        if action != Some(Action::Overlay) && self.overlay.on_event(&event) {
             return Ok(false);
         }
         match action.filter(|action| is_pressed && self.screen.takes(*action)) {
@@ -249,7 +249,7 @@ impl<S: Screen> State<S> {
     }
 
     /// Tries twice, because the window may change between remaking the images and acquiring one.
-    fn acquire(&mut self, flight: &Flight) -> Result<Option<Canvas>> {
+    fn acquire(&mut self, flight: &Flight) -> Result<Option<ScreenPicture>> {
         for _ in 0..2 {
             if self.screen.is_stale() {
                 // Remaking the images waits for the queue without a limit, so wait with one first.
@@ -284,11 +284,11 @@ impl<S: Screen> State<S> {
 
     /// Waits until every frame is drawn. If that takes too long, the hook may drop a client.
     fn drain(&mut self) -> Result<()> {
-        self.engine.drain().or_else(|error| self.mend(error))
+        self.engine.drain().or_else(|error| self.recover(error))
     }
 
     /// Makes the hook repair the engine, and waits until a frame may begin. Without a hook, returns `error`.
-    fn mend(&mut self, error: Error) -> Result<()> {
+    fn recover(&mut self, error: Error) -> Result<()> {
         match &mut self.hook {
             Some(hook) => hook.rescue(&mut self.engine, error)?,
             None => return Err(error),
@@ -312,7 +312,7 @@ impl<S: Screen> State<S> {
     }
 
     /// Does what is due between two frames, whether they are drawn or not.
-    pub(super) fn rest(&mut self, now: Instant) -> Result<()> {
+    pub(super) fn between_frames(&mut self, now: Instant) -> Result<()> {
         self.screen.look(now);
         if self.screen.is_hidden() {
             self.ignore_gap();
@@ -351,7 +351,7 @@ impl<S: Screen> State<S> {
         now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
-    pub(super) fn stir(&mut self) {
+    pub(super) fn wake(&mut self) {
         (self.changed.0, self.changed.1) = (Instant::now(), self.engine.next_frame());
     }
 
@@ -365,7 +365,7 @@ impl<S: Screen> State<S> {
     }
 
     fn home(&self) -> Camera {
-        match *self.engine.array() == Array::mesh(self.config.grid) {
+        match *self.engine.array() == DrawnArray::mesh(self.config.grid) {
             true => self.controls.first,
             false => self.config.camera_for(self.engine.array()),
         }
@@ -385,7 +385,7 @@ impl<S: Screen> State<S> {
             Action::FullScreen => self.screen.set_full(!self.screen.is_full()),
             Action::Overlay => {
                 let toggled = self.overlay.toggle(&mut self.engine);
-                toggled.or_else(|error| self.mend(error))?;
+                toggled.or_else(|error| self.recover(error))?;
             }
             Action::Help => self.overlay.toggle_help(),
             Action::Reset => {

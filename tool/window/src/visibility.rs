@@ -14,7 +14,7 @@ pub(super) struct Visibility {
     away: bool,
     looked: Option<Instant>,
     #[cfg(target_os = "linux")]
-    server: Option<x11::Server>,
+    server: Option<x11::XServer>,
 }
 
 impl Visibility {
@@ -26,7 +26,7 @@ impl Visibility {
             away: false,
             looked: None,
             #[cfg(target_os = "linux")]
-            server: x11::Server::of(window),
+            server: x11::XServer::of(window),
         }
     }
 
@@ -66,12 +66,12 @@ mod x11 {
     use x11rb::protocol::xproto::{ConnectionExt, MapState};
     use x11rb::rust_connection::RustConnection;
 
-    pub(super) struct Server {
+    pub(super) struct XServer {
         connection: RustConnection,
         window: u32,
     }
 
-    impl Server {
+    impl XServer {
         /// Returns `None` if the window is not an X11 window, or the server cannot be reached.
         pub(super) fn of(window: &Window) -> Option<Self> {
             let RawWindowHandle::Xlib(handle) = window.window_handle().ok()?.as_raw() else { return None };

@@ -12,7 +12,7 @@ use tungstenite::Message;
 use wavefield_run::watch::recording::Pixels;
 use wavefield_test_support::page::{PATIENCE, Page, height, until};
 use wavefield_window::web::Web;
-use wavefield_window::{Input, News, Remote};
+use wavefield_window::{Input, RemoteViewer, ViewerEvent};
 
 fn open() -> Web {
     Web::open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap()
@@ -38,7 +38,7 @@ fn inputs(web: &mut Web, count: usize) -> Vec<Input> {
 fn the_newest_picture_comes_when_the_last_was_taken() {
     let mut web = open();
     assert!(!web.is_watched());
-    web.tell(News::Title("wavefield: a test".into()));
+    web.send_event(ViewerEvent::Title("wavefield: a test".into()));
     let mut page = Page::new(&web.url());
     assert_eq!(page.news(), r#"{"title":"wavefield: a test"}"#);
     until("a viewer", || web.is_watched());
@@ -346,9 +346,9 @@ fn a_copy_reaches_only_the_page_that_asked() {
     let mut web = open();
     let (mut one, mut two, mut three) = (Page::new(&web.url()), Page::new(&web.url()), Page::new(&web.url()));
     let tell = |web: &mut Web, text: &str| {
-        web.tell(News::Copy(text.into()));
+        web.send_event(ViewerEvent::Copy(text.into()));
         // What comes behind it says that nothing was before.
-        web.tell(News::Title(text.into()));
+        web.send_event(ViewerEvent::Title(text.into()));
     };
     [&mut one, &mut two, &mut three].into_iter().for_each(|page| drop(page.news()));
     tell(&mut web, "nobody");

@@ -7,7 +7,7 @@ use super::api;
 use super::cubin::Cubin;
 use super::jit_log::JitLog;
 use super::parameters::{self, KernelParameters};
-use super::ptx::{self, Code, Signature};
+use super::ptx::{self, PtxCode, Signature};
 use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
 use crate::{Error, Result, input_file};
 
@@ -206,7 +206,7 @@ impl Kernel {
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
-        kernel.block = match Code::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
+        kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
                 return Err(problem(format!(

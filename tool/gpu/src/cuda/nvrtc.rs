@@ -33,13 +33,13 @@ const HEADERS: &str = "CUDA's come with a toolkit (set CUDA_HOME to its folder),
      headers of C++); for CUDA 13 without -cu12";
 const STANDARD_TEXT: &str = concat!(include_str!("nvrtc_standard.h"), "\0");
 
-type Code = c_int;
+type NvrtcCode = c_int;
 /// `NVRTC_ERROR_COMPILATION`: the log describes an error in the source.
-const COMPILATION: Code = 6;
+const COMPILATION: NvrtcCode = 6;
 
 type Program = *mut std::ffi::c_void;
-type Get = unsafe extern "C" fn(Program, *mut c_char) -> Code;
-type GetSize = unsafe extern "C" fn(Program, *mut usize) -> Code;
+type Get = unsafe extern "C" fn(Program, *mut c_char) -> NvrtcCode;
+type GetSize = unsafe extern "C" fn(Program, *mut usize) -> NvrtcCode;
 type Create = unsafe extern "C" fn(
     *mut Program,
     *const c_char,
@@ -47,14 +47,14 @@ type Create = unsafe extern "C" fn(
     c_int,
     *const *const c_char,
     *const *const c_char,
-) -> Code;
+) -> NvrtcCode;
 
 struct Nvrtc {
-    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
-    error_string: unsafe extern "C" fn(Code) -> *const c_char,
+    version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> NvrtcCode,
+    error_string: unsafe extern "C" fn(NvrtcCode) -> *const c_char,
     create: Create,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Code,
-    destroy: unsafe extern "C" fn(*mut Program) -> Code,
+    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> NvrtcCode,
+    destroy: unsafe extern "C" fn(*mut Program) -> NvrtcCode,
     log: (GetSize, Get),
     ptx: (GetSize, Get),
     file: PathBuf,
@@ -156,7 +156,7 @@ impl Nvrtc {
         }
     }
 
-    fn check(&self, call: &str, code: Code) -> Result<(), String> {
+    fn check(&self, call: &str, code: NvrtcCode) -> Result<(), String> {
         if code == 0 {
             return Ok(());
         }

@@ -26,22 +26,22 @@ impl Signature {
         }
     }
 
-    fn kinds(self) -> [Kind; 5] {
+    fn kinds(self) -> [ParameterKind; 5] {
         let first = match self {
-            Self::Field => Kind::Pointer,
-            Self::Texture => Kind::U64,
+            Self::Field => ParameterKind::Pointer,
+            Self::Texture => ParameterKind::U64,
         };
-        [first, Kind::U32, Kind::U32, Kind::U64, Kind::F64]
+        [first, ParameterKind::U32, ParameterKind::U32, ParameterKind::U64, ParameterKind::F64]
     }
 
     /// Compares an entry's parameters. They end with a structure of `floats` floats, unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
-        let code = Code::of(ptx);
+        let code = PtxCode::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
         let kinds = self.kinds();
         let structure = (floats > 0).then(|| format!(".b8[{}]", 4 * floats));
         let (first, rest) = found.split_at(kinds.len().min(found.len()));
-        let fits = |(found, kind): (&String, Kind)| kind.types().contains(&found.as_str());
+        let fits = |(found, kind): (&String, ParameterKind)| kind.types().contains(&found.as_str());
         if first.len() == kinds.len() && first.iter().zip(kinds).all(fits) && rest.iter().eq(&structure) {
             return Ok(());
         }
@@ -64,14 +64,14 @@ impl Signature {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum ParameterKind {
     Pointer,
     U32,
     U64,
     F64,
 }
 
-impl Kind {
+impl ParameterKind {
     /// Lists how compilers write this kind, the usual form first. `.b64` tells only the size.
     fn types(self) -> &'static [&'static str] {
         match self {
@@ -107,9 +107,9 @@ fn parameter(declaration: &str) -> String {
 }
 
 /// PTX without its comments and strings.
-pub(super) struct Code(String);
+pub(super) struct PtxCode(String);
 
-impl Code {
+impl PtxCode {
     pub(super) fn of(ptx: &str) -> Self {
         let mut code = String::with_capacity(ptx.len());
         let mut rest = ptx;
@@ -131,23 +131,23 @@ impl Code {
     }
 
     /// Returns the kernels that are defined, not just declared.
-    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
-        self.0.split(".entry").skip(1).filter_map(Entry::of).collect()
+    pub(super) fn entries(&self) -> Vec<PtxEntry<'_>> {
+        self.0.split(".entry").skip(1).filter_map(PtxEntry::of).collect()
     }
 
-    pub(super) fn entry(&self, name: &str) -> Option<Entry<'_>> {
+    pub(super) fn entry(&self, name: &str) -> Option<PtxEntry<'_>> {
         self.entries().into_iter().find(|entry| entry.name == name)
     }
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct PtxEntry<'a> {
     pub(super) name: &'a str,
     parameters: &'a str,
     directives: &'a str,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> PtxEntry<'a> {
     fn of(text: &'a str) -> Option<Self> {
         let text = text.strip_prefix(char::is_whitespace)?.trim_start();
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '$' | '%'));
@@ -181,7 +181,7 @@ impl<'a> Entry<'a> {
 
 /// Finds the entry of that name, or the only entry.
 pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
-    let code = Code::of(ptx);
+    let code = PtxCode::of(ptx);
     let entries = code.entries();
     match (name, entries.as_slice()) {
         (None, [entry]) => Ok(entry.name.into()),
@@ -196,14 +196,14 @@ pub(super) fn choose(ptx: &str, name: Option<&str>) -> Result<String, String> {
 
 /// Formats what the PTX says about itself: `It is PTX 8.8 for sm_120a`.
 pub(super) fn made_for(ptx: &str) -> String {
-    let code = Code::of(ptx).0;
+    let code = PtxCode::of(ptx).0;
     let after = |directive| code.split_once(directive).map_or("", |(_, rest)| rest.trim_start());
     let word =
         |directive| short(after(directive).split([',', ' ', '\t', '\r', '\n']).next().unwrap_or_default());
     format!("It is PTX {} for {}", word(".version"), word(".target"))
 }
 
-fn no_entry(entries: &[Entry<'_>], name: &str) -> String {
+fn no_entry(entries: &[PtxEntry<'_>], name: &str) -> String {
     match entries {
         [] => "no .entry in it: is this PTX text? CUDA C++ has a `__global__` function, and its file's name ends with .cu".into(),
         entries => {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn names(ptx: &str) -> Vec<String> {
-        Code::of(ptx).entries().iter().map(|entry| entry.name.to_owned()).collect()
+        PtxCode::of(ptx).entries().iter().map(|entry| entry.name.to_owned()).collect()
     }
 
     /// NVRTC 11.8, 12.9 and 13, clang 14 and 19, and Numba write the first form.
@@ -356,7 +356,7 @@ mod tests {
         assert!(choose("hello", None).unwrap_err().contains("no .entry"));
         assert!(Signature::Field.check(ptx, "four", 0).unwrap_err().contains("no entry `four`; it has: one"));
         // The last one has no parameter list at all.
-        let code = Code::of(ptx);
+        let code = PtxCode::of(ptx);
         let parameters = |name| code.entry(name).unwrap().parameters().len();
         assert_eq!((parameters("one"), parameters("two"), parameters("$three$_")), (1, 0, 0));
     }
@@ -374,7 +374,7 @@ mod tests {
     fn the_block_that_a_kernel_demands_is_read() {
         let block = |directives: &str| {
             let text = format!(".entry k(.param .u64 p)\n{directives}\n{{ .reqntid 7 }}");
-            Code::of(&text).entry("k").unwrap().block()
+            PtxCode::of(&text).entry("k").unwrap().block()
         };
         assert_eq!(block(""), None);
         assert_eq!(block(".maxntid 64, 1, 1\n.minnctapersm 4"), None);

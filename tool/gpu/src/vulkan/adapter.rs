@@ -1,7 +1,7 @@
 use ash::{ext, nvx, vk};
 use vulkan_cuda::VkInfo;
 
-use super::{Instance, Surface, failed};
+use super::{Instance, WindowSurface, failed};
 use crate::Result;
 
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl Adapter {
     }
 
     /// Fails, with the reason in words, if this device cannot run the renderer or present to `surface`.
-    pub fn can_draw(&self, surface: Option<&Surface>) -> Result<(), String> {
+    pub fn can_draw(&self, surface: Option<&WindowSurface>) -> Result<(), String> {
         let info = &self.info;
         if info.api_version < super::API_VERSION {
             return Err(format!("has Vulkan {}, 1.3 is needed", super::version(info.api_version)));

@@ -1,6 +1,6 @@
 use ash::vk;
 
-use super::{Device, Owned};
+use super::{AutoDestroy, Device};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub struct SetDesc<'a> {
 }
 
 impl SetDesc<'_> {
-    fn layout(&self, device: &Device) -> Result<Owned<vk::DescriptorSetLayout>> {
+    fn layout(&self, device: &Device) -> Result<AutoDestroy<vk::DescriptorSetLayout>> {
         let binding = |(index, &(kind, stages))| {
             vk::DescriptorSetLayoutBinding::default()
                 .binding(index)
@@ -75,14 +75,14 @@ impl SetDesc<'_> {
         let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
         // SAFETY: a live device, and a description that points to locals.
         let raw = unsafe { device.raw().create_descriptor_set_layout(&info, None) };
-        Ok(Owned::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
+        Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
     }
 }
 
 pub struct Bindings {
-    layout: Owned<vk::PipelineLayout>,
-    _set_layouts: Vec<Owned<vk::DescriptorSetLayout>>,
-    _pool: Owned<vk::DescriptorPool>,
+    layout: AutoDestroy<vk::PipelineLayout>,
+    _set_layouts: Vec<AutoDestroy<vk::DescriptorSetLayout>>,
+    _pool: AutoDestroy<vk::DescriptorPool>,
     /// For each set of the shader, those that can be bound to it.
     sets: Vec<Vec<vk::DescriptorSet>>,
 }
@@ -92,12 +92,12 @@ impl Bindings {
     pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
         let vk = device.raw();
         let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
-        let layouts: Vec<_> = set_layouts.iter().map(Owned::raw).collect();
+        let layouts: Vec<_> = set_layouts.iter().map(AutoDestroy::raw).collect();
         let info =
             vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);
         // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
         let layout = unsafe { vk.create_pipeline_layout(&info, None) };
-        let layout = Owned::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
+        let layout = AutoDestroy::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
 
         let sizes: Vec<_> = desc
             .iter()
@@ -108,7 +108,7 @@ impl Bindings {
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
         // SAFETY: as above.
         let pool = unsafe { vk.create_descriptor_pool(&info, None) };
-        let pool = Owned::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
+        let pool = AutoDestroy::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
         let sets = desc.iter().zip(layouts).map(|(set, layout)| {
             let layouts = vec![layout; set.count];
             let info =
@@ -164,7 +164,7 @@ impl Bindings {
 }
 
 /// Filters linearly between texels and mip levels. `beyond` says what is read outside the image.
-pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Owned<vk::Sampler>> {
+pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<AutoDestroy<vk::Sampler>> {
     let info = vk::SamplerCreateInfo::default()
         .mag_filter(vk::Filter::LINEAR)
         .min_filter(vk::Filter::LINEAR)
@@ -174,5 +174,5 @@ pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<Owned<
         .address_mode_v(beyond);
     // SAFETY: a live device and a plain description.
     let raw = unsafe { device.raw().create_sampler(&info, None) };
-    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateSampler"))?))
+    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateSampler"))?))
 }

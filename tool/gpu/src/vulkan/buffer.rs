@@ -2,8 +2,8 @@ use ash::vk;
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 
-use super::owned::Memory;
-use super::{Device, Owned};
+use super::owned::OwnedMemory;
+use super::{AutoDestroy, Device};
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +20,8 @@ const LARGE: u64 = 1 << 20;
 
 /// Not shared with CUDA: see [`vulkan_cuda::SharedBuffer`].
 pub struct Buffer {
-    raw: Owned<vk::Buffer>,
-    memory: Memory,
+    raw: AutoDestroy<vk::Buffer>,
+    memory: OwnedMemory,
     size: u64,
 }
 
@@ -33,7 +33,7 @@ impl Buffer {
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
         // SAFETY: a live device and a plain description.
         let raw = unsafe { device.raw().create_buffer(&info, None) };
-        let raw = Owned::new(device, raw.map_err(device.failed("vkCreateBuffer"))?);
+        let raw = AutoDestroy::new(device, raw.map_err(device.failed("vkCreateBuffer"))?);
         let desc = AllocationCreateDesc {
             name: desc.label,
             // SAFETY: made above.
@@ -46,7 +46,7 @@ impl Buffer {
                 _ => AllocationScheme::GpuAllocatorManaged,
             },
         };
-        let memory = Memory::new(device, &desc)?;
+        let memory = OwnedMemory::new(device, &desc)?;
         let (block, offset) = memory.place();
         // SAFETY: the memory was allocated for this buffer's requirements and is bound once.
         unsafe { device.raw().bind_buffer_memory(raw.raw(), block, offset) }

@@ -2,7 +2,7 @@ use std::ffi::CStr;
 
 use ash::vk;
 
-use super::{Bindings, Bound, Device, Owned, SetDesc};
+use super::{AutoDestroy, Bindings, Bound, Device, SetDesc};
 use crate::{Error, Result};
 
 /// As in every one-dimensional compute shader.
@@ -40,7 +40,7 @@ impl Choices<'_> {
 }
 
 pub struct ComputePipeline {
-    raw: Owned<vk::Pipeline>,
+    raw: AutoDestroy<vk::Pipeline>,
     pub bindings: Bindings,
 }
 
@@ -78,7 +78,7 @@ impl ComputePipeline {
         // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
         let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
             .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
-        Ok(Self { raw: Owned::new(device, made[0]), bindings })
+        Ok(Self { raw: AutoDestroy::new(device, made[0]), bindings })
     }
 
     /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
@@ -108,11 +108,11 @@ impl ComputePipeline {
 }
 
 /// Makes a module from SPIR-V of the crate `shaders`. It may be dropped once the pipelines are made.
-pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<Owned<vk::ShaderModule>> {
+pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
     // SAFETY: naga validated the module that this SPIR-V was made from.
     let raw = unsafe { device.raw().create_shader_module(&info, None) };
-    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
+    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
 }

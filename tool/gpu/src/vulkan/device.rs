@@ -8,7 +8,7 @@ use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
 use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, Instance, Owned};
+use super::{Adapter, AdapterInfo, AutoDestroy, Instance};
 use crate::{Error, Result, stuck_gpu};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,10 +32,10 @@ impl DeviceDesc {
 pub struct Device {
     /// The same device, as `vulkan_cuda` sees it; only with `interop`.
     vk: Option<Vk>,
-    shared: Arc<Shared>,
+    shared: Arc<DeviceInner>,
 }
 
-struct Shared {
+struct DeviceInner {
     // Dropped by hand, before the device: its Drop frees VkDeviceMemory.
     allocator: ManuallyDrop<Arc<Mutex<Allocator>>>,
     raw: ash::Device,
@@ -76,7 +76,7 @@ impl Device {
                 });
             }
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(DeviceInner {
             allocator,
             swapchain: desc.present.then(|| khr::swapchain::Device::new(instance, &raw)),
             calibrated_timestamps: info
@@ -171,24 +171,29 @@ impl Device {
         Ok(times.first().map(|&ticks| ticks as f64 * period))
     }
 
-    pub fn semaphore(&self) -> Result<Owned<vk::Semaphore>> {
+    pub fn semaphore(&self) -> Result<AutoDestroy<vk::Semaphore>> {
         // SAFETY: a live device and a plain description.
         let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
-        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
-    pub fn timeline(&self, value: u64) -> Result<Owned<vk::Semaphore>> {
+    pub fn timeline(&self, value: u64) -> Result<AutoDestroy<vk::Semaphore>> {
         let mut kind = vk::SemaphoreTypeCreateInfo::default()
             .semaphore_type(vk::SemaphoreType::TIMELINE)
             .initial_value(value);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
         let raw = unsafe { self.raw().create_semaphore(&info, None) };
-        Ok(Owned::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
     }
 
     /// Returns whether the timeline reached `value` within `limit`.
-    pub(super) fn wait(&self, timeline: &Owned<vk::Semaphore>, value: u64, limit: Duration) -> Result<bool> {
+    pub(super) fn wait(
+        &self,
+        timeline: &AutoDestroy<vk::Semaphore>,
+        value: u64,
+        limit: Duration,
+    ) -> Result<bool> {
         let (semaphores, values) = ([timeline.raw()], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         // SAFETY: a live timeline semaphore of this device.
@@ -265,7 +270,7 @@ pub fn cuda_inside_vulkan() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Shared {
+impl Drop for DeviceInner {
     fn drop(&mut self) {
         let _alone = self.inline.then(cuda_inside_vulkan);
         // SAFETY: every object of the device holds a clone of it, so none is left. The allocator goes first,

@@ -5,8 +5,8 @@ use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{AllocationCreateDesc, AllocationScheme};
 use vulkan_cuda::{ExportedImage, ownership};
 
-use super::owned::Memory;
-use super::{Device, Owned, color_barrier, pipeline_barrier};
+use super::owned::OwnedMemory;
+use super::{AutoDestroy, Device, color_barrier, pipeline_barrier};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +34,9 @@ impl ImageDesc {
 
 pub struct Image {
     // Field order is drop order.
-    view: View,
-    raw: Owned<vk::Image>,
-    _memory: Memory,
+    view: ImageView,
+    raw: AutoDestroy<vk::Image>,
+    _memory: OwnedMemory,
     desc: ImageDesc,
 }
 
@@ -60,7 +60,7 @@ impl Image {
             .initial_layout(vk::ImageLayout::UNDEFINED);
         // SAFETY: a live device and a plain description.
         let raw = unsafe { device.raw().create_image(&info, None) };
-        let raw = Owned::new(device, raw.map_err(device.failed("vkCreateImage"))?);
+        let raw = AutoDestroy::new(device, raw.map_err(device.failed("vkCreateImage"))?);
         let allocation = AllocationCreateDesc {
             name: desc.label,
             // SAFETY: made above.
@@ -69,7 +69,7 @@ impl Image {
             linear: false,
             allocation_scheme: AllocationScheme::GpuAllocatorManaged,
         };
-        let memory = Memory::new(device, &allocation)?;
+        let memory = OwnedMemory::new(device, &allocation)?;
         let (block, offset) = memory.place();
         // SAFETY: the memory was allocated for this image's requirements and is bound once.
         unsafe { device.raw().bind_image_memory(raw.raw(), block, offset) }
@@ -141,7 +141,7 @@ pub unsafe fn record_upload(
 }
 
 /// Does not own its image. Drop it before the image.
-pub type View = Owned<vk::ImageView>;
+pub type ImageView = AutoDestroy<vk::ImageView>;
 
 pub fn view(
     device: &Device,
@@ -149,7 +149,7 @@ pub fn view(
     format: vk::Format,
     kind: vk::ImageViewType,
     range: vk::ImageSubresourceRange,
-) -> Result<View> {
+) -> Result<ImageView> {
     let info = vk::ImageViewCreateInfo::default()
         .image(image)
         .view_type(kind)
@@ -157,11 +157,11 @@ pub fn view(
         .subresource_range(range);
     // SAFETY: a live device; the image has this format, and was created for views of this kind.
     let raw = unsafe { device.raw().create_image_view(&info, None) };
-    Ok(Owned::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
+    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
 }
 
 /// Makes a view of all levels and layers. The image's shape gives the view type.
-pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<View> {
+pub fn view_of_shared(device: &Device, image: &ExportedImage) -> Result<ImageView> {
     let (format, kind) = (image.format().vulkan, image.shape().view().vulkan());
     view(device, image.raw(), format, kind, ownership::whole_image())
 }

@@ -13,9 +13,9 @@ pub const API_VERSION: u32 = vk::API_VERSION_1_3;
 
 /// Cheap to clone; destroyed with its last clone.
 #[derive(Clone)]
-pub struct Instance(Arc<Shared>);
+pub struct Instance(Arc<InstanceInner>);
 
-struct Shared {
+struct InstanceInner {
     raw: ash::Instance,
     entry: ash::Entry,
     messenger: Option<Messenger>,
@@ -97,7 +97,7 @@ impl Instance {
         // SAFETY: every pointer in `info` points to a local; `log` outlives the instance.
         let raw =
             unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
-        let mut shared = Shared { raw, entry, messenger: None, log };
+        let mut shared = InstanceInner { raw, entry, messenger: None, log };
         if with_layer {
             shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
         }
@@ -131,7 +131,7 @@ impl Instance {
 /// After about 30 times it fails ("cannot allocate memory in static TLS block").
 static ANCHOR: OnceLock<Option<(ash::Entry, ash::Instance)>> = OnceLock::new();
 
-impl Drop for Shared {
+impl Drop for InstanceInner {
     fn drop(&mut self) {
         // Only now, so that a program does not wait for two instances when it starts.
         ANCHOR.get_or_init(|| {

@@ -1,4 +1,5 @@
-//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`Surface`], [`Swapchain`].
+//! Vulkan in wgpu's order: [`Instance`], [`Adapter`], [`Device`] and [`Queue`], [`WindowSurface`],
+//! [`Swapchain`].
 //!
 //! Each object owns its Vulkan handle and a clone of the [`Device`] (or [`Instance`]) that made it, so
 //! objects may be dropped in any order. An object does not know whether the GPU still uses it: wait before
@@ -31,14 +32,14 @@ pub use compute::{Choices, ComputePipeline, groups, shader_module};
 pub use device::cuda_inside_vulkan;
 pub use device::{Device, DeviceDesc};
 pub use image::{Image, ImageDesc};
-pub use image::{View, copy_of_level, levels_of, record_upload, view, view_of_shared};
+pub use image::{ImageView, copy_of_level, levels_of, record_upload, view, view_of_shared};
 pub use instance::{API_VERSION, Instance};
-pub use owned::Owned;
+pub use owned::AutoDestroy;
 pub use pacer::{Flight, Pacer};
 pub use queue::Queue;
 pub use readback::{CommandPool, begin, end, one_shot, read_image_levels};
 pub use readback::{read_buffer, read_image, to_host};
-pub use surface::Surface;
+pub use surface::WindowSurface;
 pub use swapchain::{PresentMode, Swapchain, SwapchainImage};
 pub use sync::color_barrier;
 pub use sync::{buffer_barrier, image_barrier, pipeline_barrier};

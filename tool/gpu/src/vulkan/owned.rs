@@ -5,12 +5,12 @@ use super::Device;
 use crate::{Error, Result};
 
 /// Destroys its handle when dropped, unless the device is stuck. The GPU must be done: see [`vulkan`](super).
-pub struct Owned<T: Destroy> {
+pub struct AutoDestroy<T: Destroy> {
     raw: T,
     device: Device,
 }
 
-impl<T: Destroy> Owned<T> {
+impl<T: Destroy> AutoDestroy<T> {
     /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
     pub fn new(device: &Device, raw: T) -> Self {
         Self { raw, device: device.clone() }
@@ -25,7 +25,7 @@ impl<T: Destroy> Owned<T> {
     }
 }
 
-impl<T: Destroy> Drop for Owned<T> {
+impl<T: Destroy> Drop for AutoDestroy<T> {
     fn drop(&mut self) {
         if !self.device.is_stuck() {
             // SAFETY: made from this device, destroyed once, and not in use: see the module `vulkan`.
@@ -67,13 +67,13 @@ destroyed! {
 }
 
 /// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
-pub(super) struct Memory {
+pub(super) struct OwnedMemory {
     // None only while it is being dropped.
     allocation: Option<Allocation>,
     device: Device,
 }
 
-impl Memory {
+impl OwnedMemory {
     pub(super) fn new(device: &Device, desc: &AllocationCreateDesc<'static>) -> Result<Self> {
         let allocation = device.allocator().allocate(desc).map_err(|source| Error::Allocation {
             what: desc.name,
@@ -100,7 +100,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for OwnedMemory {
     fn drop(&mut self) {
         if !self.device.is_stuck()
             && let Some(allocation) = self.allocation.take()

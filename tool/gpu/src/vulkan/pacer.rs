@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::{CommandPool, Device, Owned, Queue};
+use super::{AutoDestroy, CommandPool, Device, Queue};
 use crate::Result;
 
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +25,8 @@ pub struct Pacer {
     device: Device,
     _pool: CommandPool,
     flights: Vec<Flight>,
-    _acquired: Vec<Owned<vk::Semaphore>>,
-    done: Owned<vk::Semaphore>,
+    _acquired: Vec<AutoDestroy<vk::Semaphore>>,
+    done: AutoDestroy<vk::Semaphore>,
     submitted: u64,
     /// Frames in flight; never more than there are flights.
     limit: u64,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ash::vk;
 
-use super::{Device, Owned};
+use super::{AutoDestroy, Device};
 use crate::{Error, Result};
 
 /// A device's only queue. Used through `&mut`, because Vulkan demands external synchronization.
@@ -84,7 +84,7 @@ impl Queue {
     }
 
     /// Waits with a timeout, which `vkQueueWaitIdle` does not have.
-    fn wait_for(&self, done: &Owned<vk::Semaphore>) -> Result<()> {
+    fn wait_for(&self, done: &AutoDestroy<vk::Semaphore>) -> Result<()> {
         match self.device.wait(done, 1, self.patience)? {
             true => Ok(()),
             false => Err(Error::Stuck {

@@ -5,7 +5,7 @@ use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ownership::{Access, Owner};
 
 use super::{
-    Buffer, BufferDesc, Device, Image, Owned, Queue, buffer_barrier, color_barrier, copy_of_level,
+    AutoDestroy, Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, color_barrier, copy_of_level,
     pipeline_barrier,
 };
 use crate::Result;
@@ -127,14 +127,14 @@ pub fn end(device: &Device, commands: vk::CommandBuffer) -> Result<()> {
 }
 
 /// Frees its command buffers when dropped.
-pub struct CommandPool(Owned<vk::CommandPool>);
+pub struct CommandPool(AutoDestroy<vk::CommandPool>);
 
 impl CommandPool {
     pub fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
         let raw = unsafe { device.raw().create_command_pool(&info, None) };
-        Ok(Self(Owned::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
+        Ok(Self(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
     }
 
     pub fn transient(device: &Device, family: u32) -> Result<Self> {

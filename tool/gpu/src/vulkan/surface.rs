@@ -9,16 +9,16 @@ use crate::{Error, Result};
 
 /// The surface of a window, for a [`super::Swapchain`]. It keeps its window alive.
 #[derive(Clone)]
-pub struct Surface(Arc<Shared>);
+pub struct WindowSurface(Arc<SurfaceInner>);
 
-struct Shared {
+struct SurfaceInner {
     raw: vk::SurfaceKHR,
     ext: khr::surface::Instance,
     instance: Instance,
     window: Arc<Window>,
 }
 
-impl Surface {
+impl WindowSurface {
     pub fn new(instance: &Instance, window: Arc<Window>) -> Result<Self> {
         let no_handle = |error: winit::raw_window_handle::HandleError| Error::Window {
             what: "asking the window for its handle",
@@ -30,7 +30,7 @@ impl Surface {
         let raw =
             unsafe { ash_window::create_surface(instance.entry(), instance.raw(), display, handle, None) }
                 .map_err(failed("creating the window's surface", "the Vulkan instance"))?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(SurfaceInner {
             raw,
             ext: khr::surface::Instance::new(instance.entry(), instance.raw()),
             instance: instance.clone(),
@@ -102,7 +102,7 @@ impl Surface {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SurfaceInner {
     fn drop(&mut self) {
         // SAFETY: a swapchain holds a clone of its surface, so none is left; the window is still alive.
         unsafe { self.ext.destroy_surface(self.raw, None) };

@@ -3,7 +3,7 @@
 use ash::vk;
 use winit::dpi::PhysicalSize;
 
-use super::{Device, Owned, Queue, Surface, levels_of, view};
+use super::{AutoDestroy, Device, Queue, WindowSurface, levels_of, view};
 use crate::{Error, Result};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -40,7 +40,7 @@ pub struct SwapchainImage {
 
 pub struct Swapchain {
     raw: vk::SwapchainKHR,
-    images: Vec<Target>,
+    images: Vec<PresentTarget>,
     extent: vk::Extent2D,
     format: vk::SurfaceFormatKHR,
     usage: vk::ImageUsageFlags,
@@ -49,15 +49,15 @@ pub struct Swapchain {
     stale: bool,
     lost: bool,
     losses: u32,
-    surface: Surface,
+    surface: WindowSurface,
     device: Device,
 }
 
-struct Target {
+struct PresentTarget {
     image: vk::Image,
-    view: Owned<vk::ImageView>,
+    view: AutoDestroy<vk::ImageView>,
     // After a present waits for it, it is free only when the same image is acquired again.
-    rendered: Owned<vk::Semaphore>,
+    rendered: AutoDestroy<vk::Semaphore>,
 }
 
 /// Losses of the surface without a present in between. A window that is gone loses every new surface.
@@ -68,7 +68,7 @@ const ACQUIRE_TIMEOUT_NS: u64 = 100_000_000;
 
 impl Swapchain {
     /// Makes no images yet; the first [`Swapchain::acquire`] does.
-    pub fn new(device: &Device, surface: &Surface, wish: PresentMode) -> Result<Self> {
+    pub fn new(device: &Device, surface: &WindowSurface, wish: PresentMode) -> Result<Self> {
         let adapter = device.adapter().raw();
         let format = preferred_format(device, surface)?;
         // SAFETY: surface and physical device belong to the same instance.
@@ -315,7 +315,7 @@ impl Swapchain {
             let range = levels_of(vk::ImageAspectFlags::COLOR, 0..1);
             let kind = vk::ImageViewType::TYPE_2D;
             let view = view(&device, image, self.format.format, kind, range)?;
-            self.images.push(Target { image, view, rendered: device.semaphore()? });
+            self.images.push(PresentTarget { image, view, rendered: device.semaphore()? });
         }
         self.stale = false;
         Ok(true)
@@ -343,7 +343,7 @@ impl Drop for Swapchain {
     }
 }
 
-fn preferred_format(device: &Device, surface: &Surface) -> Result<vk::SurfaceFormatKHR> {
+fn preferred_format(device: &Device, surface: &WindowSurface) -> Result<vk::SurfaceFormatKHR> {
     let adapter = device.adapter().raw();
     // SAFETY: surface and physical device belong to the same instance.
     let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }

@@ -5,14 +5,14 @@ use vulkan_cuda::ownership::whole_image;
 use super::Device;
 
 /// One side of a barrier.
-pub type Scope = (vk::PipelineStageFlags2, vk::AccessFlags2);
+pub type SyncScope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
 /// Changes the layout of level 0, within one queue family.
 pub fn image_barrier(
     image: vk::Image,
     aspect: vk::ImageAspectFlags,
-    (old, from): (vk::ImageLayout, Scope),
-    (new, to): (vk::ImageLayout, Scope),
+    (old, from): (vk::ImageLayout, SyncScope),
+    (new, to): (vk::ImageLayout, SyncScope),
 ) -> vk::ImageMemoryBarrier2<'static> {
     vk::ImageMemoryBarrier2::default()
         .image(image)
@@ -32,13 +32,17 @@ pub fn image_barrier(
 /// Covers every level and layer of a colour image.
 pub fn color_barrier(
     image: vk::Image,
-    from: (vk::ImageLayout, Scope),
-    to: (vk::ImageLayout, Scope),
+    from: (vk::ImageLayout, SyncScope),
+    to: (vk::ImageLayout, SyncScope),
 ) -> vk::ImageMemoryBarrier2<'static> {
     image_barrier(image, vk::ImageAspectFlags::COLOR, from, to).subresource_range(whole_image())
 }
 
-pub fn buffer_barrier(buffer: vk::Buffer, from: Scope, to: Scope) -> vk::BufferMemoryBarrier2<'static> {
+pub fn buffer_barrier(
+    buffer: vk::Buffer,
+    from: SyncScope,
+    to: SyncScope,
+) -> vk::BufferMemoryBarrier2<'static> {
     vk::BufferMemoryBarrier2::default()
         .buffer(buffer)
         .size(vk::WHOLE_SIZE)

@@ -1,10 +1,10 @@
 use ash::vk;
 
-use super::{Device, Owned};
+use super::{AutoDestroy, Device};
 use crate::Result;
 
 pub struct Timestamps<const MARKS: usize> {
-    pool: Owned<vk::QueryPool>,
+    pool: AutoDestroy<vk::QueryPool>,
     period: f64,
 }
 
@@ -16,7 +16,7 @@ impl<const MARKS: usize> Timestamps<MARKS> {
             .query_count((flights * MARKS) as u32);
         // SAFETY: a live device.
         let pool = unsafe { device.raw().create_query_pool(&info, None) };
-        let pool = Owned::new(device, pool.map_err(device.failed("vkCreateQueryPool"))?);
+        let pool = AutoDestroy::new(device, pool.map_err(device.failed("vkCreateQueryPool"))?);
         Ok(Some(Self { pool, period }))
     }
 

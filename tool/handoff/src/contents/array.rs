@@ -9,7 +9,7 @@ use crate::contents::wave::Grid;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ArrayKind {
     /// (rows, cols, 4): x, y, z and a value for each vertex. Neighbours in the grid are connected.
     Mesh,
     /// (rows, cols): a height for each vertex of a grid, which is also the value.
@@ -43,8 +43,8 @@ impl Number {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Array {
-    kind: Kind,
+pub struct DrawnArray {
+    kind: ArrayKind,
     /// One row for points.
     grid: Grid,
     components: u32,
@@ -54,26 +54,26 @@ pub struct Array {
 /// Limits `rows * cols * components`, so that shaders can count in signed 32-bit integers.
 const MOST: u64 = 1 << 31;
 
-impl Array {
+impl DrawnArray {
     /// Returns the field that this program's own producers fill.
     pub fn mesh(grid: Grid) -> Self {
-        Self { kind: Kind::Mesh, grid, components: 4, number: Number::F32 }
+        Self { kind: ArrayKind::Mesh, grid, components: 4, number: Number::F32 }
     }
 
     /// Fails if the kind cannot have this shape or type. The text names those that it can have.
-    pub fn new(kind: Kind, shape: &[u64], number: Number) -> Result<Self, String> {
+    pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
         let (grid, components) = match (kind, shape) {
-            (Kind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
-            (Kind::Surface, &[rows, cols]) => ((rows, cols), 1),
-            (Kind::Points, &[count, components @ (3 | 4)]) => ((1, count), components),
-            (Kind::Image, &[rows, cols]) => ((rows, cols), 1),
-            (Kind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => ((rows, cols), components),
+            (ArrayKind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
+            (ArrayKind::Surface, &[rows, cols]) => ((rows, cols), 1),
+            (ArrayKind::Points, &[count, components @ (3 | 4)]) => ((1, count), components),
+            (ArrayKind::Image, &[rows, cols]) => ((rows, cols), 1),
+            (ArrayKind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => ((rows, cols), components),
             _ => return Err(format!("{} has the shape {}, not {shape:?}", kind.article(), kind.shapes())),
         };
         let (least, words) = match kind {
-            Kind::Mesh | Kind::Surface => (2, "2 rows and columns"),
-            Kind::Points => (1, "1 point"),
-            Kind::Image => (1, "1 row and column"),
+            ArrayKind::Mesh | ArrayKind::Surface => (2, "2 rows and columns"),
+            ArrayKind::Points => (1, "1 point"),
+            ArrayKind::Image => (1, "1 row and column"),
         };
         let (rows, cols) = grid;
         if rows < least || cols < least {
@@ -86,14 +86,14 @@ impl Array {
         {
             return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
         }
-        if number != Number::F32 && matches!(kind, Kind::Mesh | Kind::Points) {
+        if number != Number::F32 && matches!(kind, ArrayKind::Mesh | ArrayKind::Points) {
             return Err(format!("{} has 32-bit floats (dtype <f4)", kind.article()));
         }
         let grid = Grid { cols: cols as u32, rows: rows as u32 };
         Ok(Self { kind, grid, components: components as u32, number })
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ArrayKind {
         self.kind
     }
 
@@ -109,11 +109,12 @@ impl Array {
         self.number
     }
 
-    /// Returns the shape in the form that [`Array::new`] takes: (rows, cols) for an image with one component.
+    /// Returns the shape in the form that [`DrawnArray::new`] takes: (rows, cols) for an image with one
+    /// component.
     pub fn shape(&self) -> Vec<u64> {
         let (rows, cols) = (self.grid.rows.into(), self.grid.cols.into());
         match (self.kind, u64::from(self.components)) {
-            (Kind::Points, components) => vec![cols, components],
+            (ArrayKind::Points, components) => vec![cols, components],
             (_, 1) => vec![rows, cols],
             (_, components) => vec![rows, cols, components],
         }
@@ -142,7 +143,7 @@ impl Array {
     }
 }
 
-impl Kind {
+impl ArrayKind {
     fn article(self) -> &'static str {
         match self {
             Self::Mesh => "a mesh",
@@ -163,7 +164,7 @@ impl Kind {
 }
 
 /// As in "an image of [480, 640, 3]".
-impl fmt::Display for Array {
+impl fmt::Display for DrawnArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {:?}", self.kind.article(), self.shape())
     }
@@ -173,15 +174,15 @@ impl fmt::Display for Array {
 mod tests {
     use super::*;
 
-    fn made(kind: Kind, shape: &[u64], number: Number) -> Result<Array, String> {
-        let array = Array::new(kind, shape, number)?;
+    fn made(kind: ArrayKind, shape: &[u64], number: Number) -> Result<DrawnArray, String> {
+        let array = DrawnArray::new(kind, shape, number)?;
         assert!(array.bytes() > 0 && array.stamps() <= array.words());
         Ok(array)
     }
 
     #[test]
     fn each_kind_has_its_shapes() {
-        use {Kind::*, Number::*};
+        use {ArrayKind::*, Number::*};
         for (kind, shape, number, bytes, stamps) in [
             (Mesh, &[3, 5, 4][..], F32, 240, 15),
             (Surface, &[3, 5], F32, 60, 15),
@@ -197,12 +198,12 @@ mod tests {
         }
         assert_eq!(made(Image, &[3, 5, 1], U8).unwrap().shape(), [3, 5]);
         assert_eq!(made(Image, &[3, 5, 4], U8).unwrap().to_string(), "an image of [3, 5, 4]");
-        assert_eq!(made(Mesh, &[3, 5, 4], F32).unwrap(), Array::mesh(Grid { cols: 5, rows: 3 }));
+        assert_eq!(made(Mesh, &[3, 5, 4], F32).unwrap(), DrawnArray::mesh(Grid { cols: 5, rows: 3 }));
     }
 
     #[test]
     fn what_does_not_fit_is_named() {
-        use {Kind::*, Number::*};
+        use {ArrayKind::*, Number::*};
         for (kind, shape, number, word) in [
             (Mesh, &[3, 5][..], F32, "[rows, cols, 4]"),
             (Mesh, &[1, 5, 4], F32, "at least 2 rows and columns"),

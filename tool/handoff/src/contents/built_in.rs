@@ -38,7 +38,7 @@ pub fn frame_stamp() -> KernelSource {
 
 /// Writes the GPU's clock to memory, for `wavefield bench latency`: `(unsigned long long *out)`.
 pub fn clock() -> KernelSource {
-    KernelSource::new("the built-in clock", include_str!("../../kernels/stamp.ptx"), "stamp")
+    KernelSource::new("the built-in clock", include_str!("../../kernels/clock.ptx"), "stamp")
 }
 
 #[cfg(test)]

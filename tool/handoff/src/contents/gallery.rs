@@ -1,6 +1,6 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
-//! Each file `kernels/NAME.cu` teaches one thing. Most have a *twin*: a compute shader (`gallery.wgsl`) that
+//! Each file `kernels/NAME.cu` teaches one thing. Most have a *shader* beside them (`gallery.wgsl`) that
 //! computes the same field without CUDA. `run/tests/gallery.rs` compares both with a reference.
 
 use std::ffi::CStr;
@@ -10,19 +10,19 @@ use wavefield_gpu::cuda::{KernelParameters, KernelSource};
 use wavefield_gpu::{Error, Result};
 
 #[derive(Debug)]
-pub struct Entry {
+pub struct GalleryEntry {
     /// For `--kernel`; also the kernel's entry.
     pub name: &'static str,
     pub about: &'static str,
-    /// A kernel without a twin needs CUDA.
-    pub twin: Option<Twin>,
+    /// A kernel without one needs CUDA.
+    pub shader: Option<KernelShader>,
     /// Whether neighbours are not connected, so that the vertices are best drawn as points.
     pub points: bool,
     ptx: &'static str,
 }
 
 #[derive(Debug)]
-pub struct Twin {
+pub struct KernelShader {
     pub spirv: &'static [u8],
     pub entry: &'static CStr,
     /// In seconds. The shader gets the time only as a fraction of this.
@@ -41,9 +41,9 @@ macro_rules! ptx {
     };
 }
 
-macro_rules! twin {
+macro_rules! shader {
     ($name:tt, $entry:literal, $repeats:expr) => {
-        Twin {
+        KernelShader {
             spirv: wavefield_gpu::shaders::spirv(concat!("gallery.", $name)),
             entry: $entry,
             repeats: $repeats,
@@ -52,51 +52,51 @@ macro_rules! twin {
     };
 }
 
-static GALLERY: [Entry; 5] = [
-    Entry {
+static GALLERY: [GalleryEntry; 5] = [
+    GalleryEntry {
         name: "wave",
         about: "three waves and a ripple; how a kernel stays exact when the time is large",
-        twin: Some(twin!("wave", c"wave", wave::LOOP)),
+        shader: Some(shader!("wave", c"wave", wave::LOOP)),
         points: false,
         ptx: ptx!("wave"),
     },
-    Entry {
+    GalleryEntry {
         name: "ripples",
         about: "rings around moving sources; memory that a block shares",
-        twin: Some(twin!("ripples", c"ripples", 20.0)),
+        shader: Some(shader!("ripples", c"ripples", 20.0)),
         points: false,
         ptx: ptx!("ripples"),
     },
-    Entry {
+    GalleryEntry {
         name: "ocean",
         about: "Gerstner waves; fast sines and cosines, and normals from a formula",
-        twin: Some(twin!("ocean", c"ocean", 40.0)),
+        shader: Some(shader!("ocean", c"ocean", 40.0)),
         points: false,
         ptx: ptx!("ocean"),
     },
-    Entry {
+    GalleryEntry {
         name: "pond",
         about: "drops in a pond; state between frames, and neighbours without a race",
-        twin: None,
+        shader: None,
         points: false,
         ptx: ptx!("pond"),
     },
-    Entry {
+    GalleryEntry {
         name: "swarm",
         about: "particles around a ring; random numbers without memory",
-        twin: Some(twin!("swarm", c"swarm", 60.0)),
+        shader: Some(shader!("swarm", c"swarm", 60.0)),
         points: true,
         ptx: ptx!("swarm"),
     },
 ];
 
 /// Lists the kernels, the default first.
-pub fn gallery() -> &'static [Entry] {
+pub fn gallery() -> &'static [GalleryEntry] {
     &GALLERY
 }
 
 /// Finds the entry that `--kernel ARGUMENT` names. `None` for a file, whose name has a dot or a slash.
-pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
+pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
     }
@@ -114,20 +114,21 @@ pub fn named(argument: &str) -> Result<Option<&'static Entry>> {
 }
 
 /// Names the kernels that run without CUDA.
-pub fn with_twins() -> String {
-    let with: Vec<_> = GALLERY.iter().filter(|entry| entry.twin.is_some()).map(|entry| entry.name).collect();
+pub fn with_shaders() -> String {
+    let with: Vec<_> =
+        GALLERY.iter().filter(|entry| entry.shader.is_some()).map(|entry| entry.name).collect();
     with.join(", ")
 }
 
 /// Finds the entry of a kernel; the default one for no kernel, and `None` for the user's own.
-pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static Entry> {
+pub fn entry_of(kernel: Option<&KernelSource>) -> Option<&'static GalleryEntry> {
     match kernel {
         None => Some(&GALLERY[0]),
         Some(kernel) => GALLERY.iter().find(|entry| kernel.built_in == Some(entry.name)),
     }
 }
 
-impl Entry {
+impl GalleryEntry {
     pub fn source(&self) -> KernelSource {
         KernelSource {
             name: format!("the built-in {}", self.name),
@@ -139,9 +140,9 @@ impl Entry {
     }
 }
 
-impl Twin {
+impl KernelShader {
     pub fn wave() -> &'static Self {
-        static WAVE: Twin = twin!("wave", c"wave", wave::LOOP);
+        static WAVE: KernelShader = shader!("wave", c"wave", wave::LOOP);
         &WAVE
     }
 
@@ -182,7 +183,7 @@ mod tests {
             let parameters = entry.source().parameters().unwrap();
             assert_eq!(KernelParameters::of(&std::fs::read_to_string(source).unwrap()).unwrap(), parameters);
             assert!((2..=4).contains(&parameters.len()), "{}: {parameters}", entry.name);
-            assert!(entry.twin.as_ref().is_none_or(|twin| twin.parameters() == parameters));
+            assert!(entry.shader.as_ref().is_none_or(|shader| shader.parameters() == parameters));
         }
     }
 

@@ -46,19 +46,19 @@ impl Grid {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shape {
+pub struct WaveShape {
     pub amplitude: f32,
     /// Scales the position, and so the number of waves in the field.
     pub frequency: f32,
 }
 
-impl Default for Shape {
+impl Default for WaveShape {
     fn default() -> Self {
         Self { amplitude: 1.0, frequency: 1.0 }
     }
 }
 
-impl Shape {
+impl WaveShape {
     /// Takes the kernel's two parameters, in the order in which it declares them.
     pub fn of(values: &[f32]) -> Self {
         match *values {
@@ -86,7 +86,7 @@ pub fn phase(time: f64) -> f64 {
 }
 
 /// Computes a vertex in single precision, as the GPU does. `phase` is a value of [`phase`].
-pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Vertex {
+pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: WaveShape) -> Vertex {
     // In whole turns.
     let sine = |turns: f32| (std::f32::consts::TAU * (turns - turns.round())).sin();
     let x = 2.0 * col as f32 / (grid.cols - 1) as f32 - 1.0;
@@ -100,7 +100,7 @@ pub fn vertex(grid: Grid, col: u32, row: u32, phase: f32, shape: Shape) -> Verte
 }
 
 /// Computes `[x, y, z, w]` in double precision, written from the formula, independently of [`vertex`].
-pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f64; 4] {
+pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: WaveShape) -> [f64; 4] {
     // (weight, turns per unit of x, of z, of distance from the middle, turns per loop)
     const TERMS: [(f64, f64, f64, f64, f64); 4] = [
         (0.46, 0.55, 0.30, 0.0, 3.0),
@@ -121,12 +121,13 @@ pub fn reference(grid: Grid, col: u32, row: u32, time: f64, shape: Shape) -> [f6
     [x, HEIGHT * f64::from(shape.amplitude) * sum, z, 0.5 + 0.5 * sum]
 }
 
-/// Returns the largest difference between `vertices` and the reference at `time`, in units of `Shape::unit`.
+/// Returns the largest difference between `vertices` and the reference at `time`, in units of
+/// `WaveShape::unit`.
 /// A NaN makes it infinite. `color` is the distance between a vertex's `w` and the reference's.
 pub fn worst_distance(
     grid: Grid,
     vertices: &[Vertex],
-    (time, shape): (f64, Shape),
+    (time, shape): (f64, WaveShape),
     color: impl Fn(f32, f64) -> f64 + Sync,
 ) -> f64 {
     if vertices.len() as u64 != grid.count() {
@@ -147,25 +148,25 @@ pub fn worst_distance(
 mod tests {
     use super::*;
 
-    fn field(grid: Grid, time: f64, shape: Shape) -> Vec<Vertex> {
+    fn field(grid: Grid, time: f64, shape: WaveShape) -> Vec<Vertex> {
         let phase = phase(time) as f32;
         let row = |row| (0..grid.cols).map(move |col| vertex(grid, col, row, phase, shape));
         (0..grid.rows).flat_map(row).collect()
     }
 
     /// [`worst_distance`] of vertices without a stamp.
-    fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: Shape) -> f64 {
+    fn worst_error(grid: Grid, vertices: &[Vertex], time: f64, shape: WaveShape) -> f64 {
         worst_distance(grid, vertices, (time, shape), |got, want| (f64::from(got) - want).abs())
     }
 
-    const AS_IT_IS: Shape = Shape { amplitude: 1.0, frequency: 1.0 };
+    const AS_IT_IS: WaveShape = WaveShape { amplitude: 1.0, frequency: 1.0 };
 
     #[test]
     fn single_precision_keeps_to_the_reference() {
         for time in [0.0, 1.0 / 60.0, 7.3, 19.999, 86_400.0 * 30.0 + 0.4] {
             let grid = Grid { cols: 257, rows: 100 };
             for (amplitude, frequency) in [(1.0, 1.0), (0.0, 0.25), (2.0, 4.0), (1.3, 3.7), (2.0, 1.0)] {
-                let shape = Shape { amplitude, frequency };
+                let shape = WaveShape { amplitude, frequency };
                 let worst = worst_error(grid, &field(grid, time, shape), time, shape);
                 assert!(worst < 1e-5, "{worst:e} at {time} s, {shape:?}");
             }
@@ -175,7 +176,8 @@ mod tests {
     #[test]
     fn the_shape_scales_height_and_position() {
         let grid = Grid { cols: 65, rows: 65 };
-        let at = |col, amplitude, frequency| reference(grid, col, 32, 1.7, Shape { amplitude, frequency });
+        let at =
+            |col, amplitude, frequency| reference(grid, col, 32, 1.7, WaveShape { amplitude, frequency });
         let [once, twice] = [1.0, 2.0].map(|amplitude| at(7, amplitude, 1.0));
         assert_eq!((2.0 * once[1], once[3]), (twice[1], twice[3]));
         // Half the distance from the middle with twice as many waves is the same place in the wave.
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(worst(&vertices), f64::INFINITY);
         assert_eq!(worst(&vertices[1..]), f64::INFINITY);
         // With another shape, all vertices are wrong.
-        let higher = Shape { amplitude: 1.01, ..AS_IT_IS };
+        let higher = WaveShape { amplitude: 1.01, ..AS_IT_IS };
         assert!(worst_error(grid, &field(grid, 2.0, AS_IT_IS), 2.0, higher) > 1e-3);
     }
 

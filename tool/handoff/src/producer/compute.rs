@@ -7,7 +7,7 @@ use vulkan_cuda::ExportedBuffer;
 use super::{
     Frame, Producer, ProducerDesc, Profile, SLOT_USAGE, Source, Vertices, check_grid, each_slot, own_slots,
 };
-use crate::contents::{frame_stamp, gallery::Twin, wave::Grid};
+use crate::contents::{frame_stamp, gallery::KernelShader, wave::Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
@@ -16,14 +16,14 @@ use wavefield_gpu::vulkan::{
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    _memory: Memory,
-    twin: &'static Twin,
+    _memory: FieldMemory,
+    shader: &'static KernelShader,
     grid: Grid,
     stamped: bool,
     device: Device,
 }
 
-enum Memory {
+enum FieldMemory {
     Own { _buffers: Vec<Buffer> },
     Exported { _buffers: Vec<ExportedBuffer> },
 }
@@ -31,36 +31,41 @@ enum Memory {
 impl ComputeProducer {
     /// Makes slots in exported memory, if `exported`. Nobody imports it: this shows what exporting costs a
     /// draw.
-    pub fn new(device: &Device, desc: &ProducerDesc, twin: &'static Twin, exported: bool) -> Result<Self> {
+    pub fn new(
+        device: &Device,
+        desc: &ProducerDesc,
+        shader: &'static KernelShader,
+        exported: bool,
+    ) -> Result<Self> {
         check_grid(device, desc.grid)?;
         let (memory, slots): (_, Vec<_>) = if exported {
             let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
             let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
             let buffers = each_slot(device, None, desc.grid, depth, make)?;
             let slots = buffers.iter().map(ExportedBuffer::raw).collect();
-            (Memory::Exported { _buffers: buffers }, slots)
+            (FieldMemory::Exported { _buffers: buffers }, slots)
         } else {
             let none = vk::BufferUsageFlags::empty();
             let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
             let slots = buffers.iter().map(Buffer::raw).collect();
-            (Memory::Own { _buffers: buffers }, slots)
+            (FieldMemory::Own { _buffers: buffers }, slots)
         };
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(
             device,
-            (twin.spirv, twin.entry),
-            size_of::<Constants>() as u32,
+            (shader.spirv, shader.entry),
+            size_of::<ShaderConstants>() as u32,
             &[Choices::These(&bound)],
         )?;
         let slots = slots.into_iter().map(Source::from).collect();
-        let parameters = twin.parameters();
+        let parameters = shader.parameters();
         let profile = Profile { in_queue: true, parameters, ..Profile::of_queue("compute", slots) };
         let (grid, stamped) = (desc.grid, desc.stamped);
-        Ok(Self { pipeline, profile, _memory: memory, twin, grid, stamped, device: device.clone() })
+        Ok(Self { pipeline, profile, _memory: memory, shader, grid, stamped, device: device.clone() })
     }
 
-    fn constants(&self, frame: &Frame) -> Constants {
-        let phase = self.twin.phase(frame.time);
+    fn constants(&self, frame: &Frame) -> ShaderConstants {
+        let phase = self.shader.phase(frame.time);
         let (keep, stamp) = match self.stamped {
             true => (!frame_stamp::MASK, frame_stamp::of(frame.index)),
             false => (u32::MAX, 0),
@@ -75,7 +80,7 @@ impl ComputeProducer {
 
 /// As in `gallery.wgsl`: columns, rows, phase, the bits of a colour to keep, the bits to set, three unused
 /// words, and the values of the kernel's parameters.
-type Constants = [u32; 8 + VALUES];
+type ShaderConstants = [u32; 8 + VALUES];
 const VALUES: usize = 4;
 
 impl Producer for ComputeProducer {

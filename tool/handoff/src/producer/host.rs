@@ -5,8 +5,8 @@ use gpu_allocator::MemoryLocation;
 use rayon::prelude::*;
 
 use super::{Frame, Produced, Producer, ProducerDesc, Profile, check_grid, own_slots};
-use crate::contents::wave::{self, Grid, Shape, Vertex};
-use crate::contents::{frame_stamp, gallery::Twin};
+use crate::contents::wave::{self, Grid, Vertex, WaveShape};
+use crate::contents::{frame_stamp, gallery::KernelShader};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Buffer, Device};
 
@@ -26,7 +26,7 @@ impl HostProducer {
         let buffers = own_slots(device, grid, desc.ring, none, MemoryLocation::CpuToGpu)?;
         let slots: Vec<_> = buffers.iter().map(|buffer| buffer.raw().into()).collect();
         // With no more frames than slots, a slot's last frame is done before `produce` writes it again.
-        let (max_in_flight, parameters) = (slots.len(), Twin::wave().parameters());
+        let (max_in_flight, parameters) = (slots.len(), KernelShader::wave().parameters());
         let profile = Profile { max_in_flight, parameters, ..Profile::of_queue("host", slots) };
         Ok(Self { buffers, profile, grid, stamped: desc.stamped })
     }
@@ -39,7 +39,7 @@ impl Producer for HostProducer {
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
         let (grid, phase) = (self.grid, wave::phase(frame.time) as f32);
-        let shape = Shape::of(&self.profile.parameters.values(&frame.parameters));
+        let shape = WaveShape::of(&self.profile.parameters.values(&frame.parameters));
         let (stamped, frame_index) = (self.stamped, frame.index);
         let slot = self.profile.slot_of(frame.index);
         let bytes = self.buffers[slot].bytes_mut()?;

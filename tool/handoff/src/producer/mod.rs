@@ -10,7 +10,7 @@
 //! 3. [`Producer::submit`] says what the submission waits for and signals, and learns whether it was made.
 
 mod compute;
-mod fill;
+mod cuda_timeline;
 mod host;
 mod room;
 mod still;
@@ -25,12 +25,12 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::shared_ring::QueueUse;
 
-use crate::contents::{array::Array, scene::Scene, wave::Grid};
+use crate::contents::{array::DrawnArray, scene::Scene, wave::Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{KernelParameters, KernelValues};
 
 pub use compute::ComputeProducer;
-pub use fill::Fill;
+pub use cuda_timeline::CudaTimeline;
 pub use host::HostProducer;
 pub use room::{SLOT_USAGE, TEXTURE_FORMAT, each_slot, own_slots, read_slot};
 pub use room::{check_grid, check_texture};
@@ -38,7 +38,7 @@ pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
 pub(crate) use texture_host::{level_regions, own_images, own_slot};
-pub use transfer::Transfer;
+pub use transfer::OwnershipTransfer;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerDesc {
@@ -126,7 +126,7 @@ pub struct Vertices {
 
 impl Vertices {
     /// Returns the range of `array`, rounded up to whole words because shaders read whole words.
-    pub fn whole(self, array: &Array) -> vk::DescriptorBufferInfo {
+    pub fn whole(self, array: &DrawnArray) -> vk::DescriptorBufferInfo {
         vk::DescriptorBufferInfo { buffer: self.buffer, offset: self.offset, range: 4 * array.words() }
     }
 }
@@ -243,13 +243,13 @@ pub trait Producer {
     }
 
     /// Returns CUDA's stream, which knows when each frame's kernel ran; `None` without CUDA.
-    fn fill(&self) -> Option<&Fill> {
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
         None
     }
 
     /// Returns whether its work outside the Vulkan queue is done. Fails if that work did.
     fn is_idle(&self) -> Result<bool> {
-        self.fill().map_or(Ok(true), Fill::is_idle)
+        self.cuda_timeline().map_or(Ok(true), CudaTimeline::is_idle)
     }
 
     /// Says how far its side has come, for the error of a stuck run.
@@ -264,15 +264,18 @@ pub trait Producer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{gallery::Twin, wave::Shape};
+    use crate::contents::{gallery::KernelShader, wave::WaveShape};
 
     #[test]
     fn the_wave_has_a_shape() {
-        let parameters = Twin::wave().parameters();
+        let parameters = KernelShader::wave().parameters();
         let names: Vec<_> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         assert_eq!(names, ["amplitude", "frequency"]);
-        assert_eq!(Shape::of(&parameters.values(&[])), Shape::default());
-        assert_eq!(Shape::of(&parameters.values(&[9.0, 0.0])), Shape { amplitude: 2.0, frequency: 0.25 });
+        assert_eq!(WaveShape::of(&parameters.values(&[])), WaveShape::default());
+        assert_eq!(
+            WaveShape::of(&parameters.values(&[9.0, 0.0])),
+            WaveShape { amplitude: 2.0, frequency: 0.25 }
+        );
         // They are read from the PTX; the source declares the same.
         assert_eq!(KernelParameters::of(include_str!("../../../../kernels/wave.cu")), Ok(parameters));
     }

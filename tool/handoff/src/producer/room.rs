@@ -6,7 +6,7 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::Owner;
 
 use super::{Source, level_regions};
-use crate::contents::array::Array;
+use crate::contents::array::DrawnArray;
 use crate::contents::texture;
 use crate::contents::wave::{Grid, Vertex};
 use wavefield_gpu::cuda::Cuda;
@@ -142,7 +142,12 @@ pub fn check_texture(device: &Device, size: Grid) -> Result<()> {
 ///
 /// # Safety
 /// The slot is alive, of the queue's device, and holds such an array.
-pub unsafe fn read_slot(queue: &mut Queue, slot: Source, owner: Owner, array: &Array) -> Result<Vec<u8>> {
+pub unsafe fn read_slot(
+    queue: &mut Queue,
+    slot: Source,
+    owner: Owner,
+    array: &DrawnArray,
+) -> Result<Vec<u8>> {
     match slot {
         // SAFETY: such a slot (the caller's promise).
         Source::Vertices(slot) => unsafe { read_buffer(queue, slot.buffer, array.bytes(), owner) },

@@ -14,8 +14,8 @@ use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Choices, ComputePipeline, Device, Image, View, color_barrier, levels_of, pipeline_barrier, view,
-    view_of_shared,
+    Bound, Choices, ComputePipeline, Device, Image, ImageView, color_barrier, levels_of, pipeline_barrier,
+    view, view_of_shared,
 };
 
 /// In texels, as in `paint.wgsl`.
@@ -24,16 +24,16 @@ const WORKGROUP: u32 = 8;
 pub struct TextureComputeProducer {
     pipelines: Pipelines,
     // The views of a level go before its image.
-    levels: Vec<Vec<View>>,
+    levels: Vec<Vec<ImageView>>,
     profile: Profile,
-    _views: Vec<View>,
-    _memory: Memory,
+    _views: Vec<ImageView>,
+    _memory: TextureMemory,
     size: Grid,
     stamped: bool,
     device: Device,
 }
 
-enum Memory {
+enum TextureMemory {
     Own { _images: Vec<Image> },
     Exported { _images: Vec<Arc<ExportedImage>> },
 }
@@ -52,11 +52,11 @@ impl TextureComputeProducer {
             let views = images.iter().map(|image| view_of_shared(device, image));
             let views = views.collect::<Result<Vec<_>>>()?;
             let slots = images.iter().zip(&views).map(|(image, view)| slot(image.raw(), view.raw()));
-            (slots.collect(), views, Memory::Exported { _images: images })
+            (slots.collect(), views, TextureMemory::Exported { _images: images })
         } else {
             let images = own_images(device, size, depth, vk::ImageUsageFlags::STORAGE)?;
             let slots = images.iter().map(|image| slot(image.raw(), image.view()));
-            (slots.collect(), Vec::new(), Memory::Own { _images: images })
+            (slots.collect(), Vec::new(), TextureMemory::Own { _images: images })
         };
         let levels =
             slots.iter().map(|slot| level_views(device, slot.image, size)).collect::<Result<Vec<_>>>()?;
@@ -82,7 +82,7 @@ impl Producer for TextureComputeProducer {
         // The content is overwritten, so it may be lost. The draw that read it K frames ago must be done.
         let old = (vk::ImageLayout::UNDEFINED, (frame.reads.stage, vk::AccessFlags2::NONE));
         let reuse = color_barrier(image, old, written);
-        let parameters = Parameters {
+        let parameters = ShaderParameters {
             phase: wave::phase(frame.time) as f32,
             stamp: if self.stamped { frame_stamp::of(frame.index) } else { texel::NONE },
         };
@@ -112,22 +112,22 @@ struct Pipelines {
 /// As in `paint.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, Pod, Zeroable)]
-struct Parameters {
+struct ShaderParameters {
     phase: f32,
     stamp: u32,
 }
 
 impl Pipelines {
-    fn new(device: &Device, levels: &[Vec<View>]) -> Result<Self> {
-        let written = |view: &View| Bound::Storage(view.raw());
-        let read = |view: &View| Bound::Sampled(view.raw(), LAYOUT);
+    fn new(device: &Device, levels: &[Vec<ImageView>]) -> Result<Self> {
+        let written = |view: &ImageView| Bound::Storage(view.raw());
+        let read = |view: &ImageView| Bound::Sampled(view.raw(), LAYOUT);
         // Each slot's first level; all other levels; for each of those, the level above it.
         let first: Vec<_> = levels.iter().flat_map(|slot| slot.first()).map(written).collect();
         let below: Vec<_> = levels.iter().flat_map(|slot| slot.iter().skip(1)).map(written).collect();
         let above: Vec<_> =
             levels.iter().flat_map(|slot| &slot[..slot.len().saturating_sub(1)]).map(read).collect();
         let pipeline = |shader, sets: &[Choices<'_>]| {
-            ComputePipeline::new(device, shader, size_of::<Parameters>() as u32, sets)
+            ComputePipeline::new(device, shader, size_of::<ShaderParameters>() as u32, sets)
         };
         let paint = const { wavefield_gpu::shaders::spirv("paint.paint") };
         let reduce = const { wavefield_gpu::shaders::spirv("paint.reduce") };
@@ -145,7 +145,7 @@ impl Pipelines {
         commands: vk::CommandBuffer,
         (slot, level): (usize, usize),
         size: Grid,
-        parameters: Parameters,
+        parameters: ShaderParameters,
     ) {
         let groups = [size.cols.div_ceil(WORKGROUP), size.rows.div_ceil(WORKGROUP)];
         let constants = bytemuck::bytes_of(&parameters);
@@ -163,7 +163,7 @@ impl Pipelines {
 }
 
 /// Shaders write each level through its own view.
-fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<View>> {
+fn level_views(device: &Device, image: vk::Image, size: Grid) -> Result<Vec<ImageView>> {
     let of_level = |level| {
         let range = levels_of(vk::ImageAspectFlags::COLOR, level..level + 1);
         view(device, image, TEXTURE_FORMAT, vk::ImageViewType::TYPE_2D, range)

@@ -7,12 +7,12 @@ use super::{ImageSlot, Source, Vertices};
 use wavefield_gpu::vulkan::{Device, pipeline_barrier};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
+pub enum OwnershipTransfer {
     Acquire,
     Release,
 }
 
-impl Transfer {
+impl OwnershipTransfer {
     /// Records the transfer for a queue of `family` that reads the slot as `reads` says.
     ///
     /// # Safety

@@ -61,12 +61,12 @@ pub(super) struct AutoBatch {
     from: u64,
     /// The frame time of the last measurement, in seconds.
     last: Option<f64>,
-    seen: Seen,
+    seen: BatchSample,
     pub(super) changes: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct BatchSample {
     frames: usize,
     /// The end of the frame before the first one, in nanoseconds of the GPU's clock.
     began: Option<f64>,
@@ -78,7 +78,7 @@ struct Seen {
     draws: [f64; MOST],
 }
 
-impl Seen {
+impl BatchSample {
     fn since(began: Option<f64>) -> Self {
         Self { frames: 0, began, ended: 0.0, kernels: 0.0, draws: [0.0; MOST] }
     }
@@ -102,7 +102,7 @@ impl AutoBatch {
             // The first frames run with cold caches.
             from: FRAMES as u64 / 2,
             last: None,
-            seen: Seen::since(None),
+            seen: BatchSample::since(None),
             changes: 0,
         })
     }
@@ -126,7 +126,7 @@ impl AutoBatch {
         if seen.frames < FRAMES.next_multiple_of(self.batch) {
             return None;
         }
-        let mut seen = std::mem::replace(seen, Seen::since(Some(end)));
+        let mut seen = std::mem::replace(seen, BatchSample::since(Some(end)));
         let batch = self.choose(&mut seen);
         if batch == self.batch {
             return None;
@@ -137,7 +137,7 @@ impl AutoBatch {
         Some(self.batch)
     }
 
-    fn choose(&mut self, seen: &mut Seen) -> usize {
+    fn choose(&mut self, seen: &mut BatchSample) -> usize {
         let frames = seen.frames as f64;
         let frame = (seen.ended - seen.began.unwrap_or(seen.ended)) * 1e-9 / frames;
         // The last frame of a batch of B is filled B - 1 frames earlier than it would be alone.
@@ -149,7 +149,7 @@ impl AutoBatch {
         batch.min(most)
     }
 
-    fn fitting(&mut self, frame: f64, seen: &mut Seen) -> usize {
+    fn fitting(&mut self, frame: f64, seen: &mut BatchSample) -> usize {
         let frames = seen.frames as f64;
         let batch = self.batch as f64;
         let left = ((frame - seen.kernels / frames - seen.draw()) * batch).max(0.0);
@@ -194,7 +194,7 @@ mod tests {
 
     /// A simulated GPU. The first frame of each batch contains the switches and the kernels of the whole
     /// batch. All times are in µs.
-    struct Gpu {
+    struct FakeGpu {
         kernel: f64,
         draw: f64,
         switches: f64,
@@ -208,7 +208,7 @@ mod tests {
         drawn: usize,
     }
 
-    impl Gpu {
+    impl FakeGpu {
         fn new(draw: f64) -> Self {
             Self { kernel: 8.0, draw, switches: 340.0, pace: 0.0, overlay: 0.0, now: 0.0, frame: 0, drawn: 0 }
         }
@@ -241,7 +241,7 @@ mod tests {
 
     fn settled(draw: f64, longest: usize) -> usize {
         let mut auto = AutoBatch::new(longest, Batching::LATENCY).unwrap();
-        Gpu::new(draw).draw(&mut auto, 2000)
+        FakeGpu::new(draw).draw(&mut auto, 2000)
     }
 
     #[test]
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn the_choice_does_not_waver() {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-        let mut gpu = Gpu::new(2_150.0);
+        let mut gpu = FakeGpu::new(2_150.0);
         gpu.draw(&mut auto, 200);
         let settled = auto.changes;
         for frame in 0..2000 {
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn it_follows_the_draw() {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-        let mut gpu = Gpu::new(4_000.0);
+        let mut gpu = FakeGpu::new(4_000.0);
         assert_eq!(gpu.draw(&mut auto, 300), 2);
         gpu.draw = 1_000.0;
         let more = gpu.draw(&mut auto, 300);
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_frame_that_waits_for_the_display_is_filled_by_itself() {
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-        let mut gpu = Gpu { pace: 16_667.0, ..Gpu::new(1_000.0) };
+        let mut gpu = FakeGpu { pace: 16_667.0, ..FakeGpu::new(1_000.0) };
         assert_eq!(gpu.draw(&mut auto, 300), 1);
         assert_eq!(auto.changes, 1, "it does not try again and again");
         gpu.pace = 0.0;
@@ -317,7 +317,7 @@ mod tests {
     fn an_overlay_is_not_taken_for_a_display() {
         for (overlay, enough) in [(0.0, 3), (200.0, 3), (350.0, 3), (600.0, 3), (1_500.0, 2)] {
             let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-            let batch = Gpu { overlay, ..Gpu::new(2_500.0) }.draw(&mut auto, 300);
+            let batch = FakeGpu { overlay, ..FakeGpu::new(2_500.0) }.draw(&mut auto, 300);
             assert!(batch >= enough, "{batch} with an overlay of {overlay} µs");
         }
     }
@@ -327,12 +327,12 @@ mod tests {
         for (milliseconds, batch) in [(0, 1), (1, 1), (2, 2), (6, 5), (100, 8)] {
             let mut auto = AutoBatch::new(8, Duration::from_millis(milliseconds)).unwrap();
             // About 1.2 ms a frame.
-            let mut gpu = Gpu { switches: 900.0, ..Gpu::new(1_100.0) };
+            let mut gpu = FakeGpu { switches: 900.0, ..FakeGpu::new(1_100.0) };
             assert_eq!(gpu.draw(&mut auto, 1000), batch, "{milliseconds} ms");
         }
         // The bound applies at once, even if frame times vary.
         let mut auto = AutoBatch::new(8, Batching::LATENCY).unwrap();
-        let mut gpu = Gpu::new(1_000.0);
+        let mut gpu = FakeGpu::new(1_000.0);
         assert!(gpu.draw(&mut auto, 300) >= 7);
         for frame in 0..100 {
             gpu.draw = if frame / 16 % 2 == 0 { 20_000.0 } else { 30_000.0 };

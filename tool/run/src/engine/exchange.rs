@@ -5,10 +5,10 @@ use vulkan_cuda::ownership::Owner;
 use super::{Engine, Health};
 use crate::watch::verify::Check;
 use crate::watch::verify::tally::Tally;
-use wavefield_draw::{Camera, Drawing, View};
+use wavefield_draw::{Camera, Drawing, FieldView};
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::{Producer, Source};
 
 /// A producer that counts its own frames without gaps, even if others draw in between.
@@ -17,20 +17,20 @@ pub struct Installed {
     pub(crate) next: u64,
     parameters: KernelValues,
     drawing: Drawing,
-    pub(crate) view: View,
+    pub(crate) view: FieldView,
 }
 
 impl Installed {
     /// Wraps a new producer. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
-        let view = View { camera, ..View::of(drawing.array()) };
+        let view = FieldView { camera, ..FieldView::of(drawing.array()) };
         Self { producer, next: 0, parameters, drawing, view }
     }
 }
 
 impl Engine {
-    pub fn drawing_of(&self, array: Array) -> Result<Drawing> {
+    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
         self.drawer.renderer.drawing_of(array)
     }
 
@@ -49,17 +49,17 @@ impl Engine {
         if let Some(check) = &mut self.observers.check {
             check.exchanged(*incoming.drawing.array());
         }
-        self.beside = None;
+        self.side_views = None;
         self.times.forget();
         // These use the old producer's clocks and slots.
         (self.observers.live, self.observers.probe) = (None, None);
         self.recordings.forget();
-        self.filler.first = submitted - incoming.next;
-        let producer = std::mem::replace(&mut *self.filler.producer, incoming.producer);
-        let parameters = std::mem::replace(&mut self.filler.parameters, incoming.parameters);
+        self.producer_state.first = submitted - incoming.next;
+        let producer = std::mem::replace(&mut *self.producer_state.producer, incoming.producer);
+        let parameters = std::mem::replace(&mut self.producer_state.parameters, incoming.parameters);
         let drawing = self.drawer.renderer.exchange(incoming.drawing);
         let view = std::mem::replace(&mut self.drawer.view, incoming.view);
-        self.filler.begin(&mut self.pacer);
+        self.producer_state.begin(&mut self.pacer);
         // A wait that was given up has ended after all.
         self.health = Health::Sound;
         Ok(Installed { producer, next, parameters, drawing, view })
@@ -84,7 +84,7 @@ impl Engine {
     /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let (mut finished, mut submitted) = (0, 0);
-        for pacer in [&self.pacer].into_iter().chain(self.beside.as_ref().map(|beside| &beside.pacer)) {
+        for pacer in [&self.pacer].into_iter().chain(self.side_views.as_ref().map(|side| &side.pacer)) {
             finished += pacer.finished()?;
             submitted += pacer.submitted();
         }
@@ -102,7 +102,7 @@ mod tests {
     use wavefield_draw::Style;
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, Validation};
-    use wavefield_handoff::contents::array::{Kind, Number};
+    use wavefield_handoff::contents::array::{ArrayKind, Number};
     use wavefield_handoff::contents::wave::Grid;
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
@@ -113,7 +113,7 @@ mod tests {
     }
 
     impl Given {
-        fn new(engine: &Engine, array: &Array, bytes: &[u8]) -> Box<Self> {
+        fn new(engine: &Engine, array: &DrawnArray, bytes: &[u8]) -> Box<Self> {
             let mut words = bytes.to_vec();
             words.resize(4 * array.words() as usize, 0);
             let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
@@ -157,11 +157,11 @@ mod tests {
         run.pixels().unwrap()
     }
 
-    fn put(run: &mut Headless, array: Array, bytes: &[u8]) -> Option<Installed> {
+    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> Option<Installed> {
         let engine = run.engine();
         let drawing = engine.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
-        let camera = View::of(&array).camera;
+        let camera = FieldView::of(&array).camera;
         Some(engine.swap(&mut Some(Installed::new(given, drawing, camera))).unwrap())
     }
 
@@ -184,7 +184,7 @@ mod tests {
             (total.before_draw, total.wrong_frames, total.unchecked_frames)
         };
         let own = 3 * 16 * 12;
-        let array = Array::new(Kind::Image, &[1, 2, 4], Number::U8).unwrap();
+        let array = DrawnArray::new(ArrayKind::Image, &[1, 2, 4], Number::U8).unwrap();
         let mut own_producer = put(&mut run, array, &STAMPED);
         assert_eq!(run.engine().view().camera, Camera::UPRIGHT);
         let image = draw(&mut run, 2);
@@ -198,7 +198,7 @@ mod tests {
         drop(put(&mut run, array, &wrong));
         draw(&mut run, 2);
         // Too small for a stamp.
-        let pixel = Array::new(Kind::Image, &[1, 1], Number::U8).unwrap();
+        let pixel = DrawnArray::new(ArrayKind::Image, &[1, 1], Number::U8).unwrap();
         drop(put(&mut run, pixel, &[7]));
         draw(&mut run, 2);
         // A change to a producer's view goes away with the producer.
@@ -236,7 +236,7 @@ mod tests {
                 &[5.0, 6.0, 7.0, 8.0],
             ),
         ] {
-            let array = Array::new(Kind::Image, shape, number).unwrap();
+            let array = DrawnArray::new(ArrayKind::Image, shape, number).unwrap();
             drop(put(&mut run, array, &bytes));
             let picture = (SIZE.width, SIZE.height);
             assert!(run.engine().point(Some((45.0, 10.0)), picture).unwrap());
@@ -261,7 +261,7 @@ mod tests {
         run.engine().set_style(Style::Wireframe).unwrap();
         let lines = draw(&mut run, 1);
         run.engine().set_style(Style::Surface).unwrap();
-        let array = Array::new(Kind::Surface, &[2, 3], Number::F32).unwrap();
+        let array = DrawnArray::new(ArrayKind::Surface, &[2, 3], Number::F32).unwrap();
         let stamped = f32::from_bits(0x3f00_0001).to_le_bytes().repeat(6);
         let mut own = put(&mut run, array, &stamped);
         assert_eq!(run.engine().view().camera, Camera::default());

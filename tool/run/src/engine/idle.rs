@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
-use super::probe::{Aim, Found, Probe};
+use super::probe::{Aim, FoundElement, Probe};
 use super::setup::Setup;
 use super::{Engine, Health, SlotNow};
 use crate::watch::trace::{Recorder, Track};
-use crate::watchdog::Patience;
-use crate::{Choice, Config, FrameTimes, RISK, Summary};
-use wavefield_draw::View;
+use crate::watchdog::WaitLimit;
+use crate::{Choice, Config, FrameTimes, RISK, RunSummary};
+use wavefield_draw::FieldView;
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{self, Failures};
 use wavefield_gpu::{Error, Result};
@@ -27,22 +27,22 @@ impl Engine {
     /// Waits until every submitted frame is drawn.
     pub fn drain(&mut self) -> Result<()> {
         self.wait_drawn(self.pacer.submitted())?;
-        self.wait_beside()
+        self.wait_side_views()
     }
 
     /// Waits until the first `frames` frames are drawn. They must be submitted.
     pub fn wait_drawn(&mut self, frames: u64) -> Result<()> {
-        let (producer, device) = (&**self.filler.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let (producer, device) = (&**self.producer_state.producer, self.queue.device());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let drawn = self.pacer.wait_for(frames, look);
-        self.noting(drawn)
+        self.record_health(drawn)
     }
 
     /// Waits until every frame is drawn and the producer is idle.
     pub fn finish(&mut self) -> Result<()> {
         self.drain()?;
         let idle = self.producer_idle();
-        self.noting(idle)?;
+        self.record_health(idle)?;
         // A wait that was given up earlier has ended after all.
         self.health = self.health.min(Health::Failed);
         Ok(())
@@ -51,16 +51,16 @@ impl Engine {
     /// Like [`Engine::finish`], and tells the observers of every frame.
     pub(super) fn settle(&mut self) -> Result<()> {
         self.finish()?;
-        let looked = self.look_until(self.pacer.submitted());
-        self.noting(looked).map(drop)
+        let collected = self.collect_finished(self.pacer.submitted());
+        self.record_health(collected).map(drop)
     }
 
     /// Waits for everything that the producer has enqueued, frames filled ahead included.
     fn producer_idle(&self) -> Result<()> {
-        let (producer, device) = (&**self.filler.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let (producer, device) = (&**self.producer_state.producer, self.queue.device());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let began = Instant::now();
-        while !self.filler.producer.is_idle()? {
+        while !self.producer_state.producer.is_idle()? {
             look(began.elapsed())?;
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -73,8 +73,8 @@ impl Engine {
             return false;
         }
         // After a failure of the producer, release every waiter: what it enqueued will not run.
-        let patience = self.patience.limit(self.pacer.slowest());
-        let (producer, health) = (&mut self.filler.producer, &mut self.health);
+        let patience = self.wait_limit.limit(self.pacer.slowest());
+        let (producer, health) = (&mut self.producer_state.producer, &mut self.health);
         let mut let_go = || {
             let failure = producer.is_idle().err();
             if let Some(error) = &failure {
@@ -91,10 +91,10 @@ impl Engine {
                 false => Err(Error::Unsupported("still waiting".into())),
             }
         };
-        let beside = self.beside.as_mut().map(|beside| &mut beside.pacer);
+        let side_views = self.side_views.as_mut().map(|side| &mut side.pacer);
         let drained = [&mut self.pacer]
             .into_iter()
-            .chain(beside)
+            .chain(side_views)
             .try_for_each(|pacer| pacer.wait_for(pacer.submitted(), &mut look));
         let failed = let_go();
         if drained.is_ok()
@@ -111,7 +111,8 @@ impl Engine {
                 matches!(error, Error::DeviceLost { .. })
             }
         };
-        let producer = failed || self.producer_idle().is_ok() || self.filler.producer.is_idle().is_err();
+        let producer =
+            failed || self.producer_idle().is_ok() || self.producer_state.producer.is_idle().is_err();
         let at_rest = vulkan && producer;
         if !at_rest {
             self.health = Health::Stuck;
@@ -139,36 +140,36 @@ impl Engine {
             Setup::make(&mut self.queue, context, &choice, config, (self.drawer.format, self.flights))?;
         let pacer = self.pacer.succeed(&self.queue, made.flights)?;
         // Nothing may fail from here on.
-        self.beside = None;
+        self.side_views = None;
         let Setup { producer, check, renderer, times, flights } = made;
-        self.patience =
-            Patience { stop: self.patience.stop.clone(), ..Patience::new(&self.queue, &choice, config) };
-        self.queue.set_patience(self.patience.limit(self.pacer.slowest()));
+        self.wait_limit =
+            WaitLimit { stop: self.wait_limit.stop.clone(), ..WaitLimit::new(&self.queue, &choice, config) };
+        self.queue.set_patience(self.wait_limit.limit(self.pacer.slowest()));
         let before = self.observers.check.take().map(|check| check.tally());
         self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
         if self.cut_trace() {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
         (self.drawer.renderer, self.times, self.pacer) = (renderer, times, pacer);
-        self.times.looked = self.pacer.submitted();
+        self.times.collected = self.pacer.submitted();
         self.recordings.flights = vec![None; flights];
         // Both APIs are at rest, so the old producer is not in use.
-        *self.filler.producer = producer;
-        (self.filler.first, self.filler.filled) = (self.pacer.submitted(), 0);
+        *self.producer_state.producer = producer;
+        (self.producer_state.first, self.producer_state.filled) = (self.pacer.submitted(), 0);
         // Their clocks and slots are the old producer's.
         (self.observers.live, self.observers.probe) = (None, None);
-        (self.filler.batching, self.drawer.scene) = (config.batch, config.scene);
-        self.drawer.view = View { camera: self.drawer.view.camera, ..View::of(self.array()) };
-        self.filler.parameters = self.filler.profile().parameters.values(&config.parameters);
-        self.filler.begin(&mut self.pacer);
+        (self.producer_state.batching, self.drawer.scene) = (config.batch, config.scene);
+        self.drawer.view = FieldView { camera: self.drawer.view.camera, ..FieldView::of(self.array()) };
+        self.producer_state.parameters = self.producer_state.profile().parameters.values(&config.parameters);
+        self.producer_state.begin(&mut self.pacer);
         Ok(())
     }
 
     /// Traces the next `most` frames, see [`crate::watch::trace`]. Brings both APIs to rest.
     pub fn start_trace(&mut self, most: usize) -> Result<()> {
         self.settle()?;
-        let fill = self.filler.producer.fill();
-        self.observers.recorder = Some(Recorder::new(&mut self.queue, fill, self.pacer.depth(), most)?);
+        let timeline = self.producer_state.producer.cuda_timeline();
+        self.observers.recorder = Some(Recorder::new(&mut self.queue, timeline, self.pacer.depth(), most)?);
         Ok(())
     }
 
@@ -181,7 +182,7 @@ impl Engine {
     /// Keeps the trace with the settings of its frames. Returns false if no trace is on.
     pub(super) fn cut_trace(&mut self) -> bool {
         let Some(recorder) = self.observers.recorder.take() else { return false };
-        let (device, profile) = (self.queue.device(), self.filler.profile());
+        let (device, profile) = (self.queue.device(), self.producer_state.profile());
         // The producer or hand-off may differ from the one asked for.
         let name = format!("{}, {}, ring {}", self.array().grid(), profile.name, profile.slots.len());
         self.observers.traced = Some(recorder.into_track(name, device, profile));
@@ -197,11 +198,11 @@ impl Engine {
             return;
         }
         let finished = self.pacer.finished().unwrap_or(0);
-        for end in self.times.looked + 1..=finished {
-            let looked = self.look_until(end).map(drop);
+        for end in self.times.collected + 1..=finished {
+            let collected = self.collect_finished(end).map(drop);
             // Do not report what only follows from an earlier failure.
             if !self.has_failed() {
-                failures.catch(looked);
+                failures.catch(collected);
             }
         }
     }
@@ -209,17 +210,17 @@ impl Engine {
     /// Reads the last frame's data in a slot: vertices, or texels by level. Waits for both APIs. For tests.
     pub fn read_slot<T: AnyBitPattern + NoUninit>(&mut self, slot: usize) -> Result<Vec<T>> {
         self.finish()?;
-        let (array, profile) = (*self.array(), self.filler.profile());
+        let (array, profile) = (*self.array(), self.producer_state.profile());
         // SAFETY: one of the producer's slots, which hold this array.
         let bytes = unsafe { read_slot(&mut self.queue, profile.slots[slot], profile.owner, &array) }?;
         Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
     }
 
     /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
-    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> Summary {
+    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> RunSummary {
         self.collect_rest(failures);
         let (drawn, failed) = (self.pacer.submitted(), self.has_failed());
-        let profile = self.filler.profile();
+        let profile = self.producer_state.profile();
         let checked = self.observers.check.as_mut().map(|check| {
             let whole = (!failed).then(|| check.finish(&mut self.queue, profile, drawn));
             let whole = whole.and_then(|whole| failures.catch(whole));
@@ -227,7 +228,7 @@ impl Engine {
         });
         let info = self.queue.device().info();
         let instance = self.queue.device().instance();
-        Summary {
+        RunSummary {
             checked,
             recorded: None,
             parts: None,
@@ -235,10 +236,10 @@ impl Engine {
             skipped,
             times,
             pacing_waits: self.pacer.blocking_waits(),
-            handoff_waits: self.filler.waits,
+            handoff_waits: self.producer_state.waits,
             ring: profile.slots.len(),
-            batch: self.filler.batch(),
-            batch_changes: self.filler.batch_changes(),
+            batch: self.producer_state.batch(),
+            batch_changes: self.producer_state.batch_changes(),
             scene: self.drawer.scene,
             grid: self.drawer.renderer.drawing().array().grid(),
             producer: profile.name,
@@ -250,8 +251,8 @@ impl Engine {
     /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to tie their clocks.
     pub fn watch(&mut self, frames: usize) -> Result<()> {
         self.settle()?;
-        let (fill, depth) = (self.filler.producer.fill(), self.pacer.depth());
-        self.observers.live = Some(Recorder::live(&mut self.queue, fill, depth, frames)?);
+        let (timeline, depth) = (self.producer_state.producer.cuda_timeline(), self.pacer.depth());
+        self.observers.live = Some(Recorder::live(&mut self.queue, timeline, depth, frames)?);
         Ok(())
     }
 
@@ -266,13 +267,13 @@ impl Engine {
     /// Ties the clocks of the watched frames again, because they drift apart. Does not wait.
     pub fn tie_again(&mut self) -> Result<()> {
         match &mut self.observers.live {
-            Some(live) => live.tie_again(&mut self.queue, self.filler.producer.fill()),
+            Some(live) => live.tie_again(&mut self.queue, self.producer_state.producer.cuda_timeline()),
             None => Ok(()),
         }
     }
 
     pub fn slots_now(&self) -> Result<Vec<SlotNow>> {
-        Ok(self.filler.slots_now(self.pacer.finished()?, self.pacer.submitted()))
+        Ok(self.producer_state.slots_now(self.pacer.finished()?, self.pacer.submitted()))
     }
 
     /// Starts to find what is at this pixel; `None` stops that. Returns whether both APIs came to rest.
@@ -307,7 +308,7 @@ impl Engine {
         Ok(())
     }
 
-    pub fn under_pointer(&self) -> Option<Found> {
+    pub fn under_pointer(&self) -> Option<FoundElement> {
         self.observers.probe.as_ref()?.found()
     }
 }
@@ -328,7 +329,7 @@ impl Drop for Engine {
         // is stuck, what it may use stays, and CUDA's context too, whose release would wait.
         match self.quiesce() {
             // SAFETY: dropped only here, once; nothing uses it afterwards.
-            true => unsafe { ManuallyDrop::drop(&mut self.filler.producer) },
+            true => unsafe { ManuallyDrop::drop(&mut self.producer_state.producer) },
             false => {
                 self.device().mark_stuck();
                 std::mem::forget(self.context.take());

@@ -1,15 +1,15 @@
 //! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
 
 mod batching;
-mod beside;
 #[cfg(target_os = "linux")]
 mod exchange;
-mod filler;
 mod idle;
 mod observers;
 mod probe;
+mod producer_state;
 mod recording;
 mod setup;
+mod side_views;
 mod submission;
 mod timing;
 
@@ -18,52 +18,52 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::watchdog::Patience;
+use super::watchdog::WaitLimit;
 use super::{Choice, Config, ContextThread, Scene, Stop};
-use wavefield_draw::{ColorMap, FieldRenderer, Picture, Placement, Style, View, has_color_map};
+use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Picture, Placement, Style, has_color_map};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
 use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::{Array, Kind};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::producer::{Frame, Producer, reads};
 
 pub use batching::Batching;
-use beside::Beside;
-pub use beside::FromTo;
 #[cfg(target_os = "linux")]
 pub use exchange::Installed;
-use filler::Filler;
-pub use filler::SlotNow;
 use observers::Observers;
-pub use probe::Found;
+pub use probe::FoundElement;
+use producer_state::ProducerState;
+pub use producer_state::SlotNow;
 use recording::{Recordings, What, record_behind};
 use setup::Setup;
-pub use submission::Behind;
+pub use side_views::FromTo;
+use side_views::SideViews;
+pub use submission::AfterDraw;
 pub use timing::FrameTiming;
-use timing::{Begun, Times};
+use timing::{Begun, FrameTimer};
 
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
     observers: Observers,
     drawer: Drawer,
     /// `None` until a client wants pictures.
-    beside: Option<Beside>,
-    filler: Filler,
+    side_views: Option<SideViews>,
+    producer_state: ProducerState,
     /// `None` until a producer needs CUDA.
     context: Option<Cuda>,
     pacer: Pacer,
-    times: Times,
+    times: FrameTimer,
     recordings: Recordings,
     queue: Queue,
     /// At least this many frames in flight have resources.
     flights: usize,
-    patience: Patience,
+    wait_limit: WaitLimit,
     health: Health,
 }
 
 struct Drawer {
     renderer: FieldRenderer,
-    view: View,
+    view: FieldView,
     scene: Scene,
     format: vk::Format,
 }
@@ -98,81 +98,81 @@ impl Engine {
         flights: usize,
     ) -> Result<Self> {
         config.check_kernel(choice)?;
-        let patience = Patience::new(&queue, choice, config);
-        queue.set_patience(patience.limit(None));
+        let wait_limit = WaitLimit::new(&queue, choice, config);
+        queue.set_patience(wait_limit.limit(None));
         let context = context.finish()?;
         let made = Setup::make(&mut queue, context.as_ref(), choice, config, (format, flights))?;
         let mut pacer = Pacer::new(&queue, made.flights)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
         // Nothing may fail from here on: that would leak the producer.
-        let mut filler = Filler::new(producer, &config.parameters, config.batch);
-        filler.begin(&mut pacer);
-        let view = View { camera: config.camera(), ..View::of(&Array::mesh(config.grid)) };
+        let mut producer_state = ProducerState::new(producer, &config.parameters, config.batch);
+        producer_state.begin(&mut pacer);
+        let view = FieldView { camera: config.camera(), ..FieldView::of(&DrawnArray::mesh(config.grid)) };
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, live: None, probe: None },
             drawer: Drawer { renderer, view, scene: config.scene, format },
-            beside: None,
-            filler,
+            side_views: None,
+            producer_state,
             context,
             recordings: Recordings::new(pacer.depth()),
             pacer,
             times,
             queue,
             flights,
-            patience,
+            wait_limit,
             health: Health::Sound,
         })
     }
 
     fn next(&self) -> u64 {
-        self.pacer.submitted() - self.filler.first
+        self.pacer.submitted() - self.producer_state.first
     }
 
     pub fn batch(&self) -> usize {
-        self.filler.batch()
+        self.producer_state.batch()
     }
 
     /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
-    pub fn heed(&mut self, stop: &Stop) {
-        self.patience.stop = stop.clone();
+    pub fn set_stop(&mut self, stop: &Stop) {
+        self.wait_limit.stop = stop.clone();
     }
 
     /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
     /// [`Batching::Auto`] this holds until the next automatic choice.
     pub fn set_batch(&mut self, frames: usize) {
-        self.filler.producer.set_batch(frames);
+        self.producer_state.producer.set_batch(frames);
     }
 
     /// Sets the producer's parameters, in the order of [`wavefield_handoff::producer::Profile::parameters`].
     /// Clamps them; missing ones take their defaults. Frames that were filled ahead do not change.
     pub fn set_parameters(&mut self, values: &[f32]) {
-        self.filler.parameters = self.filler.profile().parameters.values(values);
+        self.producer_state.parameters = self.producer_state.profile().parameters.values(values);
     }
 
     pub fn parameters(&self) -> &[f32] {
-        &self.filler.parameters
+        &self.producer_state.parameters
     }
 
     /// Waits until a frame may begin, and returns its resources. It may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
-        let (producer, device) = (&**self.filler.producer, self.queue.device());
-        let look = self.patience.watch(producer, device, self.pacer.slowest());
+        let (producer, device) = (&**self.producer_state.producer, self.queue.device());
+        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
         let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
-        let flight = self.noting(flight)?;
-        let looked = self.look_until(self.pacer.awaited());
-        self.times.last = self.noting(looked)?;
+        let flight = self.record_health(flight)?;
+        let collected = self.collect_finished(self.pacer.awaited());
+        self.times.last = self.record_health(collected)?;
         if let Some(timing) = &self.times.last {
-            self.filler.choose_batch(timing, self.next());
+            self.producer_state.choose_batch(timing, self.next());
         }
         Ok(flight)
     }
 
-    fn look_until(&mut self, end: u64) -> Result<Option<FrameTiming>> {
-        self.times.look_until(end, &**self.filler.producer, &mut self.observers)
+    fn collect_finished(&mut self, end: u64) -> Result<Option<FrameTiming>> {
+        self.times.collect_finished(end, &**self.producer_state.producer, &mut self.observers)
     }
 
     /// Worsens [`Engine::health`] after a failure.
-    fn noting<T>(&mut self, outcome: Result<T>) -> Result<T> {
+    fn record_health<T>(&mut self, outcome: Result<T>) -> Result<T> {
         let seen = match &outcome {
             Ok(_) => Health::Sound,
             Err(Error::Stuck { .. } | Error::Stopped(_)) => Health::Stuck,
@@ -194,10 +194,10 @@ impl Engine {
         flight: &Flight,
         moment: Moment,
         picture: &Picture,
-        behind: Behind<'_>,
+        after: AfterDraw<'_>,
     ) -> Result<()> {
-        let drawn = self.try_draw(flight, moment, picture, behind);
-        self.noting(drawn)
+        let drawn = self.try_draw(flight, moment, picture, after);
+        self.record_health(drawn)
     }
 
     fn try_draw(
@@ -205,7 +205,7 @@ impl Engine {
         flight: &Flight,
         moment: Moment,
         picture: &Picture,
-        behind: Behind<'_>,
+        after: AfterDraw<'_>,
     ) -> Result<()> {
         if self.picture_size() != Some(picture.extent) {
             self.drain()?;
@@ -217,22 +217,22 @@ impl Engine {
             index: self.next(),
             time: moment.time,
             step: moment.step,
-            parameters: self.filler.parameters,
+            parameters: self.producer_state.parameters,
             reads: reads(self.drawer.scene, self.observers.read_by_compute()),
         };
-        let produced = self.filler.produce(&frame)?;
+        let produced = self.producer_state.produce(&frame)?;
         self.observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
         self.drawer.renderer.set_view(flight.index, &self.drawer.view, picture.extent)?;
-        let Self { observers, drawer, filler, pacer, times, recordings, queue, .. } = self;
+        let Self { observers, drawer, producer_state, pacer, times, recordings, queue, .. } = self;
         trace_span!("record", frame = frame.index).in_scope(|| {
             let (device, renderer) = (queue.device(), &mut drawer.renderer);
-            let what = What { device, observers, times, filler, renderer };
+            let what = What { device, observers, times, producer_state, renderer };
             recordings.record(what, flight, &frame, produced.source, picture)
         })?;
-        let behind_draw = behind.commands.map(|record| record_behind(queue.device(), flight, record));
-        let more = behind_draw.transpose()?;
+        let after_draw = after.commands.map(|record| record_behind(queue.device(), flight, record));
+        let more = after_draw.transpose()?;
         trace_span!("submit", frame = frame.index)
-            .in_scope(|| submission::submit(queue, pacer, filler, flight, behind.present, more))?;
+            .in_scope(|| submission::submit(queue, pacer, producer_state, flight, after.present, more))?;
         self.pacer.end();
         for observer in self.observers.each_mut() {
             observer.submitted(flight.index, &frame, &produced, picture.extent);
@@ -263,15 +263,15 @@ impl Engine {
     }
 
     /// For a texture, the array's size is that of the first level.
-    pub fn array(&self) -> &Array {
+    pub fn array(&self) -> &DrawnArray {
         self.drawer.renderer.drawing().array()
     }
 
-    pub fn view(&self) -> &View {
+    pub fn view(&self) -> &FieldView {
         &self.drawer.view
     }
 
-    pub fn view_mut(&mut self) -> &mut View {
+    pub fn view_mut(&mut self) -> &mut FieldView {
         &mut self.drawer.view
     }
 
@@ -285,9 +285,9 @@ impl Engine {
         // A texture holds colours.
         let shown = self.drawer.scene == Scene::Field && has_color_map(self.array());
         let name = match self.array().kind() {
-            Kind::Mesh => "w",
-            Kind::Surface => "height",
-            Kind::Points | Kind::Image => "value",
+            ArrayKind::Mesh => "w",
+            ArrayKind::Surface => "height",
+            ArrayKind::Points | ArrayKind::Image => "value",
         };
         shown.then_some((name, self.drawer.view.limits))
     }
@@ -296,20 +296,20 @@ impl Engine {
     pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
         let size = (picture.width, picture.height);
         let place = || Placement::new(self.array().grid(), &self.drawer.view.camera, size);
-        (self.array().kind() == Kind::Image).then(place)
+        (self.array().kind() == ArrayKind::Image).then(place)
     }
 
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
         self.drain()?;
-        self.beside = None;
+        self.side_views = None;
         self.drawer.renderer.set_color_map(&mut self.queue, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
         self.drain()?;
-        self.beside = None;
+        self.side_views = None;
         self.recordings.forget();
         self.drawer.renderer.set_style(style)
     }
@@ -334,10 +334,10 @@ impl Engine {
 
     /// Counts the CPU's waits for the GPU, for pacing or the hand-off.
     pub fn blocking_waits(&self) -> u64 {
-        self.pacer.blocking_waits() + self.filler.waits
+        self.pacer.blocking_waits() + self.producer_state.waits
     }
 
     pub fn producer(&self) -> &dyn Producer {
-        &**self.filler.producer
+        &**self.producer_state.producer
     }
 }

@@ -10,12 +10,12 @@ use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, buffer_barrier, groups, pipeline_barrier,
 };
-use wavefield_handoff::contents::array::{Array, Kind, Number};
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
 use wavefield_handoff::contents::wave::Vertex;
 use wavefield_handoff::producer::{Produced, Source};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct FoundElement {
     pub at: (u32, u32),
     pub numbers: [f32; 4],
     pub names: &'static [&'static str],
@@ -29,11 +29,16 @@ pub(super) enum Aim {
 
 impl Aim {
     /// Finds what may be under a point of a picture, both in pixels; `None` if that is nothing.
-    pub(super) fn new(array: &Array, camera: &Camera, at: (f32, f32), picture: (u32, u32)) -> Option<Self> {
+    pub(super) fn new(
+        array: &DrawnArray,
+        camera: &Camera,
+        at: (f32, f32),
+        picture: (u32, u32),
+    ) -> Option<Self> {
         let grid = array.grid();
         match array.kind() {
-            Kind::Mesh => Trail::new(camera.ray(at, picture), grid).map(Self::Mesh),
-            Kind::Image => {
+            ArrayKind::Mesh => Trail::new(camera.ray(at, picture), grid).map(Self::Mesh),
+            ArrayKind::Image => {
                 let Placement { corner: [left, top], size: [width, height] } =
                     Placement::new(grid, camera, picture);
                 let (x, y) = ((at.0 - left) / width, (at.1 - top) / height);
@@ -41,7 +46,7 @@ impl Aim {
                 let part = |part: f32, all: u32| ((part * all as f32) as u32).min(all - 1);
                 is_inside.then(|| Self::Image(part(x, grid.cols), part(y, grid.rows)))
             }
-            Kind::Surface | Kind::Points => None,
+            ArrayKind::Surface | ArrayKind::Points => None,
         }
     }
 
@@ -54,14 +59,14 @@ impl Aim {
     }
 
     /// Returns the element that was hit. `bytes` has 16 for each of [`Aim::places`].
-    fn found(&self, array: &Array, bytes: &[u8]) -> Option<Found> {
+    fn found(&self, array: &DrawnArray, bytes: &[u8]) -> Option<FoundElement> {
         match *self {
             Self::Mesh(trail) => {
                 let values: Vec<Vertex> = bytemuck::pod_collect_to_vec(bytes);
                 let hit = trail.hit(&values)?;
                 let Vertex { x, y, z, w } = values[hit];
                 let at = trail.vertices().nth(hit)?;
-                Some(Found { at, numbers: [x, y, z, w], names: &["x", "y", "z", "w"] })
+                Some(FoundElement { at, numbers: [x, y, z, w], names: &["x", "y", "z", "w"] })
             }
             Self::Image(col, row) => {
                 let (count, size) = (array.components() as usize, array.number().bytes() as usize);
@@ -78,13 +83,13 @@ impl Aim {
                     };
                 }
                 let names: &[&str] = if count == 1 { &["value"] } else { &["r", "g", "b", "a"][..count] };
-                Some(Found { at: (col, row), numbers, names })
+                Some(FoundElement { at: (col, row), numbers, names })
             }
         }
     }
 }
 
-fn first_byte(array: &Array, (col, row): (u32, u32)) -> u64 {
+fn first_byte(array: &DrawnArray, (col, row): (u32, u32)) -> u64 {
     let index = u64::from(row) * u64::from(array.grid().cols) + u64::from(col);
     index * u64::from(array.components()) * array.number().bytes()
 }
@@ -98,14 +103,14 @@ pub(super) struct Probe {
     /// Per flight, what the GPU reads.
     asked: Vec<Option<Aim>>,
     aim: Option<Aim>,
-    found: Option<Found>,
-    array: Array,
+    found: Option<FoundElement>,
+    array: DrawnArray,
     device: Device,
 }
 
 impl Probe {
     /// The `flights` frames in flight have slots that are storage buffers with this array.
-    pub(super) fn new(device: &Device, array: Array, flights: usize) -> Result<Self> {
+    pub(super) fn new(device: &Device, array: DrawnArray, flights: usize) -> Result<Self> {
         let usage = vk::BufferUsageFlags::STORAGE_BUFFER;
         let make = |label, each: usize, location| {
             let desc = BufferDesc { label, size: (each * Trail::MOST) as u64, usage, location };
@@ -136,7 +141,7 @@ impl Probe {
         }
     }
 
-    pub(super) fn found(&self) -> Option<Found> {
+    pub(super) fn found(&self) -> Option<FoundElement> {
         self.found
     }
 }

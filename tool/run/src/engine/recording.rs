@@ -7,9 +7,9 @@
 
 use ash::vk;
 
-use super::filler::Filler;
 use super::observers::Observers;
-use super::timing::{BEGIN, DRAW, END, Times};
+use super::producer_state::ProducerState;
+use super::timing::{BEGIN, DRAW, END, FrameTimer};
 use crate::watch::observer::{At, Observer};
 use wavefield_draw::{FieldRenderer, Picture, Slices};
 use wavefield_gpu::Result;
@@ -42,7 +42,7 @@ impl Recordings {
         let slices = what.observers.each().map(Observer::slices).max().unwrap_or(0);
         let this = (source, *picture, slices);
         let recorded = self.flights[flight.index].take() == Some(this);
-        let in_queue = what.filler.profile().in_queue;
+        let in_queue = what.producer_state.profile().in_queue;
         if in_queue || !recorded {
             what.record_before(flight, frame, source, in_queue)?;
         }
@@ -58,8 +58,8 @@ impl Recordings {
 pub(super) struct What<'a> {
     pub(super) device: &'a Device,
     pub(super) observers: &'a Observers,
-    pub(super) times: &'a Times,
-    pub(super) filler: &'a Filler,
+    pub(super) times: &'a FrameTimer,
+    pub(super) producer_state: &'a ProducerState,
     pub(super) renderer: &'a mut FieldRenderer,
 }
 
@@ -75,7 +75,7 @@ impl What<'_> {
         // Resets the draw's marks too: its command buffer is submitted after this one.
         self.times.reset(commands, flight.index);
         self.times.mark(commands, flight.index, BEGIN);
-        self.filler.producer.record_before_draw(commands, frame, source);
+        self.producer_state.producer.record_before_draw(commands, frame, source);
         end(self.device, commands)
     }
 
@@ -106,7 +106,7 @@ impl What<'_> {
         unsafe { self.renderer.record(commands, flight.index, source, picture, slices) }?;
         self.times.mark(commands, flight.index, END);
         observe(At::AfterDraw);
-        self.filler.producer.record_after_draw(commands, frame, source);
+        self.producer_state.producer.record_after_draw(commands, frame, source);
         end(self.device, commands)
     }
 }

@@ -1,20 +1,20 @@
 use ash::vk;
 
-use super::timing::Times;
+use super::timing::FrameTimer;
 use crate::scene::make_producer;
 use crate::watch::verify::{Check, CheckDesc};
 use crate::{Choice, Config};
 use wavefield_draw::{FieldRenderer, FieldRendererDesc, Output};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::Producer;
 
 pub(super) struct Setup {
     pub(super) producer: Box<dyn Producer>,
     pub(super) check: Option<Check>,
     pub(super) renderer: FieldRenderer,
-    pub(super) times: Times,
+    pub(super) times: FrameTimer,
     pub(super) flights: usize,
 }
 
@@ -30,7 +30,7 @@ impl Setup {
         let producer = make_producer(queue, context, config)?;
         let profile = producer.profile();
         let flights = profile.max_in_flight.max(profile.slots.len()).max(flights);
-        let array = Array::mesh(config.grid);
+        let array = DrawnArray::mesh(config.grid);
         let desc = || CheckDesc {
             scene: config.scene,
             array,
@@ -53,7 +53,7 @@ impl Setup {
                 samples: config.samples,
             },
         )?;
-        let times = Times::new(queue.device(), flights)?;
+        let times = FrameTimer::new(queue.device(), flights)?;
         Ok(Self { producer, check, renderer, times, flights })
     }
 }

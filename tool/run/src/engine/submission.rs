@@ -3,13 +3,13 @@
 use ash::vk;
 use smallvec::SmallVec;
 
-use super::filler::Filler;
+use super::producer_state::ProducerState;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, Pacer, Queue};
 use wavefield_handoff::producer::FrameSync;
 
 #[derive(Default)]
-pub struct Behind<'a> {
+pub struct AfterDraw<'a> {
     /// Records commands after the draw, in the same submission. The picture must stay in its final layout.
     /// They need barriers: the draw ends in the stages `COLOR_ATTACHMENT_OUTPUT` and `ALL_TRANSFER`.
     pub commands: Option<&'a mut dyn FnMut(vk::CommandBuffer) -> Result<()>>,
@@ -17,12 +17,12 @@ pub struct Behind<'a> {
     pub present: Option<vk::Semaphore>,
 }
 
-type Semaphores = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
+type SemaphoreList = SmallVec<[vk::SemaphoreSubmitInfo<'static>; 3]>;
 
 pub(super) fn submit(
     queue: &mut Queue,
     pacer: &Pacer,
-    filler: &mut Filler,
+    producer_state: &mut ProducerState,
     flight: &Flight,
     present: Option<vk::Semaphore>,
     more: Option<vk::CommandBuffer>,
@@ -30,7 +30,7 @@ pub(super) fn submit(
     let semaphore = |raw, stage| vk::SemaphoreSubmitInfo::default().semaphore(raw).stage_mask(stage);
     let mut submit = |sync: FrameSync| {
         // On the stack: a frame waits for at most two, and signals at most three.
-        let (mut waits, mut signals) = (Semaphores::new(), Semaphores::new());
+        let (mut waits, mut signals) = (SemaphoreList::new(), SemaphoreList::new());
         if let Some(rendered) = present {
             // Only writes to the picture wait for the window system; earlier work need not wait.
             waits.push(semaphore(flight.acquired, vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT));
@@ -56,5 +56,5 @@ pub(super) fn submit(
         unsafe { queue.submit(batches) }
     };
     // SAFETY: one submission, with the commands of the frame that was produced last; none after an error.
-    unsafe { filler.producer.submit(&mut submit) }
+    unsafe { producer_state.producer.submit(&mut submit) }
 }

@@ -27,10 +27,10 @@ pub(super) const BEGIN: usize = 0;
 pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
-pub(super) struct Times {
+pub(super) struct FrameTimer {
     timestamps: Option<Timestamps<3>>,
-    /// Finished frames that [`Times::look_until`] has passed.
-    pub(super) looked: u64,
+    /// Finished frames that [`FrameTimer::collect_finished`] has passed.
+    pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
     /// Per flight, until taken.
@@ -44,10 +44,10 @@ pub(super) struct Begun {
     pub(super) cpu: Duration,
 }
 
-impl Times {
+impl FrameTimer {
     pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
         let timestamps = Timestamps::new(device, flights)?;
-        Ok(Self { timestamps, looked: 0, last: None, begun: vec![None; flights] })
+        Ok(Self { timestamps, collected: 0, last: None, begun: vec![None; flights] })
     }
 
     /// `commands` must be outside a render pass.
@@ -74,22 +74,22 @@ impl Times {
 
     /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
     /// the times of the last. The GPU must have finished these frames.
-    pub(super) fn look_until(
+    pub(super) fn collect_finished(
         &mut self,
         end: u64,
         producer: &dyn Producer,
         observers: &mut Observers,
     ) -> Result<Option<FrameTiming>> {
         let mut last = None;
-        while self.looked < end {
-            let flight = (self.looked % self.begun.len() as u64) as usize;
-            self.looked += 1;
+        while self.collected < end {
+            let flight = (self.collected % self.begun.len() as u64) as usize;
+            self.collected += 1;
             let Some(begun) = self.begun[flight].take() else { continue };
             let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
             // Even if its times cannot be read, the observers are told of the frame.
             let known = marks.as_ref().ok().copied().flatten();
-            let (fill, cpu) = (producer.fill(), (begun.at, begun.cpu));
-            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, fill };
+            let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));
+            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, timeline };
             observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
             last = Some(timing(begun, marks?, producer)?);
         }
@@ -101,8 +101,8 @@ fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Res
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
-    let kernel = match producer.fill() {
-        Some(fill) => fill.time(begun.frame)?,
+    let kernel = match producer.cuda_timeline() {
+        Some(timeline) => timeline.time(begun.frame)?,
         None => None,
     };
     Ok(FrameTiming {
@@ -120,7 +120,7 @@ mod tests {
     use ash::vk;
 
     use super::*;
-    use crate::engine::{Behind, Moment};
+    use crate::engine::{AfterDraw, Moment};
     use crate::{Config, DeviceTable, Headless, ProducerKind};
     use wavefield_draw::OffscreenTarget;
     use wavefield_handoff::contents::wave::Grid;
@@ -145,10 +145,10 @@ mod tests {
         let small = OffscreenTarget::new(engine.device(), extent, OffscreenTarget::FORMAT).unwrap();
         let flight = engine.begin().unwrap();
         let began = Instant::now();
-        engine.draw(&flight, moment, &small.picture(), Behind::default()).unwrap();
+        engine.draw(&flight, moment, &small.picture(), AfterDraw::default()).unwrap();
         let whole = began.elapsed();
         engine.finish().unwrap();
-        let timing = engine.look_until(engine.next_frame()).unwrap().unwrap();
+        let timing = engine.collect_finished(engine.next_frame()).unwrap().unwrap();
         assert_eq!(timing.frame, 2);
         assert!(timing.cpu < whole / 2, "{:?} of {whole:?}", timing.cpu);
     }

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use ash::vk;
 
 use wavefield_gpu::Result;
-use wavefield_handoff::producer::{Fill, Frame, Produced, Source};
+use wavefield_handoff::producer::{CudaTimeline, Frame, Produced, Source};
 
 /// Watches frames without drawing them, like [`crate::watch::verify`] and [`crate::watch::trace`]. It hears
 /// of each frame when it is produced, submitted and finished by the GPU. A frame whose producer fails never
@@ -49,5 +49,5 @@ pub struct Finished<'a> {
     /// Frame start, draw start and draw end, in nanoseconds of the GPU's clock. `None` without timestamps.
     pub marks: Option<[f64; 3]>,
     /// Has the kernel's times; `None` if CUDA does not fill the frame.
-    pub fill: Option<&'a Fill>,
+    pub timeline: Option<&'a CudaTimeline>,
 }

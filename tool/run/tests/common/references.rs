@@ -3,22 +3,22 @@
 
 use std::f64::consts::TAU;
 
-use wavefield_handoff::contents::gallery::Entry;
-use wavefield_handoff::contents::wave::{self, Grid, Shape};
+use wavefield_handoff::contents::gallery::GalleryEntry;
+use wavefield_handoff::contents::wave::{self, Grid, WaveShape};
 
 /// Computes `[x, y, z, w]` of a vertex from the grid, its column and row, the seconds since the start, and
 /// the values of the kernel's parameters.
 pub type Reference = fn(Grid, u32, u32, f64, &[f32]) -> [f64; 4];
 
-/// The largest allowed distance of kernel and twin from the reference, in units of [`wave::HEIGHT`]. Angles
+/// The largest allowed distance of kernel and shader from the reference, in units of [`wave::HEIGHT`]. Angles
 /// are single-precision numbers of up to 40 turns.
 pub const TOLERANCE: f64 = 4e-5;
 
 /// `None` if a vertex depends on earlier frames.
-pub fn reference(entry: &Entry) -> Option<Reference> {
+pub fn reference(entry: &GalleryEntry) -> Option<Reference> {
     match entry.name {
         "wave" => {
-            Some(|grid, col, row, time, values| wave::reference(grid, col, row, time, Shape::of(values)))
+            Some(|grid, col, row, time, values| wave::reference(grid, col, row, time, WaveShape::of(values)))
         }
         "ripples" => Some(ripples::reference),
         "ocean" => Some(ocean::reference),

@@ -5,7 +5,7 @@ use super::record::{Cell, Report};
 use super::strategy::Strategy;
 use wavefield_gpu::svg;
 
-type Field<'a> = ([u32; 2], Vec<&'a Cell>);
+type ChartField<'a> = ([u32; 2], Vec<&'a Cell>);
 
 // In pixels: the names, a field's column, its two bars when full, a row, and the space above and below.
 const NAMES: f64 = 196.0;
@@ -26,7 +26,7 @@ pub(super) fn each(report: &Report) -> Vec<Markup> {
     fields.chunks(1).filter(|field| !rows(field).is_empty()).map(|field| chart(report, field)).collect()
 }
 
-fn chart(report: &Report, fields: &[Field<'_>]) -> Markup {
+fn chart(report: &Report, fields: &[ChartField<'_>]) -> Markup {
     let rows = rows(fields);
     let (width, height) = (NAMES + COLUMN * fields.len() as f64, HEAD + ROW * rows.len() as f64 + FOOT);
     let top = |row: usize| HEAD + ROW * row as f64;
@@ -46,7 +46,7 @@ fn chart(report: &Report, fields: &[Field<'_>]) -> Markup {
     svg::picture("What each hand-off costs, and its latency", [width, height], &content)
 }
 
-fn column((size, cells): &Field<'_>, rows: &[&Cell], left: f64, top: impl Fn(usize) -> f64) -> Markup {
+fn column((size, cells): &ChartField<'_>, rows: &[&Cell], left: f64, top: impl Fn(usize) -> f64) -> Markup {
     let latency = |cell: &Cell| cell.latency_frames * cell.frame_us.mean * 1e-3;
     let cells: Vec<Option<&Cell>> =
         rows.iter().map(|row| cells.iter().copied().find(|cell| alike(cell, row))).collect();
@@ -97,7 +97,7 @@ fn digits(value: f64) -> String {
 }
 
 /// Returns a cell for each row. A hand-off and batch has up to two: the smallest and the default ring.
-fn rows<'a>(fields: &[Field<'a>]) -> Vec<&'a Cell> {
+fn rows<'a>(fields: &[ChartField<'a>]) -> Vec<&'a Cell> {
     let cells = || fields.iter().flat_map(|(_, cells)| cells).copied();
     let default = vulkan_cuda::Ring::default().depth() as u32;
     let smallest = |cell: &Cell| {

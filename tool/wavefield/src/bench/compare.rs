@@ -13,7 +13,7 @@ use wavefield_gpu::{Error, Result};
 pub const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct CompareOptions {
     /// Compare runs even if they come from different machines or measured different things.
     pub force: bool,
     /// Fail if the lower end of a cell's interval is above this factor.
@@ -21,7 +21,7 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CompareVerdict {
     Slower,
     Faster,
     Same,
@@ -29,13 +29,13 @@ pub enum Verdict {
     Noisy,
 }
 
-impl Verdict {
+impl CompareVerdict {
     fn name(self) -> &'static str {
         match self {
-            Verdict::Slower => "slower",
-            Verdict::Faster => "faster",
-            Verdict::Same => "same",
-            Verdict::Noisy => "noisy",
+            CompareVerdict::Slower => "slower",
+            CompareVerdict::Faster => "faster",
+            CompareVerdict::Same => "same",
+            CompareVerdict::Noisy => "noisy",
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct Compared {
     pub new_us: f64,
     /// new / old; `None` if rounds or runs are too few for an interval.
     pub ratio: Option<Ratio>,
-    pub verdict: Verdict,
+    pub verdict: CompareVerdict,
     pub failed: bool,
 }
 
@@ -77,7 +77,7 @@ impl Comparison {
 }
 
 /// Compares runs by the mean frame time of each cell: see `docs/bench-schema.md`.
-pub fn compare(old: &[Report], new: &[Report], options: &Options) -> Result<Comparison> {
+pub fn compare(old: &[Report], new: &[Report], options: &CompareOptions) -> Result<Comparison> {
     check("old", old)?;
     check("new", new)?;
 
@@ -137,8 +137,8 @@ fn check(which: &str, runs: &[Report]) -> Result<()> {
     for (at, run) in runs.iter().enumerate() {
         let called = |at| called(which, at, runs);
         // One run counted twice would make every figure look more certain than it is.
-        if let Some(twin) = runs[..at].iter().position(|earlier| earlier == run) {
-            let (first, second) = (called(twin), called(at));
+        if let Some(same) = runs[..at].iter().position(|earlier| earlier == run) {
+            let (first, second) = (called(same), called(at));
             return Err(Error::Usage(format!(
                 "{first} and {second} are the same run: name each run once on its side"
             )));
@@ -200,21 +200,21 @@ fn compare_cell(cell: &Cell, old: &[Report], new: &[Report], fail_above: Option<
         old_us: mean(&old),
         new_us: mean(&new),
         ratio,
-        verdict: ratio.map_or(Verdict::Noisy, |ratio| verdict(&ratio, noisy)),
+        verdict: ratio.map_or(CompareVerdict::Noisy, |ratio| verdict(&ratio, noisy)),
         failed: ratio.zip(fail_above).is_some_and(|(ratio, factor)| ratio.low > factor),
     }
 }
 
-fn verdict(ratio: &Ratio, noisy: bool) -> Verdict {
+fn verdict(ratio: &Ratio, noisy: bool) -> CompareVerdict {
     let margin = 1.0 + if noisy { NOISY_SPREAD } else { SAME_WITHIN };
     if ratio.low > 1.0 && ratio.value > margin {
-        Verdict::Slower
+        CompareVerdict::Slower
     } else if ratio.high < 1.0 && ratio.value < 1.0 / margin {
-        Verdict::Faster
+        CompareVerdict::Faster
     } else if noisy || ratio.high > ratio.low * (1.0 + NOISY_SPREAD) {
-        Verdict::Noisy
+        CompareVerdict::Noisy
     } else {
-        Verdict::Same
+        CompareVerdict::Same
     }
 }
 
@@ -262,11 +262,13 @@ impl Comparison {
     }
 
     fn outcome(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |verdict: Verdict| {
+        let count = |verdict: CompareVerdict| {
             let count = self.cells.iter().filter(|cell| cell.verdict == verdict).count();
             format!("{count} {}", verdict.name())
         };
-        let counts = [Verdict::Slower, Verdict::Faster, Verdict::Same, Verdict::Noisy].map(count);
+        let counts =
+            [CompareVerdict::Slower, CompareVerdict::Faster, CompareVerdict::Same, CompareVerdict::Noisy]
+                .map(count);
         write!(f, "\n{}", counts.join(", "))?;
         let Some(factor) = self.fail_above else { return Ok(()) };
         let failed = self.cells.iter().filter(|cell| cell.failed).count();
@@ -319,7 +321,7 @@ mod tests {
     use super::{compare as compare_runs, *};
 
     /// One run on each side.
-    fn compare(old: &Report, new: &Report, options: &Options) -> Result<Comparison> {
+    fn compare(old: &Report, new: &Report, options: &CompareOptions) -> Result<Comparison> {
         compare_runs(from_ref(old), from_ref(new), options)
     }
 
@@ -344,8 +346,8 @@ mod tests {
         cell.round_means_us.iter_mut().for_each(|mean| *mean *= factor);
     }
 
-    fn gate(factor: f64) -> Options {
-        Options { fail_above: Some(factor), ..Options::default() }
+    fn gate(factor: f64) -> CompareOptions {
+        CompareOptions { fail_above: Some(factor), ..CompareOptions::default() }
     }
 
     #[test]
@@ -353,7 +355,7 @@ mod tests {
         let report = quiet();
         let found = compare(&report, &report, &gate(1.0)).unwrap();
         assert_eq!(found.cells.len(), report.cells.len());
-        assert!(found.cells.iter().all(|cell| cell.verdict == Verdict::Same && !cell.failed));
+        assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Same && !cell.failed));
         assert!(found.left_out.is_empty() && found.notes.is_empty());
         assert!(!found.failed() && found.to_string().contains("passed"), "{found}");
     }
@@ -365,23 +367,23 @@ mod tests {
         slow_down(&mut new.cells[9], 0.8);
         let found = compare(&old, &new, &gate(1.1)).unwrap();
         let of = |at: usize| found.cells.iter().find(|found| found.cell == new.cells[at]).unwrap();
-        assert_eq!((of(5).verdict, of(9).verdict), (Verdict::Slower, Verdict::Faster));
+        assert_eq!((of(5).verdict, of(9).verdict), (CompareVerdict::Slower, CompareVerdict::Faster));
         let ratio = of(5).ratio.unwrap();
         assert!((ratio.value - 1.2).abs() < 1e-9 && ratio.low > 1.19 && ratio.high < 1.21, "{ratio:?}");
         assert!(of(5).failed && !of(9).failed && found.failed());
         let text = found.to_string();
         assert!(text.contains("1 slower, 1 faster") && text.contains("FAILED: 1 of"), "{text}");
         assert!(!compare(&old, &new, &gate(1.21)).unwrap().failed());
-        assert!(!compare(&old, &new, &Options::default()).unwrap().failed());
+        assert!(!compare(&old, &new, &CompareOptions::default()).unwrap().failed());
     }
 
     #[test]
     fn a_sure_but_small_difference_is_the_same() {
         let (old, mut new) = (quiet(), quiet());
         slow_down(&mut new.cells[0], 1.015);
-        let found = compare(&old, &new, &Options::default()).unwrap();
+        let found = compare(&old, &new, &CompareOptions::default()).unwrap();
         assert!(found.cells[0].ratio.unwrap().low > 1.0);
-        assert_eq!(found.cells[0].verdict, Verdict::Same);
+        assert_eq!(found.cells[0].verdict, CompareVerdict::Same);
     }
 
     #[test]
@@ -389,12 +391,12 @@ mod tests {
         let (old, mut new) = (quiet(), quiet());
         rounds(&mut new.cells[3], &[0.9, 1.4, 1.0, 1.3, 0.95]);
         let found = compare(&old, &new, &gate(1.05)).unwrap();
-        assert_eq!(found.cells[3].verdict, Verdict::Noisy);
+        assert_eq!(found.cells[3].verdict, CompareVerdict::Noisy);
         assert!(!found.failed());
         // Three times slower is more than noise.
         slow_down(&mut new.cells[3], 3.0);
         let found = compare(&old, &new, &gate(1.05)).unwrap();
-        assert_eq!(found.cells[3].verdict, Verdict::Slower);
+        assert_eq!(found.cells[3].verdict, CompareVerdict::Slower);
         assert!(found.failed());
     }
 
@@ -412,7 +414,7 @@ mod tests {
         }
         report.cells.truncate(5);
         let found = compare(&report, &report, &gate(1.1)).unwrap();
-        assert!(found.cells.iter().all(|cell| cell.verdict == Verdict::Noisy && cell.ratio.is_none()));
+        assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Noisy && cell.ratio.is_none()));
         assert!(found.failed() && found.to_string().contains("no cell could be checked"), "{found}");
     }
 
@@ -421,7 +423,7 @@ mod tests {
         let (old, mut new) = (quiet(), quiet());
         new.machine.gpu = "Other GPU".into();
         new.machine.driver = "Other 1.0".into();
-        let error = compare(&old, &new, &Options::default()).unwrap_err();
+        let error = compare(&old, &new, &CompareOptions::default()).unwrap_err();
         let text = error.to_string();
         assert!(matches!(error, Error::Unsupported(_)));
         for part in
@@ -429,7 +431,8 @@ mod tests {
         {
             assert!(text.contains(part), "{part} is missing in: {text}");
         }
-        let found = compare(&old, &new, &Options { force: true, ..Options::default() }).unwrap();
+        let found =
+            compare(&old, &new, &CompareOptions { force: true, ..CompareOptions::default() }).unwrap();
         assert!(found.to_string().contains("by force") && found.cells.len() == old.cells.len());
     }
 
@@ -438,15 +441,20 @@ mod tests {
         let (old, mut new) = (quiet(), quiet());
         new.machine.build = "debug".into();
         assert!(
-            compare(&old, &new, &Options::default()).unwrap_err().to_string().contains("build was release")
+            compare(&old, &new, &CompareOptions::default())
+                .unwrap_err()
+                .to_string()
+                .contains("build was release")
         );
         new = quiet();
         new.settings.size = [640, 360];
-        assert!(compare(&old, &new, &Options::default()).unwrap_err().to_string().contains("is 640x360"));
+        assert!(
+            compare(&old, &new, &CompareOptions::default()).unwrap_err().to_string().contains("is 640x360")
+        );
         new = quiet();
         new.machine.cuda = None;
         new.complete = false;
-        let text = compare(&old, &new, &Options::default()).unwrap().to_string();
+        let text = compare(&old, &new, &CompareOptions::default()).unwrap().to_string();
         assert!(text.contains("CUDA was 12.8, is none") && text.contains("new run is INCOMPLETE"), "{text}");
     }
 
@@ -464,7 +472,7 @@ mod tests {
         let report = quiet();
         let mut twice = quiet();
         twice.cells.push(twice.cells[0].clone());
-        let text = compare(&twice, &report, &Options::default()).unwrap_err().to_string();
+        let text = compare(&twice, &report, &CompareOptions::default()).unwrap_err().to_string();
         assert!(text.contains("old run has a cell twice: timeline, ring 1"), "{text}");
     }
 
@@ -495,13 +503,13 @@ mod tests {
     fn what_moves_whole_runs_is_no_difference_between_the_sides() {
         // The new runs are faster by luck, by 3 %. Each pair of runs alone would find a certain difference.
         let (old, new) = in_turns([1.03, 1.0, 1.02, 0.99]);
-        let pair = compare(&old[0], &new[0], &Options::default()).unwrap();
-        assert!(pair.cells.iter().all(|cell| cell.verdict == Verdict::Faster));
-        let found = compare_runs(&old, &new, &Options::default()).unwrap();
+        let pair = compare(&old[0], &new[0], &CompareOptions::default()).unwrap();
+        assert!(pair.cells.iter().all(|cell| cell.verdict == CompareVerdict::Faster));
+        let found = compare_runs(&old, &new, &CompareOptions::default()).unwrap();
         assert!(found.cells.len() == quiet().cells.len());
         for cell in &found.cells {
             let ratio = cell.ratio.unwrap();
-            assert!(cell.verdict == Verdict::Same && ratio.high > 1.0, "{cell:?}");
+            assert!(cell.verdict == CompareVerdict::Same && ratio.high > 1.0, "{cell:?}");
             assert!((ratio.value - (0.99f64 / (1.03 * 1.02)).sqrt()).abs() < 1e-9, "{cell:?}");
             assert!((cell.old_us / cell.new_us - 2.05 / 1.99).abs() < 1e-9, "{cell:?}");
         }
@@ -513,33 +521,41 @@ mod tests {
         let (old, new) = in_turns([1.0, 1.2, 1.002, 1.198]);
         for old in [&old[..], &old[..1]] {
             let found = compare_runs(old, &new, &gate(1.1)).unwrap();
-            assert!(found.cells.iter().all(|cell| cell.verdict == Verdict::Slower && cell.failed));
+            assert!(found.cells.iter().all(|cell| cell.verdict == CompareVerdict::Slower && cell.failed));
         }
     }
 
     #[test]
     fn one_noisy_run_marks_the_cell() {
         let (mut old, new) = in_turns([1.0, 1.05, 1.0, 1.05]);
-        assert_eq!(compare_runs(&old, &new, &Options::default()).unwrap().cells[2].verdict, Verdict::Slower);
+        assert_eq!(
+            compare_runs(&old, &new, &CompareOptions::default()).unwrap().cells[2].verdict,
+            CompareVerdict::Slower
+        );
         old[1].cells[2].noisy = true;
-        assert_eq!(compare_runs(&old, &new, &Options::default()).unwrap().cells[2].verdict, Verdict::Noisy);
+        assert_eq!(
+            compare_runs(&old, &new, &CompareOptions::default()).unwrap().cells[2].verdict,
+            CompareVerdict::Noisy
+        );
     }
 
     #[test]
     fn runs_of_one_side_must_be_alike_too() {
         let (mut old, new) = in_turns([1.0; 4]);
         old[1].machine.gpu = "Other GPU".into();
-        let text = compare_runs(&old, &new, &Options::default()).unwrap_err().to_string();
+        let text = compare_runs(&old, &new, &CompareOptions::default()).unwrap_err().to_string();
         assert!(text.contains("GPU was Other GPU or Toy RTX 9000, is Toy RTX 9000"), "{text}");
         // Each side differs within itself, and both in the same way.
-        let both = compare_runs(&old, &old, &Options::default()).unwrap_err().to_string();
+        let both = compare_runs(&old, &old, &CompareOptions::default()).unwrap_err().to_string();
         assert!(both.contains("is Other GPU or Toy RTX 9000"), "{both}");
-        assert!(compare_runs(&old, &new, &Options { force: true, ..Options::default() }).is_ok());
+        assert!(
+            compare_runs(&old, &new, &CompareOptions { force: true, ..CompareOptions::default() }).is_ok()
+        );
 
         let (old, mut new) = in_turns([1.0; 4]);
         new[1].machine.cuda = None;
         new[1].complete = false;
-        let text = compare_runs(&old, &new, &Options::default()).unwrap().to_string();
+        let text = compare_runs(&old, &new, &CompareOptions::default()).unwrap().to_string();
         assert!(text.contains("CUDA was 12.8, is 12.8 or none"), "{text}");
         assert!(text.contains("new run 2 is INCOMPLETE") && !text.contains("run 1 is"), "{text}");
     }
@@ -550,7 +566,7 @@ mod tests {
         old[1].cells.retain(|cell| cell.ring != 16);
         new.iter_mut().for_each(|run| run.cells.retain(|cell| cell.ring != 1));
         new[0].cells.retain(|cell| cell.ring != 8);
-        let found = compare_runs(&old, &new, &Options::default()).unwrap();
+        let found = compare_runs(&old, &new, &CompareOptions::default()).unwrap();
         assert_eq!((found.cells.len(), found.left_out.len()), (72, 72));
         let rings =
             |ring| found.left_out.iter().filter(|name| name.contains(&format!("ring {ring},"))).count();
@@ -570,7 +586,7 @@ mod tests {
             (&old, &[], "no new run"),
             (&[], &new, "no old run"),
         ] {
-            let error = compare_runs(old, new, &Options::default()).unwrap_err();
+            let error = compare_runs(old, new, &CompareOptions::default()).unwrap_err();
             assert!(error.exit_code() == 2 && error.to_string().contains(part), "{error}");
         }
     }

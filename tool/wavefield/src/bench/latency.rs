@@ -72,15 +72,25 @@ pub fn measure_latency(
     let pool = CommandPool::transient(&device, queue.family())?;
     let commands = record(&device, &pool, &timestamps)?;
     let queue = &mut queue;
-    let mut bench =
-        Bench { queue, stream, kernel, stamps, ping, pong, timestamps, commands, _pool: pool, value: 0 };
-    let mut found = Found::default();
+    let mut bench = LatencyBench {
+        queue,
+        stream,
+        kernel,
+        stamps,
+        ping,
+        pong,
+        timestamps,
+        commands,
+        _pool: pool,
+        value: 0,
+    };
+    let mut found = LatencySamples::default();
     let measured = bench.measure(rounds, stop, &mut found);
     let measured = measured.inspect_err(|_| {
         // Each side may wait for a signal that the other side will never give.
         stuck_gpu::leak(bench);
     });
-    let Found { trips, mut enqueue_us, host_us } = found;
+    let LatencySamples { trips, mut enqueue_us, host_us } = found;
     if trips.is_empty() {
         measured?;
         let words = "stopped before the first ping-pongs were done: nothing was measured";
@@ -138,7 +148,7 @@ fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Re
     Ok(commands)
 }
 
-struct Bench<'a> {
+struct LatencyBench<'a> {
     queue: &'a mut Queue,
     stream: Stream,
     kernel: Kernel,
@@ -152,7 +162,7 @@ struct Bench<'a> {
 }
 
 #[derive(Default)]
-struct Found {
+struct LatencySamples {
     trips: Vec<Trip>,
     /// CPU time of CUDA's halves.
     enqueue_us: Vec<f64>,
@@ -160,9 +170,9 @@ struct Found {
     host_us: [Vec<f64>; 3],
 }
 
-impl Bench<'_> {
+impl LatencyBench<'_> {
     /// After an error, the GPU may have work that never ends.
-    fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut Found) -> Result<()> {
+    fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut LatencySamples) -> Result<()> {
         self.chunk()?; // The warm-up.
         while found.trips.len() < rounds && !stop.requested() {
             let (trips, enqueue_us) = self.chunk()?;

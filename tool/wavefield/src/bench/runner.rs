@@ -10,14 +10,14 @@ use super::stats;
 use super::strategy::{CellPlan, Plan, Strategy};
 use wavefield_gpu::cuda::Cuda;
 use wavefield_gpu::report::{Failures, word};
-use wavefield_gpu::{Result, progress::Progress, threads::cpu_time};
+use wavefield_gpu::{Result, progress::ProgressLine, threads::cpu_time};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_handoff::{FieldWork, TextureWork};
+use wavefield_handoff::{FieldKernels, TextureKernels};
 use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
 
 const MIN_FRAMES: usize = 4;
 
-pub(super) struct Session<'a> {
+pub(super) struct BenchSession<'a> {
     pub(super) plan: &'a Plan,
     pub(super) choice: &'a Choice,
     pub(super) stop: &'a Stop,
@@ -26,7 +26,7 @@ pub(super) struct Session<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Samples {
+pub(super) struct Measurements {
     pub(super) frame_us: Vec<f64>,
     pub(super) kernel_us: Vec<f64>,
     pub(super) draw_us: Vec<f64>,
@@ -40,7 +40,7 @@ pub(super) struct Samples {
     pub(super) round_means_us: Vec<f64>,
 }
 
-impl Samples {
+impl Measurements {
     /// Adds a frame, whose time is from the end of `last` to its own end.
     pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
         let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
@@ -69,11 +69,11 @@ pub fn run(
 ) -> Result<Report> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let context = choice.cuda.as_ref().map(|(driver, info)| Cuda::primary(*driver, info)).transpose()?;
-    let session = Session { plan, choice, stop, context };
-    let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Samples)>::new());
+    let session = BenchSession { plan, choice, stop, context };
+    let (mut skipped, mut cells) = (Vec::new(), Vec::<(CellPlan, Measurements)>::new());
     for &cell in &plan.cells {
         match obstacle(&cell, base.scene, choice) {
-            None => cells.push((cell, Samples::default())),
+            None => cells.push((cell, Measurements::default())),
             Some(reason) => {
                 let this = Skipped { strategy: cell.strategy.name().to_owned(), reason };
                 if !skipped.contains(&this) {
@@ -98,7 +98,7 @@ pub fn run(
         let (round, rounds) = (plan.round.as_millis(), plan.rounds);
         wavefield_gpu::note!("note: {total} measurements of {round} ms, in rounds: {rounds}");
     }
-    let bar = Progress::new("measuring");
+    let bar = ProgressLine::new("measuring");
     'rounds: for _ in 0..plan.rounds {
         for (cell, samples) in &mut cells {
             bar.at(done, total);
@@ -157,14 +157,19 @@ pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option
         .then(|| format!("{cols}x{rows} {what} take more than {limit} bytes ({name})"))
 }
 
-fn measure(session: &Session<'_>, base: &Config, cell: &CellPlan, samples: &mut Samples) -> Result<()> {
+fn measure(
+    session: &BenchSession<'_>,
+    base: &Config,
+    cell: &CellPlan,
+    samples: &mut Measurements,
+) -> Result<()> {
     let config = cell.config(base, session.plan.size);
     let before = samples.frame_us.len();
     match (cell.strategy, &session.context) {
         (Strategy::ProduceOnly, Some(context)) => {
             let measure = match config.scene {
-                Scene::Field => produce_only::measure::<FieldWork>,
-                Scene::Texture => produce_only::measure::<TextureWork>,
+                Scene::Field => produce_only::measure::<FieldKernels>,
+                Scene::Texture => produce_only::measure::<TextureKernels>,
             };
             measure(session, context, &config, samples)?;
         }
@@ -182,8 +187,13 @@ fn measure(session: &Session<'_>, base: &Config, cell: &CellPlan, samples: &mut 
     Ok(())
 }
 
-fn frames(session: &Session<'_>, warmup: u64, run: &mut Headless, samples: &mut Samples) -> Result<()> {
-    let Session { plan, stop, .. } = session;
+fn frames(
+    session: &BenchSession<'_>,
+    warmup: u64,
+    run: &mut Headless,
+    samples: &mut Measurements,
+) -> Result<()> {
+    let BenchSession { plan, stop, .. } = session;
     const STEP: f64 = 1.0 / 60.0;
     let began = Instant::now();
     for frame in 0..warmup {
@@ -216,7 +226,7 @@ fn frames(session: &Session<'_>, warmup: u64, run: &mut Headless, samples: &mut 
     run.engine().finish()
 }
 
-fn summarise(plan: &CellPlan, scene: Scene, mut samples: Samples) -> Cell {
+fn summarise(plan: &CellPlan, scene: Scene, mut samples: Measurements) -> Cell {
     let mean =
         |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let frames = samples.frame_us.len();

@@ -127,7 +127,7 @@ impl RunArgs {
             let kernel = &self.kernel.kernel;
             let entry = kernel.as_deref().map(gallery::named).transpose()?.flatten();
             let has_shader =
-                config.producer == ProducerKind::Compute && entry.is_some_and(|entry| entry.twin.is_some());
+                config.producer == ProducerKind::Compute && entry.is_some_and(|entry| entry.shader.is_some());
             let for_cuda = [
                 (kernel.is_some() && !has_shader, "--kernel"),
                 (is_given(matches, "handoff"), "--handoff"),

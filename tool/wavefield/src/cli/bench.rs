@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
-use wavefield::bench::{self as bench, Options, Plan, Strategy, Table, record::Report};
+use wavefield::bench::{self as bench, CompareOptions, Plan, Strategy, Table, record::Report};
 use wavefield_draw::Samples;
 use wavefield_gpu::report::{Failures, command_line};
 use wavefield_gpu::vulkan::AdapterInfo;
@@ -132,7 +132,11 @@ pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
         return latency(args, stop);
     }
     if let Some(files) = &args.compare {
-        return compare(&files[0], &files[1], &Options { force: args.force, fail_above: args.fail_above });
+        return compare(
+            &files[0],
+            &files[1],
+            &CompareOptions { force: args.force, fail_above: args.fail_above },
+        );
     }
     // Checked here because clap accepts a missing --compare if --quick conflicts with it.
     if args.force || args.fail_above.is_some() {
@@ -181,7 +185,7 @@ fn show(report: &Report, args: &BenchArgs, failures: &mut Failures) {
     write(failures, &args.report, |path| bench::write_report(path, report));
 }
 
-fn compare(old: &[PathBuf], new: &[PathBuf], options: &Options) -> Result<()> {
+fn compare(old: &[PathBuf], new: &[PathBuf], options: &CompareOptions) -> Result<()> {
     let read =
         |files: &[PathBuf]| files.iter().map(|file| bench::read_json(file)).collect::<Result<Vec<_>>>();
     let comparison = bench::compare(&read(old)?, &read(new)?, options)?;

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
 use wavefield_run::{Batching, Stop};
-use wavefield_serve::{Options, end_when_closed, serve_headless, serve_windowed};
+use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
 #[cfg(feature = "web")]
 use wavefield_window::run_remote;
 use wavefield_window::run_windowed;
@@ -57,7 +57,7 @@ pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()>
         // Waits for the GPU end after --timeout. Only a driver call that never returns takes longer.
         end_when_closed(parent, stop, args.run.config.timeout + Duration::from_secs(10))?;
     }
-    let options = Options {
+    let options = ServeOptions {
         socket: args.socket,
         remove_folder: args.until_closed.is_some(),
         pace: args.pace,

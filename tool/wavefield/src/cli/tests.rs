@@ -107,7 +107,7 @@ prop_compose! {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../handoff/kernels/test/flat.ptx");
         let kernel = match kernel.filter(|_| shown.scene == Scene::Field) {
             Some(index) => match gallery().get(index) {
-                Some(entry) if cuda || (entry.twin.is_some() && producer == ProducerKind::Compute) => Some(entry.source()),
+                Some(entry) if cuda || (entry.shader.is_some() && producer == ProducerKind::Compute) => Some(entry.source()),
                 None if cuda => Some(KernelSource::from_argument(path).unwrap()),
                 _ => None,
             },

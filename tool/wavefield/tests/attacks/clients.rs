@@ -20,11 +20,12 @@ use example::client::{Arguments, Memory, connect};
 use renderer::{Client, PATIENCE, Renderer};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::{Resource, Rlimit};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_serve::listener::Listener;
 use wavefield_serve::protocol::{
-    DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, Parameters, Place, RefusedCode, Welcome,
+    ClientParameters, DeviceName, ErrorCode, FromClient, FromServer, MemoryKind, MemoryPlace, RefusedCode,
+    Welcome,
 };
 use wavefield_serve::socket::{Connection, Received};
 
@@ -275,14 +276,18 @@ fn unsealed(listener: &Listener) {
     assert!(matches!(connection.receive_within(PATIENCE), Received::Packet(..)));
     let file = rustix::fs::memfd_create("x", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&file, 3 << 16).unwrap();
-    let slot =
-        |number: u64| Place { fd: 0, offset: number << 16, bytes: 16 * 16 * 16, allocation_bytes: 3 << 16 };
+    let slot = |number: u64| MemoryPlace {
+        fd: 0,
+        offset: number << 16,
+        bytes: 16 * 16 * 16,
+        allocation_bytes: 3 << 16,
+    };
     let welcome = FromServer::Welcome(Box::new(Welcome {
         protocol: 2,
         server: "no wavefield".into(),
         device: DeviceName { name: "no GPU".into(), uuid: "0".repeat(32), driver_uuid: "0".repeat(32) },
         memory: MemoryKind::Host,
-        array: Array::mesh(Grid { cols: 16, rows: 16 }).into(),
+        array: DrawnArray::mesh(Grid { cols: 16, rows: 16 }).into(),
         frame_bytes: 16 * 16 * 16,
         offset_alignment: 16,
         largest_allocation: 1 << 30,
@@ -292,7 +297,7 @@ fn unsealed(listener: &Listener) {
         free: None,
         vulkan: None,
         frame_seconds: 1.0 / 60.0,
-        parameters: Parameters::default(),
+        parameters: ClientParameters::default(),
     }));
     connection.send(&welcome, &[file.as_fd()]).unwrap();
     connection.receive_within(PATIENCE);

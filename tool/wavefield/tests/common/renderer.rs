@@ -8,9 +8,11 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use wavefield_handoff::contents::frame_stamp;
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 use wavefield_run::write_png;
-use wavefield_serve::protocol::{ErrorCode, FromClient, FromServer, RefusedCode, State, Tagged, Welcome};
+use wavefield_serve::protocol::{
+    ErrorCode, FromClient, FromServer, RefusedCode, RendererState, Tagged, Welcome,
+};
 use wavefield_serve::socket::{Connection, Received};
 
 use super::common::{self, wavefield};
@@ -287,7 +289,7 @@ impl Client {
         }
     }
 
-    pub fn state(&mut self) -> State {
+    pub fn state(&mut self) -> RendererState {
         self.say(&FromClient::Status);
         match self.answer().0 {
             FromServer::State(state) => state,
@@ -300,7 +302,7 @@ impl Client {
         let grid = self.grid();
         let vertices = (0..grid.rows)
             .flat_map(|row| {
-                (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn, Shape::default()))
+                (0..grid.cols).map(move |col| wave::vertex(grid, col, row, turn, WaveShape::default()))
             })
             .collect::<Vec<_>>();
         bytemuck::cast_slice(&vertices).to_vec()

@@ -6,7 +6,7 @@ use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 use super::figures::{FRAMES, Figures, Mean, time};
 use super::{DRAW, KERNEL, NEITHER};
 use wavefield_draw::ColorMap;
-use wavefield_run::Found;
+use wavefield_run::FoundElement;
 
 const BEHIND: Color32 = Color32::from_rgb(140, 150, 90);
 const IDLE: Color32 = Color32::from_gray(110);
@@ -158,7 +158,7 @@ fn number(value: f32, width: f32) -> String {
     }
 }
 
-pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
+pub(super) fn found(painter: &Painter, at: Pos2, found: &FoundElement) {
     let text = words(found);
     let font = FontId::monospace(12.0);
     let galley = painter.layout_no_wrap(text, font, Color32::from_gray(235));
@@ -173,7 +173,7 @@ pub(super) fn found(painter: &Painter, at: Pos2, found: &Found) {
     painter.galley(rect.min, galley, Color32::WHITE);
 }
 
-fn words(found: &Found) -> String {
+fn words(found: &FoundElement) -> String {
     let (col, row) = found.at;
     let lines = found.names.iter().zip(found.numbers).map(|(name, number)| {
         let size = number.abs();
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_found_is_said_with_the_digits_it_needs() {
-        let found = |numbers, names| words(&Found { at: (3, 4), numbers, names });
+        let found = |numbers, names| words(&FoundElement { at: (3, 4), numbers, names });
         assert_eq!(found([213.0, 0.0, 7.0, 9.0], &["r", "g", "b"]), "(3, 4)\nr 213\ng 0\nb 7");
         assert_eq!(
             found([-0.25, 1e-7, f32::NAN, 2e9], &["x", "y", "z", "w"]),

@@ -22,7 +22,7 @@ const SHORTEST: f64 = 1e-6;
 
 /// A copy of the last frames, which stays the same while the lanes are frozen.
 #[derive(Clone)]
-pub(super) struct Moment {
+pub(super) struct LaneFrames {
     frames: Vec<FrameSpans>,
     clock: GpuClock,
     /// Start and end, in nanoseconds of the GPU's clock.
@@ -38,7 +38,7 @@ struct Span {
     words: String,
 }
 
-impl Moment {
+impl LaneFrames {
     pub(super) fn of(recorder: &Recorder) -> Option<Self> {
         let frames = recorder.frames();
         let frames: Vec<_> = frames.iter().skip(frames.len().saturating_sub(SHOWN)).cloned().collect();
@@ -78,7 +78,7 @@ impl Moment {
 }
 
 /// Draws the lanes; if frozen, the wheel zooms and a drag moves them. Returns whether they were clicked.
-pub(super) fn show(ui: &mut Ui, moment: &Moment, in_queue: bool, is_frozen: bool) -> bool {
+pub(super) fn show(ui: &mut Ui, moment: &LaneFrames, in_queue: bool, is_frozen: bool) -> bool {
     let spans = moment.spans(in_queue);
     // From the bottom up.
     let lanes: Vec<_> = ["neither", "Vulkan", "CUDA", "CPU"]

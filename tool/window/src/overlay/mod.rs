@@ -35,7 +35,7 @@ const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
 const NOTICE: Duration = Duration::from_secs(12);
 
-pub(super) struct View<'a> {
+pub(super) struct OverlayView<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) config: &'a Config,
     pub(super) choice: &'a Choice,
@@ -76,7 +76,7 @@ pub(super) struct Overlay {
     /// When to lay out again, at the latest.
     next: Instant,
     figures: Figures,
-    frozen: Option<lanes::Moment>,
+    frozen: Option<lanes::LaneFrames>,
     paused: bool,
     /// When the clocks of the lanes were last tied.
     tied: Instant,
@@ -139,7 +139,7 @@ impl Overlay {
     }
 
     /// Tells the overlay of an event. Returns whether it was for the overlay alone.
-    pub(super) fn hear(&mut self, event: &Event) -> bool {
+    pub(super) fn on_event(&mut self, event: &Event) -> bool {
         match event {
             // Needed even while the overlay is hidden.
             Event::WindowFocused(focused) => self.input.focused = *focused,
@@ -253,7 +253,7 @@ impl Overlay {
     /// Lays the overlay out. Returns the settings that the user wants, if they differ from the current ones.
     pub(super) fn lay_out(
         &mut self,
-        view: &mut View<'_>,
+        view: &mut OverlayView<'_>,
         parameters: &Parameters,
     ) -> Result<(Option<Draft>, PlatformOutput)> {
         let now = Instant::now();
@@ -350,7 +350,7 @@ impl Overlay {
         self.cost += time.as_secs_f64() * SMOOTH;
     }
 
-    fn show(&mut self, egui: &Context, view: &View<'_>, draft: &mut Draft) {
+    fn show(&mut self, egui: &Context, view: &OverlayView<'_>, draft: &mut Draft) {
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
         if self.is_on() && view.still {
@@ -405,7 +405,7 @@ impl Overlay {
         }
     }
 
-    fn left(&mut self, ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+    fn left(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
         let what = format!("{} on {device}", view.engine.producer().profile().name);
@@ -425,9 +425,9 @@ impl Overlay {
         ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
     }
 
-    fn bottom(&mut self, ui: &mut Ui, view: &View<'_>, paused: bool) {
+    fn bottom(&mut self, ui: &mut Ui, view: &OverlayView<'_>, paused: bool) {
         let in_queue = view.engine.producer().profile().in_queue;
-        let current = view.engine.watched().and_then(lanes::Moment::of);
+        let current = view.engine.watched().and_then(lanes::LaneFrames::of);
         // A pause freezes the lanes too.
         if std::mem::replace(&mut self.paused, paused) != paused {
             self.frozen = current.clone().filter(|_| paused);

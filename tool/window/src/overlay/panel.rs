@@ -3,7 +3,7 @@ use egui::{Button, ComboBox, Context, Grid as Table, Id, Slider, Ui};
 use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
-use super::{Draft, View};
+use super::{Draft, OverlayView};
 use wavefield_draw::{ColorMap, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report::word;
@@ -36,7 +36,7 @@ const MEANINGS: [(&str, &str); 12] = [
     ("speed", "Seconds of the field per second."),
 ];
 
-pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+pub(super) fn show(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     Table::new("settings").num_columns(2).spacing([8.0, 5.0]).show(ui, |ui| {
         if !view.serves {
             drawn(ui, view, draft);
@@ -45,7 +45,7 @@ pub(super) fn show(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     });
 }
 
-fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+fn drawn(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let config = &mut draft.config;
     let now = config.clone();
     let refusal = |config: Config| refusal(&config, view);
@@ -121,7 +121,7 @@ fn drawn(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
     list(ui, "samples", None, &mut config.samples, &[Samples::One, Samples::Four], &[], name);
 }
 
-type Kept = (Option<KernelSource>, KernelValues);
+type KeptKernel = (Option<KernelSource>, KernelValues);
 
 fn kept_for(scene: Scene) -> Id {
     Id::new(("the kernel of a scene", scene))
@@ -129,12 +129,13 @@ fn kept_for(scene: Scene) -> Id {
 
 /// Keeps the kernel and its parameters for when this scene comes back.
 fn leave_scene(egui: &Context, config: &Config) {
-    let kept: Kept = (config.kernel.clone(), config.parameters);
+    let kept: KeptKernel = (config.kernel.clone(), config.parameters);
     egui.data_mut(|data| data.insert_temp(kept_for(config.scene), kept));
 }
 
 fn in_scene(egui: &Context, config: &Config, scene: Scene) -> Config {
-    let (kernel, parameters) = egui.data(|data| data.get_temp::<Kept>(kept_for(scene))).unwrap_or_default();
+    let (kernel, parameters) =
+        egui.data(|data| data.get_temp::<KeptKernel>(kept_for(scene))).unwrap_or_default();
     Config { scene, kernel, parameters, ..config.clone() }
 }
 
@@ -150,7 +151,7 @@ fn kernel_name(kernel: Option<&KernelSource>) -> &str {
     gallery::entry_of(kernel).map_or(own, |entry| entry.name)
 }
 
-fn values(ui: &mut Ui, view: &View<'_>, values: &mut [f32]) {
+fn values(ui: &mut Ui, view: &OverlayView<'_>, values: &mut [f32]) {
     let parameters = &view.engine.producer().profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
         row(ui, &parameter.name, None, |ui| {
@@ -164,7 +165,7 @@ fn unit(unit: &str) -> String {
     if unit.chars().count() > 1 { format!(" {unit}") } else { unit.to_owned() }
 }
 
-fn looks(ui: &mut Ui, view: &View<'_>, draft: &mut Draft) {
+fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
     let name = |&mode: &PresentMode| (word(mode), None);
     list(ui, "present", None, &mut config.present, view.modes, &[], name);
@@ -265,7 +266,7 @@ fn list<T: Clone + PartialEq>(
 }
 
 /// Returns why these settings cannot be chosen; `None` if they can.
-fn refusal(config: &Config, view: &View<'_>) -> Option<String> {
+fn refusal(config: &Config, view: &OverlayView<'_>) -> Option<String> {
     let device = view.engine.device();
     if config.handoff == Handoff::Inline && config.producer.may_use_cuda() && view.no_cuda.is_none() {
         if config.has_own_kernel() && !config.risk_the_gpu {
@@ -365,7 +366,7 @@ mod tests {
     #[test]
     fn a_scene_that_comes_back_has_its_kernel() {
         let egui = Context::default();
-        let swarm = gallery::named("swarm").unwrap().map(gallery::Entry::source);
+        let swarm = gallery::named("swarm").unwrap().map(gallery::GalleryEntry::source);
         let swarm = Config { kernel: swarm, style: Style::Points, ..Config::default() };
         let parameters = swarm.kernel().parameters().unwrap().values(&[0.5, 0.1]);
         let swarm = Config { parameters, ..swarm };

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Overlay, View, lanes};
+use super::{Overlay, OverlayView, lanes};
 use wavefield_gpu::Result;
 use wavefield_run::Engine;
 
@@ -32,7 +32,7 @@ impl Overlay {
         Ok(())
     }
 
-    pub(super) fn point(&mut self, view: &mut View<'_>) -> Result<()> {
+    pub(super) fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
         let size = (view.extent.width, view.extent.height);
         // Picking assumes a height field, and a client's mesh need not be one.
         let may_find = !view.serves || view.engine.image_in(view.extent).is_some();

@@ -7,18 +7,18 @@ use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::Window;
 
-use super::State;
+use super::WindowState;
 use super::pictures::Snapshot;
 use super::switching::own;
-use crate::clock::Clock;
+use crate::clock::FieldClock;
 use crate::controls::Controls;
 use crate::desktop::Desktop;
 use crate::offscreen::Offscreen;
 use crate::overlay::Overlay;
 use crate::reload::Reloader;
-use crate::screen::{Remote, Screen};
+use crate::screen::{RemoteViewer, Screen};
 use crate::title::Title;
-use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Surface, Swapchain};
+use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Swapchain, WindowSurface};
 use wavefield_gpu::{Error, Result};
 use wavefield_run::{
     Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
@@ -37,7 +37,7 @@ fn check_size(size: vk::Extent2D) -> Result<()> {
     }
 }
 
-impl State<Desktop> {
+impl WindowState<Desktop> {
     pub(crate) fn window(
         event_loop: &ActiveEventLoop,
         config: &Config,
@@ -57,7 +57,7 @@ impl State<Desktop> {
             .create_window(attributes)
             .map_err(|error| Error::Window { what: "opening a window", reason: error.to_string() })?;
         let window = Arc::new(window);
-        let surface = Surface::new(&instance, window.clone())?;
+        let surface = WindowSurface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
         Self::open(choice, instance, config, hook, |device, egui| {
@@ -71,9 +71,9 @@ impl State<Desktop> {
     }
 }
 
-impl State<Offscreen> {
+impl WindowState<Offscreen> {
     pub(crate) fn remote(
-        remote: Box<dyn Remote>,
+        remote: Box<dyn RemoteViewer>,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
     ) -> Result<Self> {
@@ -93,7 +93,7 @@ impl State<Offscreen> {
     }
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     fn open(
         choice: Choice,
         instance: Instance,
@@ -131,7 +131,7 @@ impl<S: Screen> State<S> {
             own: own(config),
             reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
-            clock: Clock::new(),
+            clock: FieldClock::new(),
             times: FrameTimes::default(),
             retry: None,
             skipped: 0,

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use ash::vk;
 
-use super::{State, shown};
+use super::{WindowState, shown};
 use crate::screen::Screen;
 use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::vulkan::read_image;
 use wavefield_gpu::{Error, Result, report::Failures};
 use wavefield_run::watch::recording::Recorded;
-use wavefield_run::{Behind, Config, Engine, Moment, STEP, picture_texts, record, write_png};
+use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 
 #[derive(Default)]
 pub(super) struct Snapshot(Option<OffscreenTarget>);
@@ -35,7 +35,7 @@ impl Snapshot {
         };
         let target = self.0.insert(target);
         let flight = engine.begin()?;
-        engine.draw(&flight, moment, &target.picture(), Behind::default())?;
+        engine.draw(&flight, moment, &target.picture(), AfterDraw::default())?;
         engine.drain()
     }
 
@@ -56,7 +56,7 @@ fn unused(ending: &str) -> PathBuf {
     paths.find(|path| !path.exists()).unwrap_or_default()
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     /// Waits for the frames in flight and completes their part of the film, before a frame that bypasses it.
     pub(super) fn settle_film(&mut self) -> Result<()> {
         if self.film.is_some() {

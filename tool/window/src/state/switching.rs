@@ -2,7 +2,7 @@ use std::sync::atomic::Ordering;
 
 use tracing::trace_span;
 
-use super::State;
+use super::WindowState;
 use crate::overlay::{self, Draft};
 use crate::screen::Screen;
 use wavefield_draw::Camera;
@@ -14,7 +14,7 @@ pub(super) fn own(config: &Config) -> Option<KernelSource> {
     config.kernel.clone().filter(|_| config.has_own_kernel())
 }
 
-impl<S: Screen> State<S> {
+impl<S: Screen> WindowState<S> {
     pub(super) fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {

@@ -12,7 +12,7 @@ pub(crate) const MOST: usize = 512;
 const LONGEST: f32 = 4096.0;
 
 /// Alt, Ctrl and Shift.
-type Held = [bool; 3];
+type HeldKeys = [bool; 3];
 
 // Coordinates are in pixels of the picture.
 #[derive(Deserialize)]
@@ -26,13 +26,13 @@ pub(crate) enum Message {
     Move { x: f32, y: f32 },
     Leave {},
     // As `MouseEvent.button`: 0 is left, 1 middle, 2 right.
-    Button { x: f32, y: f32, button: usize, down: bool, held: Held },
+    Button { x: f32, y: f32, button: usize, down: bool, held: HeldKeys },
     // Positive values move the content right and down.
-    Wheel { x: f32, y: f32, held: Held },
+    Wheel { x: f32, y: f32, held: HeldKeys },
     // How much farther apart two fingers are.
     Zoom { factor: f32 },
     // As `KeyboardEvent.key`.
-    Key { key: String, down: bool, repeat: bool, held: Held },
+    Key { key: String, down: bool, repeat: bool, held: HeldKeys },
 }
 
 impl Message {
@@ -90,7 +90,7 @@ impl Message {
 pub(crate) const BUTTONS: [PointerButton; 3] =
     [PointerButton::Primary, PointerButton::Middle, PointerButton::Secondary];
 
-fn modifiers([alt, ctrl, shift]: Held) -> Modifiers {
+fn modifiers([alt, ctrl, shift]: HeldKeys) -> Modifiers {
     Modifiers { alt, ctrl, shift, mac_cmd: false, command: ctrl }
 }
 

@@ -29,33 +29,33 @@ use rustix::io::Errno;
 
 use self::request::Gate;
 use self::server::Server;
-use crate::{Input, News, Remote};
+use crate::{Input, RemoteViewer, ViewerEvent};
 use wavefield_gpu::{Error, Result, threads};
 use wavefield_run::watch::recording::Pixels;
 
 /// Input, and the viewer's number.
-type Heard = (u64, Input);
+type ViewerInput = (u64, Input);
 
-struct Shared {
-    state: Mutex<State>,
+struct WebShared {
+    state: Mutex<WebState>,
     /// Wakes the frame loop when there is input.
     news: Condvar,
     wake: OwnedFd,
 }
 
 #[derive(Default)]
-struct State {
-    inputs: Vec<Heard>,
+struct WebState {
+    inputs: Vec<ViewerInput>,
     /// The newest picture, until the server takes it.
     picture: Option<Pixels>,
     /// Each with the viewer who had last pressed something.
-    told: Vec<(News, u64)>,
+    told: Vec<(ViewerEvent, u64)>,
     is_watched: bool,
     is_over: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl WebShared {
+    fn lock(&self) -> MutexGuard<'_, WebState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,7 +64,7 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    fn hear(&self, mut inputs: Vec<Heard>) {
+    fn add_inputs(&self, mut inputs: Vec<ViewerInput>) {
         if !inputs.is_empty() {
             self.lock().inputs.append(&mut inputs);
             self.news.notify_all();
@@ -74,7 +74,7 @@ impl Shared {
 
 /// A renderer's page, for any number of viewers. Dropping it tells them.
 pub struct Web {
-    shared: Arc<Shared>,
+    shared: Arc<WebShared>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
     token: String,
@@ -120,7 +120,7 @@ impl Web {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| failed(error.into()))?;
         let token = token().map_err(|error| failed(error.into()))?;
-        let shared = Arc::new(Shared { state: Mutex::default(), news: Condvar::new(), wake });
+        let shared = Arc::new(WebShared { state: Mutex::default(), news: Condvar::new(), wake });
         let server = Server::new(listeners, Gate { token: token.clone(), is_exposed }, shared.clone());
         let thread = std::thread::Builder::new().name("web".into()).spawn(move || server.run());
         let thread = thread.map_err(|error| threads::not_started("web", error))?;
@@ -174,7 +174,7 @@ fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     }
 }
 
-impl Remote for Web {
+impl RemoteViewer for Web {
     fn inputs(&mut self) -> Vec<Input> {
         let inputs = std::mem::take(&mut self.shared.lock().inputs);
         if !inputs.is_empty() {
@@ -197,8 +197,8 @@ impl Remote for Web {
         self.shared.wake();
     }
 
-    fn tell(&mut self, news: News) {
-        self.shared.lock().told.push((news, self.presser));
+    fn send_event(&mut self, event: ViewerEvent) {
+        self.shared.lock().told.push((event, self.presser));
         self.shared.wake();
     }
 

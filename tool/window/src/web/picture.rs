@@ -21,7 +21,7 @@ pub(crate) const LEAST: usize = QUALITIES.len() - 1;
 /// A picture that stays this long is sent again in the best quality.
 pub(crate) const STILL: Duration = Duration::from_millis(300);
 
-pub(crate) struct Shown {
+pub(crate) struct ShownPicture {
     pub(crate) number: u32,
     since: Instant,
     pixels: Pixels,
@@ -29,7 +29,7 @@ pub(crate) struct Shown {
     made: [Option<Bytes>; QUALITIES.len()],
 }
 
-impl Shown {
+impl ShownPicture {
     pub(crate) fn new(number: u32, pixels: Pixels) -> Self {
         Self { number, since: Instant::now(), pixels, made: Default::default() }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Gate {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum RequestOutcome {
     /// The request is incomplete.
     Wait,
     /// Answer, then close.
@@ -30,12 +30,12 @@ pub(crate) enum Verdict {
 }
 
 impl Gate {
-    pub(crate) fn judge(&self, bytes: &[u8]) -> Verdict {
+    pub(crate) fn judge(&self, bytes: &[u8]) -> RequestOutcome {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut request = httparse::Request::new(&mut headers);
         let length = match request.parse(bytes) {
             Ok(httparse::Status::Complete(length)) => length,
-            Ok(httparse::Status::Partial) if bytes.len() < MOST => return Verdict::Wait,
+            Ok(httparse::Status::Partial) if bytes.len() < MOST => return RequestOutcome::Wait,
             _ => return refusal("400 Bad Request", "This is not a request that a browser sends."),
         };
         // A header that is there twice could mean either.
@@ -58,7 +58,7 @@ impl Gate {
         }
         // The page is not secret. Its script needs the token.
         if path == "/" {
-            return Verdict::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
+            return RequestOutcome::Answer(answer("200 OK", "text/html; charset=utf-8", PAGE));
         }
         // A page of another site has that site's origin, whatever the host is called.
         let origin = header("Origin");
@@ -73,7 +73,7 @@ impl Gate {
         let key = derive_accept_key(key.as_bytes());
         let words = "101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade";
         let answer = format!("HTTP/1.1 {words}\r\nSec-WebSocket-Accept: {key}\r\n\r\n");
-        Verdict::Accept { answer, length, proof: self.proof(query) }
+        RequestOutcome::Accept { answer, length, proof: self.proof(query) }
     }
 
     /// Proves that this server knows the token: HMAC-SHA-256 (RFC 2104) of the page's nonce, in hexadecimal.
@@ -98,8 +98,8 @@ fn is_this_machine(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }
 
-fn refusal(status: &str, words: &str) -> Verdict {
-    Verdict::Answer(answer(status, "text/plain; charset=utf-8", words))
+fn refusal(status: &str, words: &str) -> RequestOutcome {
+    RequestOutcome::Answer(answer(status, "text/plain; charset=utf-8", words))
 }
 
 fn answer(status: &str, kind: &str, body: &str) -> String {
@@ -118,7 +118,8 @@ mod tests {
     /// The status of the answer; 0 without one.
     fn status(request: &str, is_exposed: bool) -> u16 {
         let gate = Gate { token: "abc".into(), is_exposed };
-        let (Verdict::Answer(answer) | Verdict::Accept { answer, .. }) = gate.judge(request.as_bytes())
+        let (RequestOutcome::Answer(answer) | RequestOutcome::Accept { answer, .. }) =
+            gate.judge(request.as_bytes())
         else {
             return 0;
         };
@@ -178,7 +179,7 @@ mod tests {
             gate.proof("what do ya want for nothing?"),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
         );
-        let Verdict::Accept { proof, .. } = gate.judge(GOOD.as_bytes()) else { panic!() };
+        let RequestOutcome::Accept { proof, .. } = gate.judge(GOOD.as_bytes()) else { panic!() };
         assert_eq!(proof, gate.proof("17"));
         assert!(gate.is_token("Jefe"));
         for wrong in ["", "Jef", "Jefd", "jefe", "Jefee"] {
@@ -193,7 +194,7 @@ mod tests {
         }
         let gate = Gate { token: "abc".into(), is_exposed: false };
         let verdict = gate.judge(format!("{GOOD}rest").as_bytes());
-        let Verdict::Accept { answer, length, .. } = verdict else { panic!() };
+        let RequestOutcome::Accept { answer, length, .. } = verdict else { panic!() };
         assert_eq!(length, GOOD.len());
         // The example of RFC 6455, section 1.3.
         assert!(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));

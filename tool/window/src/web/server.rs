@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::json;
 
-use super::picture::Shown;
-use super::request::{Gate, Verdict};
+use super::picture::ShownPicture;
+use super::request::{Gate, RequestOutcome};
 use super::viewer::{Left, Viewer, is_for_later};
-use super::{Heard, Shared};
-use crate::News;
+use super::{ViewerInput, WebShared};
+use crate::ViewerEvent;
 
 const MOST_VIEWERS: usize = 16;
 /// Connections without a token yet. Beyond this the oldest go: anybody can open one.
-const MOST_NEWCOMERS: usize = 256;
+const MOST_PENDING: usize = 256;
 /// The pause after an error of the system, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a page may take to read that the renderer has ended.
@@ -24,14 +24,14 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// While this much input waits for the frame loop, pages are not read.
 const MANY_INPUTS: usize = 256;
 
-enum Newcomer {
+enum PendingConnection {
     /// What has arrived of its request.
     Request(TcpStream, Vec<u8>),
     /// A page, and whether it has sent the token.
     Page(Box<Viewer>, bool),
 }
 
-impl Newcomer {
+impl PendingConnection {
     fn stream(&self) -> &TcpStream {
         match self {
             Self::Request(stream, _) => stream,
@@ -40,7 +40,7 @@ impl Newcomer {
     }
 
     /// Continues with what has arrived. Returns `None` if the connection was answered or has left.
-    fn hear(self, gate: &Gate) -> Option<Self> {
+    fn read(self, gate: &Gate) -> Option<Self> {
         let (mut stream, mut heard) = match self {
             Self::Request(stream, heard) => (stream, heard),
             Self::Page(mut viewer, _) => {
@@ -56,12 +56,12 @@ impl Newcomer {
         }
         // A new connection takes any of the answers without waiting.
         match gate.judge(&heard) {
-            Verdict::Wait => Some(Self::Request(stream, heard)),
-            Verdict::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
-            Verdict::Accept { answer, length, proof } => {
+            RequestOutcome::Wait => Some(Self::Request(stream, heard)),
+            RequestOutcome::Answer(answer) => stream.write_all(answer.as_bytes()).err().and(None),
+            RequestOutcome::Accept { answer, length, proof } => {
                 stream.write_all(answer.as_bytes()).ok()?;
                 let mut viewer = Viewer::new(stream, heard.split_off(length));
-                viewer.tell(proof).ok()?;
+                viewer.send_text(proof).ok()?;
                 Some(Self::Page(Box::new(viewer), false))
             }
         }
@@ -69,7 +69,10 @@ impl Newcomer {
 }
 
 /// Keeps the viewers for which `each` succeeds. Returns releases of the buttons that the others hold.
-fn keep(viewers: &mut Vec<Viewer>, mut each: impl FnMut(&mut Viewer) -> Result<(), Left>) -> Vec<Heard> {
+fn keep(
+    viewers: &mut Vec<Viewer>,
+    mut each: impl FnMut(&mut Viewer) -> Result<(), Left>,
+) -> Vec<ViewerInput> {
     let mut released = Vec::new();
     viewers.retain_mut(|viewer| {
         let stays = each(viewer).is_ok();
@@ -85,37 +88,38 @@ pub(crate) struct Server {
     listeners: Vec<TcpListener>,
     gate: Gate,
     /// Oldest first.
-    newcomers: Vec<Newcomer>,
-    shared: Arc<Shared>,
+    pending: Vec<PendingConnection>,
+    shared: Arc<WebShared>,
     viewers: Vec<Viewer>,
-    shown: Option<Shown>,
+    shown: Option<ShownPicture>,
     title: String,
     /// Pixels per point of the page that set the size.
     scale: f32,
 }
 
 impl Server {
-    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<Shared>) -> Self {
-        let (newcomers, viewers, title) = (Vec::new(), Vec::new(), String::new());
-        Self { listeners, gate, newcomers, shared, viewers, shown: None, title, scale: 1.0 }
+    pub(crate) fn new(listeners: Vec<TcpListener>, gate: Gate, shared: Arc<WebShared>) -> Self {
+        let (pending, viewers, title) = (Vec::new(), Vec::new(), String::new());
+        Self { listeners, gate, pending, shared, viewers, shown: None, title, scale: 1.0 }
     }
 
     pub(crate) fn run(mut self) {
         while !self.shared.lock().is_over {
             self.wait();
             self.accept();
-            self.hear();
+            self.read_pages();
             self.take();
             self.show();
         }
-        self.tell(&json!({ "ended": true }));
+        self.send_all(&json!({ "ended": true }));
         // Pages close first: data sent to a closed connection would discard what they have not read.
         self.viewers.retain_mut(|viewer| viewer.close().is_ok());
         let until = Instant::now() + FAREWELL;
         while !self.viewers.is_empty() && Instant::now() < until {
             std::thread::sleep(PAUSE / 10);
-            self.viewers
-                .retain_mut(|viewer| viewer.flush().is_ok() && viewer.hear(&mut vec![], &mut 1.0).is_ok());
+            self.viewers.retain_mut(|viewer| {
+                viewer.flush().is_ok() && viewer.read_inputs(&mut vec![], &mut 1.0).is_ok()
+            });
         }
     }
 
@@ -124,10 +128,10 @@ impl Server {
         let viewers = self.viewers.iter().map(|viewer| (viewer.stream(), viewer.interest(hears)));
         // Without a flag, a connection that has ended would still end the wait.
         let viewers = viewers.filter(|(_, flags)| !flags.is_empty());
-        let newcomers = self.newcomers.iter().map(|newcomer| (newcomer.stream(), PollFlags::IN));
+        let pending = self.pending.iter().map(|connection| (connection.stream(), PollFlags::IN));
         let patience = self.viewers.iter().map(|viewer| viewer.patience(self.shown.as_ref())).min();
         let limit = patience.and_then(|patience| Timespec::try_from(patience).ok());
-        let streams = viewers.chain(newcomers).map(|(stream, flags)| PollFd::new(stream, flags));
+        let streams = viewers.chain(pending).map(|(stream, flags)| PollFd::new(stream, flags));
         let listeners = self.listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN));
         let wake = PollFd::new(&self.shared.wake, PollFlags::IN);
         let _ = poll(&mut streams.chain(listeners).chain([wake]).collect::<Vec<_>>(), limit.as_ref());
@@ -137,12 +141,12 @@ impl Server {
     fn accept(&mut self) {
         for listener in &self.listeners {
             // Bounded: a flood must not keep the viewers waiting.
-            for _ in 0..MOST_NEWCOMERS {
+            for _ in 0..MOST_PENDING {
                 let prepare = |(stream, _): (TcpStream, _)| {
                     stream.set_nonblocking(true).and(stream.set_nodelay(true)).map(|()| stream)
                 };
                 match listener.accept().and_then(prepare) {
-                    Ok(stream) => self.newcomers.push(Newcomer::Request(stream, Vec::new())),
+                    Ok(stream) => self.pending.push(PendingConnection::Request(stream, Vec::new())),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(_) => {
                         std::thread::sleep(PAUSE);
@@ -151,37 +155,37 @@ impl Server {
                 }
             }
         }
-        for newcomer in std::mem::take(&mut self.newcomers) {
-            match newcomer.hear(&self.gate) {
-                Some(Newcomer::Page(viewer, true)) => self.let_in(*viewer),
-                newcomer => self.newcomers.extend(newcomer),
+        for connection in std::mem::take(&mut self.pending) {
+            match connection.read(&self.gate) {
+                Some(PendingConnection::Page(viewer, true)) => self.let_in(*viewer),
+                connection => self.pending.extend(connection),
             }
         }
-        self.newcomers.drain(..self.newcomers.len().saturating_sub(MOST_NEWCOMERS));
+        self.pending.drain(..self.pending.len().saturating_sub(MOST_PENDING));
     }
 
     fn let_in(&mut self, mut viewer: Viewer) {
         let has_room = self.viewers.len() < MOST_VIEWERS;
         let news = if has_room { json!({ "title": self.title }) } else { json!({ "full": true }) };
-        if viewer.tell(news).is_ok() && has_room {
+        if viewer.send_text(news).is_ok() && has_room {
             self.viewers.push(viewer);
         }
     }
 
     /// Reads the pages in turn, so that none is always first.
-    fn hear(&mut self) {
+    fn read_pages(&mut self) {
         let room = MANY_INPUTS.saturating_sub(self.shared.lock().inputs.len());
         let (mut inputs, scale) = (Vec::new(), &mut self.scale);
         if let Some(first) = self.viewers.len().checked_sub(1) {
             self.viewers.rotate_right(first.min(1));
         }
         let released = keep(&mut self.viewers, |viewer| match inputs.len() < room {
-            true => viewer.hear(&mut inputs, scale),
+            true => viewer.read_inputs(&mut inputs, scale),
             false => Ok(()),
         });
         // After what they pressed in this turn.
         inputs.extend(released);
-        self.shared.hear(inputs);
+        self.shared.add_inputs(inputs);
     }
 
     fn take(&mut self) {
@@ -192,29 +196,33 @@ impl Server {
             && !self.shown.as_ref().is_some_and(|shown| shown.is_same(&pixels))
         {
             let number = self.shown.as_ref().map_or(0, |shown| shown.number.wrapping_add(1));
-            self.shown = Some(Shown::new(number, pixels));
+            self.shown = Some(ShownPicture::new(number, pixels));
         }
         for (news, presser) in told {
             match news {
-                News::Title(title) => {
-                    self.tell(&json!({ "title": title }));
+                ViewerEvent::Title(title) => {
+                    self.send_all(&json!({ "title": title }));
                     self.title = title;
                 }
                 // For the viewer who asked. If this fails, the next message to it fails too.
-                News::Copy(text) => {
+                ViewerEvent::Copy(text) => {
                     let asks = |viewer: &&mut Viewer| viewer.number == presser;
-                    let _ = self.viewers.iter_mut().find(asks).map(|page| page.tell(json!({ "copy": text })));
+                    let _ = self
+                        .viewers
+                        .iter_mut()
+                        .find(asks)
+                        .map(|page| page.send_text(json!({ "copy": text })));
                 }
             }
         }
     }
 
-    fn tell(&mut self, news: &serde_json::Value) {
-        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.tell(news)));
+    fn send_all(&mut self, news: &serde_json::Value) {
+        self.shared.add_inputs(keep(&mut self.viewers, |viewer| viewer.send_text(news)));
     }
 
     fn show(&mut self) {
-        self.shared.hear(keep(&mut self.viewers, |viewer| viewer.show(self.shown.as_mut())));
+        self.shared.add_inputs(keep(&mut self.viewers, |viewer| viewer.show(self.shown.as_mut())));
         self.shared.lock().is_watched = self.viewers.iter().any(|viewer| viewer.is_visible);
     }
 }

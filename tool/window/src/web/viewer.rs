@@ -9,9 +9,9 @@ use rustix::event::PollFlags;
 use tungstenite::protocol::{Role, WebSocketConfig};
 use tungstenite::{Error, Message as Packet, Utf8Bytes, WebSocket};
 
-use super::Heard;
+use super::ViewerInput;
 use super::message::{self, Message};
-use super::picture::{BEST, LEAST, MOVING, STILL, Shown};
+use super::picture::{BEST, LEAST, MOVING, STILL, ShownPicture};
 use super::request::Gate;
 use crate::Input;
 
@@ -147,7 +147,7 @@ impl Viewer {
         }
     }
 
-    pub(crate) fn hear(&mut self, inputs: &mut Vec<Heard>, scale: &mut f32) -> Result<(), Left> {
+    pub(crate) fn read_inputs(&mut self, inputs: &mut Vec<ViewerInput>, scale: &mut f32) -> Result<(), Left> {
         self.socket.get_mut().left = TURN;
         while let Some(text) = self.read()? {
             let said = Message::read(&text).ok_or(Left)?;
@@ -190,12 +190,12 @@ impl Viewer {
     }
 
     /// Returns how long until time alone changes something.
-    pub(crate) fn patience(&self, shown: Option<&Shown>) -> Duration {
-        let lacks_best = |shown: &Shown| self.is_visible && self.sent != Some((shown.number, BEST));
+    pub(crate) fn patience(&self, shown: Option<&ShownPicture>) -> Duration {
+        let lacks_best = |shown: &ShownPicture| self.is_visible && self.sent != Some((shown.number, BEST));
         if shown.is_some_and(lacks_best) { STILL } else { ASK }
     }
 
-    pub(crate) fn show(&mut self, shown: Option<&mut Shown>) -> Result<(), Left> {
+    pub(crate) fn show(&mut self, shown: Option<&mut ShownPicture>) -> Result<(), Left> {
         if self.waits.is_some_and(|since| since.elapsed() > GONE) || self.answered.elapsed() > GONE {
             return Err(Left);
         }
@@ -236,7 +236,7 @@ impl Viewer {
     }
 
     /// Returns a release for each button that is held on the page.
-    pub(crate) fn releases(&self) -> impl Iterator<Item = Heard> {
+    pub(crate) fn releases(&self) -> impl Iterator<Item = ViewerInput> {
         let held = message::BUTTONS.into_iter().zip(self.down).filter(|(_, down)| *down);
         held.map(|(button, _)| {
             let (pos, modifiers) = (Default::default(), Default::default());
@@ -244,7 +244,7 @@ impl Viewer {
         })
     }
 
-    pub(crate) fn tell(&mut self, news: impl ToString) -> Result<(), Left> {
+    pub(crate) fn send_text(&mut self, news: impl ToString) -> Result<(), Left> {
         self.send(Packet::text(news.to_string()))
     }
 

@@ -9,7 +9,7 @@ use super::gif::Gif;
 use super::raw::Raw;
 use super::scale::{Order, fit, fitting};
 use super::{FilmDesc, Pixels};
-use wavefield_gpu::{Error, Result, output_file::Growing, threads::Job};
+use wavefield_gpu::{Error, Result, output_file::StreamedOutput, threads::Job};
 
 type Shot = (Pixels, Duration);
 
@@ -36,7 +36,7 @@ impl Encoder {
         let encoded = Arc::new(AtomicU64::new(0));
         let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
         let reel = Reel {
-            output: Some(Growing::begin(&desc.path)?),
+            output: Some(StreamedOutput::begin(&desc.path)?),
             sink: None,
             limit,
             order,
@@ -108,7 +108,7 @@ impl Drop for Encoder {
 
 /// The first picture determines the size, so the sink is made only then.
 struct Reel {
-    output: Option<Growing>,
+    output: Option<StreamedOutput>,
     sink: Option<Sink>,
     /// For the longer side of a GIF; `None` for raw frames.
     limit: Option<u32>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gif::{Encoder, EncodingError, Frame, Repeat};
 
-use wavefield_gpu::{Error, Result, output_file::Growing};
+use wavefield_gpu::{Error, Result, output_file::StreamedOutput};
 
 /// 25 frames per second. Players show hardly more, and the file would be larger.
 pub(super) const PERIOD: Duration = Duration::from_millis(40);
@@ -16,7 +16,7 @@ const LAST: u64 = 4;
 /// Encodes each frame in memory, then appends it to the file whole.
 pub(super) struct Gif {
     encoder: Encoder<Vec<u8>>,
-    output: Growing,
+    output: StreamedOutput,
     size: (u16, u16),
     /// The last frame and its time, in hundredths of a second. The next frame ends its display.
     waiting: Option<(Frame<'static>, u64)>,
@@ -24,7 +24,7 @@ pub(super) struct Gif {
 }
 
 impl Gif {
-    pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Result<Self> {
+    pub(super) fn new(output: StreamedOutput, (width, height): (u32, u32)) -> Result<Self> {
         // The encoder's limit keeps both sides within what a GIF can have.
         let size = (width as u16, height as u16);
         let mut encoder = Encoder::new(Vec::new(), size.0, size.1, &[]).map_err(failed)?;

@@ -80,7 +80,7 @@ pub struct Film {
     desc: FilmDesc,
     copies: Copies<Duration>,
     encoder: Encoder,
-    clock: Clock,
+    clock: FilmClock,
     next: Option<Duration>,
     dropped: u64,
     failure: Option<Error>,
@@ -96,7 +96,7 @@ impl Film {
         };
         Ok(Self {
             encoder: Encoder::start(&desc, order)?,
-            clock: Clock::new(desc.period()),
+            clock: FilmClock::new(desc.period()),
             desc,
             copies: Copies::new(device),
             next: None,
@@ -163,7 +163,7 @@ impl Film {
     }
 }
 
-struct Clock {
+struct FilmClock {
     period: Duration,
     last: Option<Duration>,
     time: Duration,
@@ -175,7 +175,7 @@ const LONGEST_GAP: Duration = Duration::from_secs(1);
 /// A frame may come this much too early, because displays do not pace frames quite evenly.
 const EARLY: Duration = Duration::from_millis(2);
 
-impl Clock {
+impl FilmClock {
     fn new(period: Duration) -> Self {
         Self { period, last: None, time: Duration::ZERO, taken: None }
     }

@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use wavefield_gpu::{Result, output_file::Growing};
+use wavefield_gpu::{Result, output_file::StreamedOutput};
 
 const RATE: u32 = 30;
 pub(super) const PERIOD: Duration = Duration::from_nanos(1_000_000_000 / RATE as u64);
 
 pub(super) struct Raw {
-    output: Growing,
+    output: StreamedOutput,
     /// Repeated for missing frames.
     last: Vec<u8>,
     written: u64,
 }
 
 impl Raw {
-    pub(super) fn new(output: Growing, (width, height): (u32, u32)) -> Self {
+    pub(super) fn new(output: StreamedOutput, (width, height): (u32, u32)) -> Self {
         wavefield_gpu::note!(
             "note: raw frames go to standard output, for example to: \
              ffmpeg -f rawvideo -pix_fmt rgba -s {width}x{height} -r {RATE} -i - -pix_fmt yuv420p wave.mp4"

@@ -190,7 +190,7 @@ fn a_film_without_frames_is_no_file() {
 
 #[test]
 fn a_film_has_no_more_frames_than_its_rate_and_no_long_rest() {
-    let mut clock = Clock::new(Duration::from_millis(40));
+    let mut clock = FilmClock::new(Duration::from_millis(40));
     let mut taken = Vec::new();
     for now in [5_000, 5_010, 5_038, 5_060, 5_079, 5_200, 65_200, 65_210, 65_240] {
         taken.extend(clock.frame(Duration::from_millis(now)).map(|at| at.as_millis()));
@@ -202,7 +202,7 @@ fn a_film_has_no_more_frames_than_its_rate_and_no_long_rest() {
 fn raw_frames_come_at_an_even_rate() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("raw");
-    let mut raw = raw::Raw::new(wavefield_gpu::output_file::Growing::begin(&path).unwrap(), (1, 1));
+    let mut raw = raw::Raw::new(wavefield_gpu::output_file::StreamedOutput::begin(&path).unwrap(), (1, 1));
     // In thirtieths of a second: 0, 1, 1, 4, 5.
     for (byte, milliseconds) in [(1, 0), (2, 33), (3, 36), (4, 133), (5, 167)] {
         raw.frame(&[byte; 4], Duration::from_millis(milliseconds)).unwrap();

@@ -69,15 +69,15 @@ struct Events {
 
 impl Events {
     fn run(&mut self, cpu: &[CpuSpan], track: &Track) {
-        let mut tell = |what: &str, thread: u32, key: &str, value: Value| {
+        let mut add_metadata = |what: &str, thread: u32, key: &str, value: Value| {
             let event =
                 json!({ "ph": "M", "name": what, "pid": PROCESS, "tid": thread, "args": { key: value } });
             self.list.push(event);
         };
-        tell("process_name", 0, "name", json!(track.name));
+        add_metadata("process_name", 0, "name", json!(track.name));
         for (thread, words) in THREADS {
-            tell("thread_name", thread, "name", json!(words));
-            tell("thread_sort_index", thread, "sort_index", json!(thread));
+            add_metadata("thread_name", thread, "name", json!(words));
+            add_metadata("thread_sort_index", thread, "sort_index", json!(thread));
         }
         for span in cpu {
             let Some(end) = span.end else { continue };

@@ -7,7 +7,7 @@ use super::clock::{CudaClock, GpuClock};
 use crate::watch::observer::{At, Finished, Observer};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Queue, Timestamps};
-use wavefield_handoff::producer::{Batch, Fill, Frame, Produced, Profile, Source};
+use wavefield_handoff::producer::{Batch, CudaTimeline, Frame, Produced, Profile, Source};
 
 /// Slices of a traced draw, each with its end time. A switch to CUDA and back makes one slice longer.
 pub const SLICES: usize = 16;
@@ -39,18 +39,28 @@ pub struct Recorder {
 
 impl Recorder {
     /// Collects the first `most` frames, with their draws in slices. Waits for both APIs to tie their clocks.
-    pub fn new(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
+    pub fn new(
+        queue: &mut Queue,
+        timeline: Option<&CudaTimeline>,
+        flights: usize,
+        most: usize,
+    ) -> Result<Self> {
         let slices = Timestamps::new(queue.device(), flights)?;
-        Ok(Self { slices, live: false, ..Self::live(queue, fill, flights, most)? })
+        Ok(Self { slices, live: false, ..Self::live(queue, timeline, flights, most)? })
     }
 
     /// Collects the last `most` frames, with their draws whole. Waits for both APIs to tie their clocks.
-    pub fn live(queue: &mut Queue, fill: Option<&Fill>, flights: usize, most: usize) -> Result<Self> {
-        let tie = |fill: &Fill| CudaClock::tie(fill.stream().context(), fill.stream());
+    pub fn live(
+        queue: &mut Queue,
+        timeline: Option<&CudaTimeline>,
+        flights: usize,
+        most: usize,
+    ) -> Result<Self> {
+        let tie = |timeline: &CudaTimeline| CudaClock::tie(timeline.stream().context(), timeline.stream());
         Ok(Self {
             slices: None,
             vulkan: GpuClock::tie(queue)?,
-            cuda: fill.map(tie).transpose()?,
+            cuda: timeline.map(tie).transpose()?,
             frames: VecDeque::with_capacity(most),
             most,
             live: true,
@@ -67,13 +77,15 @@ impl Recorder {
     }
 
     /// Ties the clocks again, as far as possible without a wait.
-    pub fn tie_again(&mut self, queue: &mut Queue, fill: Option<&Fill>) -> Result<()> {
+    pub fn tie_again(&mut self, queue: &mut Queue, timeline: Option<&CudaTimeline>) -> Result<()> {
         if self.vulkan.calibrated {
             // A failure keeps the old tie.
             self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
         }
-        match (&mut self.cuda, fill) {
-            (Some(clock), Some(fill)) => clock.move_on(fill.stream()).map_err(|error| fill.blame(error)),
+        match (&mut self.cuda, timeline) {
+            (Some(clock), Some(timeline)) => {
+                clock.move_on(timeline.stream()).map_err(|error| timeline.blame(error))
+            }
             _ => Ok(()),
         }
     }
@@ -115,12 +127,12 @@ impl Observer for Recorder {
     }
 
     fn finished(&mut self, done: &Finished<'_>) -> Result<()> {
-        let Finished { frame, flight, cpu, marks, fill } = *done;
+        let Finished { frame, flight, cpu, marks, timeline } = *done;
         let Some(vulkan) = marks.filter(|_| self.wants()) else { return Ok(()) };
-        let cuda = match (fill, &self.cuda) {
-            (Some(fill), Some(clock)) => {
-                let time = |event| clock.time_of(event).map_err(|error| fill.blame(error));
-                match fill.events(frame) {
+        let cuda = match (timeline, &self.cuda) {
+            (Some(timeline), Some(clock)) => {
+                let time = |event| clock.time_of(event).map_err(|error| timeline.blame(error));
+                match timeline.events(frame) {
                     Some((before, after)) => time(before)?.zip(time(after)?),
                     None => None,
                 }

@@ -1,6 +1,8 @@
 use ash::vk;
 use wavefield_gpu::{Error, Result, report::word};
-use wavefield_handoff::producer::{Fill, Frame, FrameSync, Produced, Producer, Profile, Source, Submit};
+use wavefield_handoff::producer::{
+    CudaTimeline, Frame, FrameSync, Produced, Producer, Profile, Source, Submit,
+};
 
 /// A part of the synchronization to leave out: `wavefield verify --break`. A check that cannot fail proves
 /// nothing, so without one of the waits, the check must find wrong frames. This shows that the wait is
@@ -83,8 +85,8 @@ impl Producer for BrokenProducer {
         unsafe { self.whole.submit(&mut submit) }
     }
 
-    fn fill(&self) -> Option<&Fill> {
-        self.whole.fill()
+    fn cuda_timeline(&self) -> Option<&CudaTimeline> {
+        self.whole.cuda_timeline()
     }
 
     fn is_idle(&self) -> Result<bool> {

@@ -1,15 +1,15 @@
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
 
-use super::slots::{Moment, Slot, SlotsFound};
+use super::slots::{SlotContent, SlotsFound, WaveMoment};
 use super::{Broken, Checker, Footprint, tally::Tally};
 use crate::watch::observer::{At, Finished, Observer};
 use wavefield_gpu::Result;
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Device, Queue};
-use wavefield_handoff::contents::array::Array;
+use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::contents::scene::Scene;
-use wavefield_handoff::contents::wave::Shape;
+use wavefield_handoff::contents::wave::WaveShape;
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
 /// Enough for the deepest ring, and a batch of the same length that is filled ahead.
@@ -21,7 +21,7 @@ pub struct Check {
     /// For each flight, the number that its submitted frame must carry, until its counts are read.
     pending: Vec<Option<u64>>,
     /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
-    moments: [(u64, Moment); REMEMBERED],
+    moments: [(u64, WaveMoment); REMEMBERED],
     /// Includes frames of a batch that were not drawn yet.
     filled: u64,
     tally: Tally,
@@ -36,7 +36,7 @@ pub struct Check {
 
 pub struct CheckDesc {
     pub scene: Scene,
-    pub array: Array,
+    pub array: DrawnArray,
     pub flights: usize,
     pub has_reference: bool,
     pub broken: Option<Broken>,
@@ -63,7 +63,7 @@ impl Check {
         let made = Self {
             checker: Checker::new(&device, desc.scene, desc.array, desc.flights)?,
             pending: vec![None; desc.flights],
-            moments: [(u64::MAX, Moment { time: 0.0, shape: Shape::default() }); REMEMBERED],
+            moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
@@ -87,7 +87,7 @@ impl Check {
 
     /// Goes on with another producer, whose slots hold `array`.
     #[cfg(target_os = "linux")] // Only `serve` exchanges producers.
-    pub fn exchanged(&mut self, array: Array) {
+    pub fn exchanged(&mut self, array: DrawnArray) {
         self.exchanged = true;
         self.checker.set_array(array);
     }
@@ -107,10 +107,12 @@ impl Check {
         for slot in 0..left {
             let source = producer.slots[slot as usize];
             // SAFETY: a live slot of the run's producer, of this size.
-            let bytes = unsafe { read_slot(queue, source, producer.owner, &Array::mesh(grid)) }?;
+            let bytes = unsafe { read_slot(queue, source, producer.owner, &DrawnArray::mesh(grid)) }?;
             let found = match source {
-                Source::Vertices(_) => Slot::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes)),
-                Source::Texture(_) => Slot::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
+                Source::Vertices(_) => {
+                    SlotContent::Vertices(bytemuck::allocation::pod_collect_to_vec(&bytes))
+                }
+                Source::Texture(_) => SlotContent::Texels(bytemuck::allocation::pod_collect_to_vec(&bytes)),
             };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
@@ -135,7 +137,7 @@ impl Check {
     }
 
     /// Returns `None` if the frame is too old.
-    fn moment_of(&self, frame: u64) -> Option<Moment> {
+    fn moment_of(&self, frame: u64) -> Option<WaveMoment> {
         let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
         (number == frame).then_some(moment)
     }
@@ -157,7 +159,7 @@ impl Observer for Check {
             for ahead in 0..produced.batch.frames {
                 let number = frame.index + ahead;
                 let time = frame.time + ahead as f64 * frame.step;
-                let moment = Moment { time, shape: Shape::of(&frame.parameters) };
+                let moment = WaveMoment { time, shape: WaveShape::of(&frame.parameters) };
                 self.moments[(number % REMEMBERED as u64) as usize] = (number, moment);
             }
             self.filled = produced.batch.end();

@@ -14,7 +14,7 @@ use wavefield_gpu::vulkan::{
     Bound, Buffer, BufferDesc, Choices, ComputePipeline, Device, Queue, buffer_barrier, color_barrier,
     groups, pipeline_barrier, to_host,
 };
-use wavefield_handoff::contents::{array::Array, frame_stamp, scene::Scene};
+use wavefield_handoff::contents::{array::DrawnArray, frame_stamp, scene::Scene};
 use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 
 /// As in `check.wgsl`.
@@ -69,13 +69,13 @@ pub struct Checker {
     /// The stamp of each flight's frame, which commands cannot contain, since many frames submit them.
     expected: Vec<Buffer>,
     scene: Scene,
-    array: Array,
+    array: DrawnArray,
     device: Device,
 }
 
 impl Checker {
     /// Checks arrays in storage buffers, or images of the array's grid with all their levels.
-    pub fn new(device: &Device, scene: Scene, array: Array, flights: usize) -> Result<Self> {
+    pub fn new(device: &Device, scene: Scene, array: DrawnArray, flights: usize) -> Result<Self> {
         let make = |label, size, usage, location| {
             let desc = BufferDesc { label, size, usage, location };
             (0..flights).map(|_| Buffer::new(device, &desc)).collect::<Result<Vec<_>>>()
@@ -128,7 +128,7 @@ impl Checker {
 
     /// Checks other arrays from now on. No frame may be in flight, nor any recording submitted again.
     #[cfg(target_os = "linux")] // Only `serve` calls this.
-    pub(super) fn set_array(&mut self, array: Array) {
+    pub(super) fn set_array(&mut self, array: DrawnArray) {
         self.array = array;
     }
 

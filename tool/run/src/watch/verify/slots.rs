@@ -7,16 +7,16 @@ use wavefield_handoff::contents::frame_stamp::texel;
 use wavefield_handoff::contents::frame_stamp::{self, Seen};
 use wavefield_handoff::contents::scene::Scene;
 use wavefield_handoff::contents::texture::{self, Texel};
-use wavefield_handoff::contents::wave::{self, Grid, Shape, Vertex};
+use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 
-pub enum Slot {
+pub enum SlotContent {
     /// Row after row.
     Vertices(Vec<Vertex>),
     /// Level after level, row after row.
     Texels(Vec<Texel>),
 }
 
-/// Returns the largest allowed difference, in units of `Shape::unit` or of a texture's channels.
+/// Returns the largest allowed difference, in units of `WaveShape::unit` or of a texture's channels.
 pub fn tolerance(scene: Scene) -> f64 {
     match scene {
         Scene::Field => 1e-5,
@@ -25,10 +25,10 @@ pub fn tolerance(scene: Scene) -> f64 {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
+pub struct WaveMoment {
     pub time: f64,
     /// For the wave.
-    pub shape: Shape,
+    pub shape: WaveShape,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,39 +43,39 @@ pub struct SlotsFound {
 
 impl SlotsFound {
     /// Adds a slot that `frame` was the last to fill. `moment` is that frame's; `None` without a reference.
-    pub fn add_filled(&mut self, grid: Grid, slot: &Slot, frame: u64, moment: Option<Moment>) {
+    pub fn add_filled(&mut self, grid: Grid, slot: &SlotContent, frame: u64, moment: Option<WaveMoment>) {
         let right = |seen: Seen| seen == Seen::Right;
         let wrong = match slot {
-            Slot::Vertices(vertices) => {
+            SlotContent::Vertices(vertices) => {
                 vertices.par_iter().filter(|vertex| !right(frame_stamp::judge(vertex.w, frame))).count()
             }
-            Slot::Texels(texels) => {
+            SlotContent::Texels(texels) => {
                 texels.par_iter().filter(|texel| !right(texel::judge(**texel, frame))).count()
             }
         };
         self.slots += 1;
         self.wrong_stamps += wrong as u64;
-        if let Some(Moment { time, shape }) = moment {
+        if let Some(WaveMoment { time, shape }) = moment {
             let worst = match slot {
-                Slot::Vertices(vertices) => {
+                SlotContent::Vertices(vertices) => {
                     wave::worst_distance(grid, vertices, (time, shape), frame_stamp::distance)
                 }
-                Slot::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
+                SlotContent::Texels(texels) => texture::worst_distance(grid, texels, time, texel::ranges),
             };
             self.worst_error = Some(self.worst_error.unwrap_or(0.0).max(worst));
         }
     }
 
-    pub fn add_blank(&mut self, slot: &Slot) {
+    pub fn add_blank(&mut self, slot: &SlotContent) {
         let written = match slot {
-            Slot::Vertices(vertices) => {
+            SlotContent::Vertices(vertices) => {
                 let words: &[u32] = bytemuck::cast_slice(vertices);
                 words
                     .par_chunks(4)
                     .filter(|vertex| vertex.iter().any(|&word| word != frame_stamp::BLANK))
                     .count()
             }
-            Slot::Texels(texels) => {
+            SlotContent::Texels(texels) => {
                 let words: &[u64] = bytemuck::cast_slice(texels);
                 words.par_iter().filter(|&&texel| texel != 0).count()
             }
@@ -91,8 +91,8 @@ mod tests {
 
     const GRID: Grid = Grid { cols: 20, rows: 13 };
     const TIME: f64 = 3.7;
-    const SHAPE: Shape = Shape { amplitude: 1.5, frequency: 0.5 };
-    const MOMENT: Moment = Moment { time: TIME, shape: SHAPE };
+    const SHAPE: WaveShape = WaveShape { amplitude: 1.5, frequency: 0.5 };
+    const MOMENT: WaveMoment = WaveMoment { time: TIME, shape: SHAPE };
 
     fn field(frame: u64) -> Vec<Vertex> {
         let phase = wave::phase(TIME) as f32;
@@ -103,7 +103,7 @@ mod tests {
 
     fn found(vertices: &[Vertex], frame: u64) -> SlotsFound {
         let mut found = SlotsFound::default();
-        found.add_filled(GRID, &Slot::Vertices(vertices.to_vec()), frame, Some(MOMENT));
+        found.add_filled(GRID, &SlotContent::Vertices(vertices.to_vec()), frame, Some(MOMENT));
         found
     }
 
@@ -145,13 +145,13 @@ mod tests {
         let mut vertices = vec![Vertex::default(); 4];
         bytemuck::cast_slice_mut::<_, u32>(&mut vertices).fill(frame_stamp::BLANK);
         let mut found = SlotsFound::default();
-        found.add_blank(&Slot::Vertices(vertices.clone()));
+        found.add_blank(&SlotContent::Vertices(vertices.clone()));
         assert!(right(&found));
         vertices[2].x = 0.0;
-        found.add_blank(&Slot::Vertices(vertices));
+        found.add_blank(&SlotContent::Vertices(vertices));
         assert_eq!((found.wrong_stamps, found.slots), (1, 2));
-        found.add_blank(&Slot::Texels(vec![Texel::default(); 4]));
-        found.add_blank(&Slot::Texels(vec![Texel::from([0.0, -0.0, 0.0, 0.0]); 4]));
+        found.add_blank(&SlotContent::Texels(vec![Texel::default(); 4]));
+        found.add_blank(&SlotContent::Texels(vec![Texel::from([0.0, -0.0, 0.0, 0.0]); 4]));
         assert_eq!((found.wrong_stamps, found.slots), (1 + 4, 4));
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn a_stamped_texture_is_right_and_one_wrong_texel_is_found() {
         let found = |chain: Vec<Texel>| {
             let mut found = SlotsFound::default();
-            found.add_filled(GRID, &Slot::Texels(chain), 77, Some(MOMENT));
+            found.add_filled(GRID, &SlotContent::Texels(chain), 77, Some(MOMENT));
             found
         };
         let all = found(texture(77));

@@ -11,7 +11,7 @@ use wavefield_run::Engine;
 /// How long the GPU may finish nothing. Only waiting tells a slow GPU from one that hangs.
 const LIMIT: Duration = Duration::from_secs(300);
 
-pub(super) struct Slow {
+pub(super) struct StuckDraw {
     pub(super) began: Instant,
     /// When the GPU was last seen to finish something, and how much it had finished then.
     progress: Instant,
@@ -20,7 +20,7 @@ pub(super) struct Slow {
     cpu: Duration,
 }
 
-impl Slow {
+impl StuckDraw {
     pub(super) fn begin(engine: &Engine) -> Result<Self> {
         let (now, (finished, _)) = (Instant::now(), engine.progress()?);
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })

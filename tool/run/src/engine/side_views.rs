@@ -7,14 +7,14 @@ use super::Engine;
 use wavefield_draw::{Views, Wanted};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Pacer, begin, end, pipeline_barrier, to_host};
-use wavefield_handoff::producer::{Source, Transfer, reads};
+use wavefield_handoff::producer::{OwnershipTransfer, Source, reads};
 
 const FLIGHTS: usize = 3;
 
 const COPY: Access =
     Access { stage: vk::PipelineStageFlags2::ALL_TRANSFER, access: vk::AccessFlags2::TRANSFER_WRITE };
 
-pub(super) struct Beside {
+pub(super) struct SideViews {
     pub(super) pacer: Pacer,
     pub(super) views: Views,
 }
@@ -33,43 +33,43 @@ impl Engine {
     /// # Safety
     /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
     /// usage `TRANSFER_DST`. Until [`Engine::drain`] both live, and nothing writes or uses them.
-    pub unsafe fn draw_beside(
+    pub unsafe fn render_views(
         &mut self,
         wanted: &Wanted<'_>,
         FromTo { source, into }: FromTo,
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
-        if self.beside.is_none() {
-            self.beside =
-                Some(Beside { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
+        if self.side_views.is_none() {
+            self.side_views =
+                Some(SideViews { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
         }
-        if self.beside.as_ref().is_some_and(|beside| beside.views.needs(self.device(), wanted)) {
+        if self.side_views.as_ref().is_some_and(|side| side.views.needs(self.device(), wanted)) {
             self.drain()?;
         }
-        let (producer, patience) = (&**self.filler.producer, &self.patience);
-        let (Some(Beside { pacer, views }), queue) = (&mut self.beside, &mut self.queue) else {
+        let (producer, wait_limit) = (&**self.producer_state.producer, &self.wait_limit);
+        let (Some(SideViews { pacer, views }), queue) = (&mut self.side_views, &mut self.queue) else {
             return Ok(());
         };
         views.prepare(queue, &self.drawer.renderer, wanted)?;
         let (device, family) = (queue.device().clone(), queue.family());
-        let waited = pacer.begin(patience.watch(producer, &device, pacer.slowest()));
+        let waited = pacer.begin(wait_limit.watch(producer, &device, pacer.slowest()));
         let flight = match waited {
             Ok(flight) => flight,
-            waited => return self.noting(waited).map(drop),
+            waited => return self.record_health(waited).map(drop),
         };
         let reads = reads(self.drawer.scene, false);
         let barrier = |barrier| {
             // SAFETY: recording; the buffers live (the caller's promise).
             unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
         };
-        let transfer = |transfer: Transfer| {
+        let transfer = |transfer: OwnershipTransfer| {
             if source.1 == Owner::External {
                 // SAFETY: as above; outside a render pass.
                 unsafe { transfer.record(&device, flight.draw, family, source.0, reads) };
             }
         };
         begin(&device, flight.draw, vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT)?;
-        transfer(Transfer::Acquire);
+        transfer(OwnershipTransfer::Acquire);
         barrier(into.1.acquire(into.0, family, COPY));
         // SAFETY: the pacer says that the flight is free; the rest is the caller's promise.
         unsafe { views.record(&device, flight.draw, (flight.index, source.0), wanted, into.0) }?;
@@ -77,7 +77,7 @@ impl Engine {
             Owner::External => into.1.release(into.0, family, COPY),
             Owner::Queue => to_host(into.0),
         });
-        transfer(Transfer::Release);
+        transfer(OwnershipTransfer::Release);
         end(&device, flight.draw)?;
         let signals: Vec<_> = [pacer.signal()].into_iter().chain(signal).collect();
         let commands = [vk::CommandBufferSubmitInfo::default().command_buffer(flight.draw)];
@@ -89,10 +89,11 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn wait_beside(&mut self) -> Result<()> {
-        let Some(Beside { pacer, .. }) = &mut self.beside else { return Ok(()) };
-        let look = self.patience.watch(&**self.filler.producer, self.queue.device(), pacer.slowest());
+    pub(super) fn wait_side_views(&mut self) -> Result<()> {
+        let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
+        let look =
+            self.wait_limit.watch(&**self.producer_state.producer, self.queue.device(), pacer.slowest());
         let drawn = pacer.wait_for(pacer.submitted(), look);
-        self.noting(drawn)
+        self.record_health(drawn)
     }
 }

@@ -15,23 +15,23 @@ pub enum Origin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownFrame {
     pub frame: u64,
     pub origin: Origin,
 }
 
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub struct FrameLedger {
     depth: u64,
     /// Whether each draw reads the frame in its slot. Otherwise it was copied, and its slot is free.
     in_place: bool,
     ready: u64,
-    shown: Option<Shown>,
+    shown: Option<ShownFrame>,
     /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
 }
 
-impl Ledger {
+impl FrameLedger {
     /// The ring has at least 2 slots. `in_place`: draws read the slots themselves, not copies.
     pub fn new(depth: usize, in_place: bool) -> Self {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
@@ -46,7 +46,7 @@ impl Ledger {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
     }
 
-    pub fn shown(&self) -> Option<Shown> {
+    pub fn shown(&self) -> Option<ShownFrame> {
         self.shown
     }
 
@@ -104,7 +104,7 @@ impl Ledger {
         Ok(())
     }
 
-    pub fn advance(&mut self) -> Shown {
+    pub fn advance(&mut self) -> ShownFrame {
         let frame = self.next();
         let origin = match self.elsewhere.front() {
             Some(&(announced, id, offset)) if announced == frame => {
@@ -113,12 +113,12 @@ impl Ledger {
             }
             _ => Origin::Slot((frame % self.depth) as usize),
         };
-        *self.shown.insert(Shown { frame, origin })
+        *self.shown.insert(ShownFrame { frame, origin })
     }
 
     pub fn needs(&self, allocation: u64) -> bool {
         let on_show =
-            |shown: Shown| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
+            |shown: ShownFrame| matches!(shown.origin, Origin::Allocation { id, .. } if id == allocation);
         self.shown.is_some_and(on_show) || self.elsewhere.iter().any(|&(_, id, _)| id == allocation)
     }
 }
@@ -131,12 +131,12 @@ mod tests {
 
     #[test]
     fn frames_are_shown_in_order_and_none_is_skipped() {
-        let mut ledger = Ledger::new(3, true);
+        let mut ledger = FrameLedger::new(3, true);
         assert!(!ledger.has_next());
         ledger.see_ready(3).unwrap();
         for frame in 0..3 {
             assert!(ledger.has_next());
-            assert_eq!(ledger.advance(), Shown { frame, origin: Origin::Slot(frame as usize) });
+            assert_eq!(ledger.advance(), ShownFrame { frame, origin: Origin::Slot(frame as usize) });
             assert_eq!(ledger.free(), frame, "the frame on show is not free");
         }
         assert!(!ledger.has_next());
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn lies_are_found() {
-        let mut ledger = Ledger::new(2, true);
+        let mut ledger = FrameLedger::new(2, true);
         assert!(ledger.see_ready(3).unwrap_err().contains("2 at most"));
         assert!(ledger.see_ready(u64::MAX).is_err());
         ledger.see_ready(2).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn frames_may_lie_elsewhere() {
-        let mut ledger = Ledger::new(2, true);
+        let mut ledger = FrameLedger::new(2, true);
         ledger.announce(1, 7, 64).unwrap();
         ledger.clone().announce(3, 7, 0).unwrap();
         assert!(ledger.announce(1, 7, 0).unwrap_err().contains("twice"));
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_client_that_keeps_the_pace_never_announces_too_early() {
         for (depth, in_place) in (2..=32).flat_map(|depth| [(depth, true), (depth, false)]) {
-            let mut ledger = Ledger::new(depth, in_place);
+            let mut ledger = FrameLedger::new(depth, in_place);
             let mut announced = 0;
             for _ in 0..3 * depth {
                 let written = ledger.free() + depth as u64;
@@ -207,7 +207,7 @@ mod tests {
             in_place: bool,
             steps in prop::collection::vec((0u8..3, 0u64..80, any::<u64>()), 0..200),
         ) {
-            let mut ledger = Ledger::new(depth, in_place);
+            let mut ledger = FrameLedger::new(depth, in_place);
             for (step, near, far) in steps {
                 match step {
                     0 => drop(ledger.see_ready(if far % 8 == 0 { far } else { near })),

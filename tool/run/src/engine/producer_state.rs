@@ -6,7 +6,7 @@ use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
-pub(super) struct Filler {
+pub(super) struct ProducerState {
     // `Engine`'s `Drop` drops it, and only once it is no longer in use.
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
     pub(super) parameters: KernelValues,
@@ -34,7 +34,7 @@ pub enum SlotNow {
     Ahead(u64),
 }
 
-impl Filler {
+impl ProducerState {
     pub(super) fn new(producer: Box<dyn Producer>, parameters: &[f32], batching: Batching) -> Self {
         let parameters = producer.profile().parameters.values(parameters);
         let producer = ManuallyDrop::new(producer);

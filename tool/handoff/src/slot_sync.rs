@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::producer::{Fill, FrameSync, ProducerDesc, Submit};
+use crate::producer::{CudaTimeline, FrameSync, ProducerDesc, Submit};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 
 /// For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot. Then
 /// `submit` makes Vulkan's submission that reads it.
-pub(super) trait Order: Sized + 'static {
+pub(super) trait SlotSync: Sized + 'static {
     /// Begins with `cuda`.
     const NAME: &'static str;
 
@@ -18,10 +18,10 @@ pub(super) trait Order: Sized + 'static {
     fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
 
     /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
-    fn wait_free(&mut self, fill: &Fill) -> Result<()>;
+    fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()>;
 
     /// Announces that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
-    fn signal_ready(&mut self, fill: &Fill) -> Result<Option<Duration>>;
+    fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>>;
 
     /// Makes the submission in which Vulkan reads the slot.
     ///
@@ -32,7 +32,7 @@ pub(super) trait Order: Sized + 'static {
     }
 
     /// Says which side keeps the other waiting, for the error of a stuck run. `None` if the CPU waits.
-    fn late_side(&self, _fill: &Fill) -> Option<String> {
+    fn late_side(&self, _fill: &CudaTimeline) -> Option<String> {
         None
     }
 }

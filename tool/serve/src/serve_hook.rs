@@ -12,12 +12,12 @@ use super::client_producer::ClientProducer;
 use super::handshake::welcome;
 use super::protocol::{self, ErrorCode, RefusedCode};
 use super::renders::answer_renders;
-use super::report::Report;
-use super::requests::{Desk, answer_import, free_released, send_picture, takes_picture};
-use super::slow_draw::Slow;
+use super::report::ServeReport;
+use super::requests::{RequestHandler, answer_import, free_released, send_picture, takes_picture};
 use super::socket::Connection;
 use super::stamps::Stamps;
-use super::{Options, Setup, frame_time};
+use super::stuck_draw::StuckDraw;
+use super::{ServeOptions, ServeSetup, frame_time};
 use wavefield_gpu::{Error, Result, note, report::Failures};
 use wavefield_run::{Choice, Config, Engine, FrameHook, Installed, Parameters};
 
@@ -28,10 +28,10 @@ const NO_DRAW: Duration = Duration::from_millis(100);
 /// Without a client, the acceptor looks this often even if nobody comes: newcomers' patience may end.
 const NO_CLIENT: Duration = Duration::from_millis(20);
 
-pub(crate) struct Host {
+pub(crate) struct ServeHook {
     /// Dropped first at the end, which removes the socket.
     acceptor: Option<Acceptor>,
-    setup: Setup,
+    setup: ServeSetup,
     client: Option<Client>,
     /// The connection of a client that was dismissed. Closed only when nothing that signals `free` is left in
     /// the queue, because the client may then signal `free` itself.
@@ -41,17 +41,17 @@ pub(crate) struct Host {
     /// The client whose ring is in the engine, or was last.
     ring_of: String,
     /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
-    slow: Option<Slow>,
+    stuck: Option<StuckDraw>,
     stamps: Stamps,
-    report: Report,
+    report: ServeReport,
     last_draw: Instant,
 }
 
-impl Host {
-    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &Options) -> Self {
+impl ServeHook {
+    pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
         note!("note: listening on {}", acceptor.path().display());
         wavefield_gpu::threads::sleep_exactly();
-        let setup = Setup { choice, config: config.clone(), options: options.clone() };
+        let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
         Self {
             acceptor: Some(acceptor),
             setup,
@@ -59,9 +59,9 @@ impl Host {
             ending: None,
             own: None,
             ring_of: String::new(),
-            slow: None,
+            stuck: None,
             stamps: Stamps::default(),
-            report: Report::new(),
+            report: ServeReport::new(),
             last_draw: Instant::now(),
         }
     }
@@ -81,8 +81,8 @@ impl Host {
             self.restore(engine)?;
         }
         let draws = self.client.as_ref().map(|client| client.name.as_str());
-        if let Some(visitor) = self.acceptor.as_mut().and_then(|acceptor| acceptor.look(draws)) {
-            self.client = welcome(visitor, engine, &self.setup, *parameters);
+        if let Some(greeted) = self.acceptor.as_mut().and_then(|acceptor| acceptor.look(draws)) {
+            self.client = welcome(greeted, engine, &self.setup, *parameters);
             if self.client.is_some() {
                 self.report.end(engine.producer().profile().name, None, "a client came");
                 self.report.begin(self.last_draw);
@@ -94,9 +94,9 @@ impl Host {
             answer_renders(engine, client, self.own.is_some())?;
             answer_import(engine, client)?;
             free_released(engine, client)?;
-            let now = protocol::Parameters { field: *parameters, ..client.told };
+            let now = protocol::ClientParameters { field: *parameters, ..client.told };
             if client.told != now {
-                client.tell(None, now);
+                client.send_parameters(None, now);
             }
             if client.is_over() {
                 self.dismiss(engine);
@@ -107,14 +107,14 @@ impl Host {
     }
 
     fn turn_away(&mut self) {
-        let (Some(acceptor), Some(slow)) = (&mut self.acceptor, &self.slow) else { return };
-        let seconds = slow.began.elapsed().as_secs_f64();
+        let (Some(acceptor), Some(stuck)) = (&mut self.acceptor, &self.stuck) else { return };
+        let seconds = stuck.began.elapsed().as_secs_f64();
         let reason = format!(
             "the GPU still draws what {} wrote, for {seconds:.0} s so far: try again later",
             self.ring_of
         );
-        while let Some(visitor) = acceptor.look(None) {
-            refuse(visitor.connection, RefusedCode::Busy, reason.clone());
+        while let Some(greeted) = acceptor.look(None) {
+            refuse(greeted.connection, RefusedCode::Busy, reason.clone());
         }
     }
 
@@ -156,10 +156,10 @@ impl Host {
         }
         let draws = self.own.is_some();
         let watch = &self.report.watch;
-        let mut desk = Desk { engine, parameters, setup: &self.setup, watch, draws };
+        let mut handler = RequestHandler { engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, judged, descriptors)) = client.hear(counters) else { break };
-            desk.answer(client, request, judged, descriptors)?;
+            let Some((request, validated, descriptors)) = client.next_request(counters) else { break };
+            handler.answer(client, request, validated, descriptors)?;
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl Host {
         Ok(())
     }
 
-    /// Drops the client, after `seconds` without a frame. [`Host::restore`] then waits for the GPU.
+    /// Drops the client, after `seconds` without a frame. [`ServeHook::restore`] then waits for the GPU.
     fn give_up(&mut self, engine: &Engine, seconds: f64) -> Result<()> {
         match &mut self.client {
             Some(client) => client.give_up(seconds),
@@ -192,15 +192,15 @@ impl Host {
                 self.ring_of
             ),
         }
-        self.slow = Some(Slow::begin(engine)?);
+        self.stuck = Some(StuckDraw::begin(engine)?);
         Ok(())
     }
 
     /// Puts the own producer back and ends the connection, once the GPU is done with the client's frames.
-    /// Fails if the GPU finishes nothing for a long time: see [`Slow::goes_on`].
+    /// Fails if the GPU finishes nothing for a long time: see [`StuckDraw::goes_on`].
     fn restore(&mut self, engine: &mut Engine) -> Result<()> {
-        if let Some(slow) = &mut self.slow
-            && slow.goes_on(engine, &self.ring_of)?
+        if let Some(stuck) = &mut self.stuck
+            && stuck.goes_on(engine, &self.ring_of)?
         {
             return Ok(());
         }
@@ -208,8 +208,8 @@ impl Host {
             drop(engine.swap(&mut self.own)?);
             self.stamps.end(engine);
         }
-        if let Some(slow) = self.slow.take() {
-            let seconds = slow.began.elapsed().as_secs_f64();
+        if let Some(stuck) = self.stuck.take() {
+            let seconds = stuck.began.elapsed().as_secs_f64();
             note!(
                 "note: {seconds:.1} s later the GPU is done with what {} wrote, and the field goes on",
                 self.ring_of
@@ -219,7 +219,7 @@ impl Host {
         Ok(())
     }
 
-    /// Ends the client. [`Host::restore`] then replaces its ring and closes its connection.
+    /// Ends the client. [`ServeHook::restore`] then replaces its ring and closes its connection.
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
@@ -229,7 +229,7 @@ impl Host {
     }
 }
 
-impl FrameHook for Host {
+impl FrameHook for ServeHook {
     fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
         match self.look(engine, parameters) {
             Ok(()) => Ok(()),
@@ -269,7 +269,7 @@ impl FrameHook for Host {
     }
 
     fn is_ready(&self) -> bool {
-        self.slow.is_none()
+        self.stuck.is_none()
     }
 
     fn shown_client(&self) -> Option<&str> {

@@ -7,7 +7,7 @@ use tracing::trace_span;
 use wavefield_gpu::cuda::{Cuda, Event, Stream, is_sticky};
 use wavefield_gpu::{Error, Result};
 
-pub struct Fill {
+pub struct CudaTimeline {
     // Field order is drop order: the stream goes before the events that it uses.
     stream: Arc<Stream>,
     marks: Kept<(Event, Event)>,
@@ -38,7 +38,7 @@ impl<T> Kept<T> {
     }
 }
 
-impl Fill {
+impl CudaTimeline {
     /// Makes a stream. `name` is the kernel's, for errors.
     pub fn new(context: &Cuda, name: &str) -> Result<Self> {
         let mark = |_| Ok((Cell::new(None), (Event::new(context)?, Event::new(context)?)));

@@ -14,13 +14,13 @@ use wavefield_gpu::{Result, threads::not_started};
 const MOST: usize = 256;
 pub(super) const FULL: &str = "256 descriptors of clients take long to close: send none whose close blocks";
 
-static CLOSER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
+static REAPER: OnceLock<Sender<OwnedFd>> = OnceLock::new();
 /// Descriptors on their way to that thread, or in its call of `close`.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
 /// Starts the thread, unless it runs. Without it, as in a client, descriptors close where they are dropped.
 pub(super) fn start() -> Result<()> {
-    if CLOSER.get().is_some() {
+    if REAPER.get().is_some() {
         return Ok(());
     }
     let (give, queue) = channel();
@@ -31,7 +31,7 @@ pub(super) fn start() -> Result<()> {
         }
     };
     Builder::new().name("closer".into()).spawn(close_all).map_err(|error| not_started("closer", error))?;
-    let _ = CLOSER.set(give);
+    let _ = REAPER.set(give);
     Ok(())
 }
 
@@ -62,9 +62,9 @@ impl Drop for ClientFd {
     fn drop(&mut self) {
         // SAFETY: taken once, since nothing comes after `drop`.
         let fd = unsafe { ManuallyDrop::take(&mut self.0) };
-        if let Some(closer) = CLOSER.get() {
+        if let Some(reaper) = REAPER.get() {
             WAITING.fetch_add(1, Ordering::Relaxed);
-            let _ = closer.send(fd);
+            let _ = reaper.send(fd);
         }
     }
 }
