@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """commands.py LIST [--kind run|window|build]: runs the commands that README.md and the guide show, and writes a list.
 
-tool/wavefield/tests/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
+tool/wavefield/tests/program/guide.rs demands that each command is in one of the lists in docs/measurements. `run` takes those that need nothing but
 the programs (without a display), `window` those that open a window, which is closed after a while, and `build` those that build
 in a clone. A command whose program this machine lacks is left out.
 

@@ -45,15 +45,18 @@ done
 "$WAVEFIELD_BIN" --headless --producer cuda --frames 1 --grid 2x2 --size 16x16 >/dev/null ||
   die 'this check needs a GPU that Vulkan and CUDA share'
 
-# suites PACKAGE NAME...: runs test files, built here or taken from TEST_DIR.
+# suites PACKAGE NAME[:FILE]...: runs the test NAME, or of its tests those of a file. Built here, or taken from TEST_DIR.
 suites() {
-  local package=$1 name
+  local package=$1 name file
   shift
   for name in "$@"; do
+    file=${name#"${name%%:*}"}
+    file=${file#:}
+    name=${name%%:*}
     if [ -n "${TEST_DIR:-}" ]; then
-      check "test-$name" timeout -k 5 300 "$TEST_DIR/test-$name" --nocapture
+      check "test-${file:-$name}" timeout -k 5 300 "$TEST_DIR/test-$name" ${file:+"$file::"} --nocapture
     else
-      check "test-$name" cargo test -p "$package" --test "$name" -- --nocapture
+      check "test-${file:-$name}" cargo test -p "$package" --test "$name" -- ${file:+"$file::"} --nocapture
     fi
   done
 }
@@ -167,7 +170,7 @@ done
 suites vulkan-cuda examples cuda_memory shared_ring ring_to_cuda
 suites wavefield-gpu sound handles
 suites wavefield-run gallery rounds allocations producers checker semaphores
-suites wavefield errors pictures imports parameters switching recording verify formats
+suites wavefield program:{errors,pictures,parameters,switching,recording,verify,formats} serving:imports
 
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.
 for handoff in "${on_a_stream[@]}"; do
@@ -177,7 +180,7 @@ for handoff in "${on_a_stream[@]}"; do
     "${run[@]}" --timeout 2 --frames 20 --handoff "$handoff" --kernel tool/handoff/kernels/test/spin.ptx
 done
 # Some kernels of these tests trap, too. (reload needs an X server that shows what the GPU draws.)
-suites wavefield serve serve_arrays serve_renders reload
+suites wavefield serving:{serve,serve_arrays,serve_renders} window:reload
 # The user's kernels inside Vulkan's command buffer.
 blocks inline
 

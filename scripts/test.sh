@@ -123,7 +123,7 @@ ended() {
 # The tests of windows and of the browser wait much, so they run beside the others, and others after them, so that both take
 # equally long.
 all_tests() {
-    local name status=0 others=() aside=(window window_rounds browser cuda_faults gallery rounds)
+    local name status=0 others=() aside=(window window_rounds faults gallery rounds)
     cargo test --locked --no-fail-fast "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!

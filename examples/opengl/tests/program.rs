@@ -208,7 +208,7 @@ fn a_kernel_that_fails_is_an_error_in_words() {
     }
 }
 
-/// The references are Vulkan's pictures: `tool/wavefield/tests/pictures.rs` draws them.
+/// The references are Vulkan's pictures: `tool/wavefield/tests/program/pictures.rs` draws them.
 #[test]
 fn opengl_draws_what_vulkan_draws() {
     let references = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tool/wavefield/tests/references");

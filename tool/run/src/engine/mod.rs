@@ -1,9 +1,10 @@
 //! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
 
 mod batching;
+mod end;
 #[cfg(target_os = "linux")]
 mod exchange;
-mod idle;
+mod look;
 mod observers;
 mod probe;
 mod producer_state;
@@ -11,6 +12,7 @@ mod recording;
 mod setup;
 mod side_views;
 mod submission;
+mod switch;
 mod timing;
 
 use std::time::Instant;

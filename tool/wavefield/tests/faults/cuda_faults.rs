@@ -1,12 +1,10 @@
 //! Makes every call to the CUDA driver fail in turn, with each code that a driver may return. The stand-in
 //! for a GPU (`tests/stand_in`) simulates the device, up to drawn frames.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 // Nothing else here uses its copy of `01_match`.
 #[allow(dead_code)]
-#[path = "../../../crates/vulkan-cuda/examples/08_cuda_memory.rs"]
+#[path = "../../../../crates/vulkan-cuda/examples/08_cuda_memory.rs"]
 mod cuda_memory;
 use wavefield_test_support::stand_in;
 
@@ -53,8 +51,8 @@ const CODES: [u32; 10] = [2, 100, 218, 222, 304, 700, 719, 802, 999, 9999];
 /// Every symbol that the program looks up, read from the table itself. So a new call is tested automatically.
 fn symbols() -> Vec<&'static str> {
     let files = [
-        include_str!("../../../crates/vulkan-cuda/src/cuda/api.rs"),
-        include_str!("../../gpu/src/cuda/api.rs"),
+        include_str!("../../../../crates/vulkan-cuda/src/cuda/api.rs"),
+        include_str!("../../../gpu/src/cuda/api.rs"),
     ];
     let symbols = files.iter().flat_map(|file| {
         // Start at the table, so that no quote in a comment counts.
@@ -76,7 +74,12 @@ fn shown(symbol: &str) -> &str {
 fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String> {
     if handoff == CUDA_MEMORY {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", CUDA_MEMORY, "--ignored", "--nocapture"]);
+        command.args([
+            "--exact",
+            &common::test_name(module_path!(), CUDA_MEMORY),
+            "--ignored",
+            "--nocapture",
+        ]);
         return run(stand_in.beneath(command, &ALL).env("STAND_IN_FAIL", fail));
     }
     let mut command = stand_in.command(&ALL);
@@ -136,7 +139,7 @@ fn the_example_of_cuda_memory() {
         cuda_memory::stranger::be_child();
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", CUDA_MEMORY, "--ignored", "--nocapture"]);
+    child.args(["--exact", &common::test_name(module_path!(), CUDA_MEMORY), "--ignored", "--nocapture"]);
     if let Err(error) = cuda_memory::run(child) {
         FAILED.store(true, Ordering::Relaxed);
         eprintln!("{error}");
@@ -248,11 +251,11 @@ fn every_call_fails_in_turn() {
         if matches!(symbol, "cuDeviceGetUuid" | "cuDeviceGetLuid" | "cuMemGetInfo_v2" | "cuEventQuery") {
             continue;
         }
-        // With several devices only: see tests/errors.rs.
+        // With several devices only: see program/errors.rs.
         if symbol == "cuDeviceCanAccessPeer" {
             continue;
         }
-        // Only the trial of an import calls these: see tests/imports.rs.
+        // Only the trial of an import calls these: see serving/imports.rs.
         if matches!(symbol, "cuMemImportFromShareableHandle" | "cuMemGetAllocationPropertiesFromHandle") {
             continue;
         }

@@ -1,9 +1,7 @@
 //! Kernels in CUDA C++: how they are compiled, what NVRTC reports, and what happens if it is missing or
 //! fails. These tests use the stand-in, and NVRTC itself if it is installed.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 use wavefield_test_support::{harness, stand_in};
 
 use std::path::{Path, PathBuf};
@@ -53,7 +51,7 @@ fn kernel_files_are_read_as_editors_write_them() {
         format!("\u{feff}{text}").encode_utf16().flat_map(of).collect::<Vec<u8>>()
     };
     let latin_1 = |text: &str| [b"// \xe9t\xe9, 20 \xb0C\n", text.as_bytes()].concat();
-    let flat = include_str!("../../handoff/kernels/test/flat.ptx");
+    let flat = include_str!("../../../handoff/kernels/test/flat.ptx");
     let mut cases = Vec::new();
     for (ending, text) in [("cu", FLAT), ("ptx", flat)] {
         let marked = |text: &str| format!("\u{feff}{text}").into_bytes();
@@ -156,7 +154,7 @@ fn headers_are_found_beside_nvrtc_or_it_is_said_who_has_them() {
 #[test]
 fn ptx_for_another_gpu_is_named_with_this_one() {
     let Some(stand_in) = StandIn::new() else { return };
-    let flat = include_str!("../../handoff/kernels/test/flat.ptx");
+    let flat = include_str!("../../../handoff/kernels/test/flat.ptx");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.ptx");
     std::fs::write(

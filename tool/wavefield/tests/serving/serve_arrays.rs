@@ -1,13 +1,9 @@
 //! `wavefield serve` and clients with their own arrays: meshes, surfaces, points and images.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 #[allow(dead_code)]
-#[path = "../examples/client.rs"]
-mod example;
-#[path = "common/renderer.rs"]
-mod renderer;
+use crate::example;
+use crate::renderer;
 use wavefield_test_support::stand_in;
 
 use std::path::Path;

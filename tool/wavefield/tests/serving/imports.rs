@@ -1,16 +1,11 @@
 //! The renderer shows memory that a client has allocated, without a copy: on the stand-in for a GPU, and on a
 //! real one.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 #[allow(dead_code)]
-#[path = "../examples/client.rs"]
-mod example;
-#[path = "common/owner.rs"]
-mod owner;
-#[path = "common/renderer.rs"]
-mod renderer;
+use crate::example;
+use crate::owner;
+use crate::renderer;
 use wavefield_test_support::stand_in;
 
 use std::io::{IoSlice, Write};
@@ -79,7 +74,7 @@ macro_rules! on_both {
             let Some(stand_in) = StandIn::new() else { return };
             for name in [$(stringify!($gpu)),*] {
                 let mut test = Command::new(std::env::current_exe().unwrap());
-                test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+                test.args(["--exact", &common::test_name(module_path!(), name), "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
                 let output = stand_in.beneath(test, &with_sparse()).output().unwrap();
                 common::assert_exit(&output, 0);
                 assert!(common::stdout(&output).contains("1 passed"), "{name}");

@@ -1,7 +1,7 @@
 //! What the library must refuse of images and buffers before it asks a driver, and in which order they may be
 //! dropped.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Checks that the commands in the documents exist.
 
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 
@@ -107,5 +107,11 @@ fn every_command_of_the_guide_was_run() {
 fn exists(folder: &str, name: &str, place: &str) {
     let folder = Path::new(ROOT).join(folder);
     // The published package does not contain the library.
-    assert!(!folder.exists() || folder.join(format!("{name}.rs")).exists(), "{place}");
+    assert!(
+        !folder.exists()
+            || [format!("{name}.rs"), format!("{name}/main.rs")]
+                .iter()
+                .any(|file| folder.join(file).exists()),
+        "{place}"
+    );
 }

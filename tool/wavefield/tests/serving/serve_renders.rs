@@ -1,16 +1,10 @@
 //! `wavefield serve` and clients whose programs see: pictures in their own memory, from many places at once.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 #[allow(dead_code)]
-#[path = "../examples/client.rs"]
-mod example;
-#[path = "common/owner.rs"]
-#[allow(dead_code)]
-mod owner;
-#[path = "common/renderer.rs"]
-mod renderer;
+use crate::example;
+use crate::owner;
+use crate::renderer;
 use wavefield_test_support::{skip, stand_in};
 
 use std::collections::BTreeMap;

@@ -3,14 +3,10 @@
 //! Most tests use memory `host`, which needs no CUDA. A client that the test kills runs in its own process:
 //! this program, started again with `CLIENT` set.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 #[allow(dead_code)]
-#[path = "../examples/client.rs"]
-mod example;
-#[path = "common/renderer.rs"]
-mod renderer;
+use crate::example;
+use crate::renderer;
 use wavefield_test_support::stand_in;
 
 use std::io::Write;
@@ -470,7 +466,11 @@ fn client_in_a_process_of_its_own() {
 fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .args(["--exact", "client_in_a_process_of_its_own", "--nocapture"])
+        .args([
+            "--exact",
+            &common::test_name(module_path!(), "client_in_a_process_of_its_own"),
+            "--nocapture",
+        ])
         .env("CLIENT", renderer.socket())
         .env("CLIENT_ARRAY", array)
         .env("CLIENT_MEMORY", if memory == Memory::Cuda { "cuda" } else { "host" })
@@ -613,7 +613,7 @@ fn a_trial_answers_by_its_exit_code() {
     };
     let device = format!("--device={}", first_uuid());
     let nobody = "--device=00000000-0000-0000-0000-000000000009";
-    let wave = include_str!("../../../kernels/wave.ptx");
+    let wave = include_str!("../../../../kernels/wave.ptx");
     // Wrong usage, an unknown device and a missing CUDA give the same result on every machine.
     for wrong in [
         &[nobody, "--grid=16x16"][..],
@@ -632,8 +632,8 @@ fn a_trial_answers_by_its_exit_code() {
     assert!(!common::stdout(&common::run(&["--help"])).contains("try-kernel"));
 
     let Some(stand_in) = StandIn::new() else { return };
-    let trap = include_str!("../../handoff/kernels/test/trap.ptx");
-    let illegal = include_str!("../../handoff/kernels/test/illegal.ptx");
+    let trap = include_str!("../../../handoff/kernels/test/trap.ptx");
+    let illegal = include_str!("../../../handoff/kernels/test/illegal.ptx");
     for (ptx, entry, code, words) in [
         (wave, "wave", 0, ""),
         (wave, "other", 1, "cuModuleGetFunction"),

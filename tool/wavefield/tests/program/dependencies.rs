@@ -1,7 +1,7 @@
 //! Checks the licences of the dependencies and the Rust version that they need. This needs cargo, but no
 //! network.
 
-mod common;
+use crate::common;
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn name(package: &Value) -> String {
 
 /// The licences that `deny.toml` allows.
 fn allowed() -> Vec<Licensee> {
-    let list = include_str!("../../../deny.toml").split_once("allow = [").expect("the list").1;
+    let list = include_str!("../../../../deny.toml").split_once("allow = [").expect("the list").1;
     let list = list.split_once(']').expect("the list's end").0;
     list.split('"').skip(1).step_by(2).map(|name| Licensee::parse(name).expect("a licence")).collect()
 }

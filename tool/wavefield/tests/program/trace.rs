@@ -1,6 +1,6 @@
 //! `--trace` writes files that a viewer can show.
 
-mod common;
+use crate::common;
 
 use common::{assert_exit, run};
 use serde_json::Value;

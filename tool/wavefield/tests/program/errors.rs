@@ -1,9 +1,7 @@
 //! What goes wrong on users' machines. The user gets one sentence that says what failed, where and what to
 //! do, and the right exit code: never a panic, and never a half-written file.
 
-#![cfg(unix)]
-
-mod common;
+use crate::common;
 use wavefield_test_support::{harness, stand_in};
 
 use std::fs::Permissions;

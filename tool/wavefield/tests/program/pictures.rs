@@ -1,7 +1,7 @@
 //! Compares headless pictures with checked-in references. To remake the references, run
-//! `WAVEFIELD_REMAKE=1 cargo test -p wavefield --test pictures`.
+//! `WAVEFIELD_REMAKE=1 cargo test -p wavefield --test program pictures`.
 
-mod common;
+use crate::common;
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -2,9 +2,7 @@
 //! driver (`tests/stand_in`) returns the error instead of the driver. The program does not know about the
 //! layer.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 use wavefield_test_support::display;
 use wavefield_test_support::page::{Page, Served, height, until};
 use wavefield_test_support::stand_in;

@@ -1,9 +1,7 @@
 //! What a new user meets first: the scripts on a machine that lacks programs, the progress of a run, the page
 //! of a benchmark, the published package.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

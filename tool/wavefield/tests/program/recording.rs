@@ -1,6 +1,6 @@
 //! `--record`: what the film contains, and that recording does not disturb the run.
 
-mod common;
+use crate::common;
 #[cfg(target_os = "linux")]
 use wavefield_test_support::display;
 

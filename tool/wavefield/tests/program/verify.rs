@@ -1,6 +1,6 @@
 //! `wavefield verify` reports a correct hand-off as clean, and finds a broken one.
 
-mod common;
+use crate::common;
 #[cfg(target_os = "linux")]
 use wavefield_test_support::display;
 

@@ -1,7 +1,7 @@
 //! Changes the settings many times in random order while the field moves. Every frame arrives whole, and
 //! nothing is left over.
 
-mod common;
+use crate::common;
 #[cfg(target_os = "linux")]
 use wavefield_test_support::stand_in;
 
@@ -215,7 +215,7 @@ fn on_the_stand_in() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
     for child in ["child_checked", "child_unchecked"] {
         let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", child, "--ignored", "--nocapture"]);
+        program.args(["--exact", &common::test_name(module_path!(), child), "--ignored", "--nocapture"]);
         let done = stand_in::run(&mut stand_in.beneath(program, &stand_in::ALL)).unwrap();
         let said = format!("{}{}", common::stdout(&done.output), done.text());
         done.check_clean(0).unwrap_or_else(|problem| panic!("{child}: {problem}\n{said}"));

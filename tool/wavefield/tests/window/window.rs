@@ -3,9 +3,7 @@
 //! These tests measure no durations: they wait for what must happen, however late. For the load of a hidden
 //! window they read the process's CPU time, which does not depend on what else runs.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 use wavefield_test_support::display;
 use wavefield_test_support::stand_in;
 

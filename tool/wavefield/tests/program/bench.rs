@@ -1,6 +1,6 @@
 //! `wavefield bench` on this machine's devices: its files, its errors, its comparison.
 
-mod common;
+use crate::common;
 
 use std::path::{Path, PathBuf};
 

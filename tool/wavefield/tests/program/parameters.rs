@@ -1,7 +1,7 @@
 //! The parameters of kernels: the values on the command line, and values that change during a run, reach the
 //! producer.
 
-mod common;
+use crate::common;
 #[cfg(target_os = "linux")]
 use wavefield_test_support::stand_in;
 

@@ -2,11 +2,8 @@
 //!
 //! `WAVEFIELD_KEEP=FOLDER` keeps pictures of the pages.
 
-#![cfg(target_os = "linux")]
-
-#[path = "common/browser.rs"]
-mod browser;
-mod common;
+use crate::chromium as browser;
+use crate::common;
 
 use std::path::PathBuf;
 use std::time::Duration;

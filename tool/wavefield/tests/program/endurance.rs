@@ -1,9 +1,7 @@
 //! Draws two thousand frames in a window that is resized, hidden and shown all the time. Every vertex of
 //! every frame is right, and at the end the process holds no more than after it had settled.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 use wavefield_test_support::display;
 
 use std::process::Stdio;

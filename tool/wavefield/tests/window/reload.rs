@@ -2,9 +2,7 @@
 //!
 //! Runs on the GPU if CUDA and Vulkan share one here, otherwise on the stand-in.
 
-#![cfg(target_os = "linux")]
-
-mod common;
+use crate::common;
 use wavefield_test_support::display;
 use wavefield_test_support::stand_in;
 
@@ -20,12 +18,12 @@ use tempfile::TempDir;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_run::{DeviceTable, ProducerKind};
 
-const FLAT: &str = include_str!("../../handoff/kernels/test/flat.ptx");
-const LEVEL: &str = include_str!("../../handoff/kernels/test/level.ptx");
-const WAVE: &str = include_str!("../../../kernels/wave.ptx");
-const BROKEN: &str = include_str!("../../handoff/kernels/test/broken.ptx");
-const TRAP: &str = include_str!("../../handoff/kernels/test/trap.ptx");
-const SPIN: &str = include_str!("../../handoff/kernels/test/spin.ptx");
+const FLAT: &str = include_str!("../../../handoff/kernels/test/flat.ptx");
+const LEVEL: &str = include_str!("../../../handoff/kernels/test/level.ptx");
+const WAVE: &str = include_str!("../../../../kernels/wave.ptx");
+const BROKEN: &str = include_str!("../../../handoff/kernels/test/broken.ptx");
+const TRAP: &str = include_str!("../../../handoff/kernels/test/trap.ptx");
+const SPIN: &str = include_str!("../../../handoff/kernels/test/spin.ptx");
 
 const LOOK: [&str; 5] =
     ["--grid=64x64", "--size=640x480", "--speed=0", "--validation=off", "--producer=cuda"];
@@ -280,7 +278,7 @@ fn children(process: &str) -> String {
 #[test]
 fn a_kernel_that_paints_is_reloaded_without_a_trial() {
     let (Some(display), Some(machine)) = (Display::start(), Machine::new()) else { return };
-    let texture = include_str!("../../handoff/kernels/texture.ptx");
+    let texture = include_str!("../../../handoff/kernels/texture.ptx");
     let more = ["--overlay=off", "--scene=texture"];
     let Some(mut edited) = Edited::start_entry(&machine, &display, texture, ":paint", &more) else { return };
     // The file is watched before anything is drawn.
