@@ -5,7 +5,7 @@ use vulkan_cuda::ownership::whole_image;
 use super::Device;
 
 /// One side of a barrier.
-pub type SyncScope = (vk::PipelineStageFlags2, vk::AccessFlags2);
+pub(super) type SyncScope = (vk::PipelineStageFlags2, vk::AccessFlags2);
 
 /// Changes the layout of level 0, within one queue family.
 pub fn image_barrier(

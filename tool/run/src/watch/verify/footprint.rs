@@ -19,7 +19,7 @@ pub struct Footprint {
 }
 
 /// Bytes by which the pools of drivers and allocators may grow. A leak in a long run exceeds it.
-pub const ALLOWANCE: u64 = 16 << 20;
+pub(super) const ALLOWANCE: u64 = 16 << 20;
 
 impl Footprint {
     /// By this frame, every flight, slot and cache was used.
