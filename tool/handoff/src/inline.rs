@@ -38,7 +38,12 @@ struct InlineHandoff {
 
 impl InlineHandoff {
     /// Loads the kernels, which `context` links. The queue's device was made with `inline`.
-    pub(crate) fn new(queue: &Queue, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+    pub(crate) fn new(
+        queue: &Queue,
+        context: &Cuda,
+        source: &KernelSource,
+        desc: &ProducerDesc,
+    ) -> Result<Self> {
         let (device, grid) = (queue.device(), desc.grid);
         check_grid(device, grid)?;
         device.require_inline()?;

@@ -1,7 +1,7 @@
 //! Ctrl-C, SIGTERM and SIGHUP: the first stops the run after the current frame, a later one at once.
 
 #[cfg(unix)]
-pub use unix::{listen, no_memory};
+pub(crate) use unix::{listen, no_memory};
 
 #[cfg(unix)]
 mod unix {
@@ -26,7 +26,7 @@ mod unix {
 
     /// Requests `stop` at the first signal. Signals that were ignored at the start stay ignored: `nohup` has
     /// SIGHUP ignored, and a shell without job control has SIGINT ignored for background commands.
-    pub fn listen(stop: &Stop) -> Result<()> {
+    pub(crate) fn listen(stop: &Stop) -> Result<()> {
         LISTENER.get_or_init(|| (stop.clone(), Instant::now()));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // SAFETY: C structures whose zeros are valid and mean the default action.
@@ -50,7 +50,7 @@ mod unix {
 
     /// Ends the program if memory is missing when it is used: Mesa's software driver keeps its memory in a
     /// file, and does not notice that the file could not grow.
-    pub extern "C" fn no_memory(_: c_int) {
+    pub(crate) extern "C" fn no_memory(_: c_int) {
         const WORDS: &str = "wavefield: memory could not be accessed (SIGBUS). With a software driver: it keeps its memory in a file, \
             and `ulimit -f` or the system's memory allows no more. With a GPU: see the kernel's log\n";
         // SAFETY: both are async-signal-safe, and the text is static.

@@ -10,7 +10,7 @@ use wavefield_gpu::{Error, Result};
 
 /// A change this small counts as the same even if the interval excludes 1. Runs of one program on one machine
 /// differ by as much: clocks, memory layout and neighbours differ, which no interval within a run sees.
-pub const SAME_WITHIN: f64 = 0.02;
+pub(super) const SAME_WITHIN: f64 = 0.02;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CompareOptions {

@@ -1,10 +1,10 @@
 use super::record::{Cell, Report};
 use super::strategy::Strategy;
 
-pub const NOTHING: &str = "-";
+pub(super) const NOTHING: &str = "-";
 
 /// Formats four digits, or as many as the whole part has: 0.123, 12.34, 123.4, 12345.
-pub fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     let size = value.abs();
     let text = match size {
         _ if !value.is_finite() => return NOTHING.into(),
@@ -18,35 +18,35 @@ pub fn figure(value: f64) -> String {
     if text == "-0.000" { "0.000".into() } else { text }
 }
 
-pub fn maybe(value: Option<f64>) -> String {
+pub(super) fn maybe(value: Option<f64>) -> String {
     value.map_or_else(|| NOTHING.into(), figure)
 }
 
-pub fn grid(grid: [u32; 2]) -> String {
+pub(super) fn grid(grid: [u32; 2]) -> String {
     format!("{}x{}", grid[0], grid[1])
 }
 
-pub fn elements(report: &Report) -> &'static str {
+pub(super) fn elements(report: &Report) -> &'static str {
     if report.settings.scene == "texture" { "texels" } else { "vertices" }
 }
 
-pub fn setting(cell: &Cell) -> String {
+pub(super) fn setting(cell: &Cell) -> String {
     let batch = if cell.batch > 1 { format!(", batch {}", cell.batch) } else { String::new() };
     format!("{}, ring {}{batch}", cell.strategy, cell.ring)
 }
 
 /// Formats seconds since 1970 as a UTC date and time, or as a number if too large for a date.
-pub fn moment(seconds: u64) -> String {
+pub(super) fn moment(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok().and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
     time.map_or_else(|| format!("{seconds} s after 1970"), |time| time.to_string())
 }
 
 /// Replaces control characters, which could move a terminal's cursor: a report may come from anywhere.
-pub fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
-pub fn short(text: &str, most: usize) -> String {
+pub(super) fn short(text: &str, most: usize) -> String {
     let text = plain(text);
     if text.chars().count() <= most {
         return text;
@@ -54,7 +54,7 @@ pub fn short(text: &str, most: usize) -> String {
     text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
-pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
+pub(super) fn machine(report: &Report) -> Vec<(&'static str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let cuda = machine.cuda.as_ref().map_or_else(|| "no CUDA".into(), |version| format!("CUDA {version}"));
     vec![
@@ -78,7 +78,7 @@ pub fn machine(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// Says what to know before reading a figure: what the machine cannot answer, and what is wrong with the run.
-pub fn limits(report: &Report) -> String {
+pub(super) fn limits(report: &Report) -> String {
     let Report { machine, cells, skipped, .. } = report;
     let mut words = Vec::new();
     if machine.software {
@@ -106,7 +106,7 @@ pub fn limits(report: &Report) -> String {
     words.join(" ")
 }
 
-pub fn skipped(report: &Report) -> Vec<(String, &str)> {
+pub(super) fn skipped(report: &Report) -> Vec<(String, &str)> {
     let mut groups: Vec<(String, &str)> = Vec::new();
     for skipped in &report.skipped {
         match groups.iter_mut().find(|(_, reason)| *reason == skipped.reason) {
@@ -118,7 +118,7 @@ pub fn skipped(report: &Report) -> Vec<(String, &str)> {
 }
 
 /// Groups cells by grid, the smallest grid first. Within a grid, cells keep their order.
-pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
+pub(super) fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
     let mut grids: Vec<([u32; 2], Vec<&Cell>)> = Vec::new();
     for cell in cells {
         match grids.iter_mut().find(|(grid, _)| *grid == cell.grid) {
@@ -131,7 +131,7 @@ pub fn by_grid(cells: &[Cell]) -> Vec<([u32; 2], Vec<&Cell>)> {
 }
 
 /// Formats rows as lines, in columns two spaces apart. The first is aligned left, the others right.
-pub fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(super) fn align<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] =
         std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
     let line = |row: &[String; N]| {

@@ -10,10 +10,10 @@ use super::record::Distribution;
 ///
 /// On a quiet machine with a GPU at steady clocks, the means of rounds differ by a few percent. Beyond 10 %,
 /// something else ran or the clocks changed, and that alone may make two cells differ.
-pub const NOISY_SPREAD: f64 = 0.10;
+pub(super) const NOISY_SPREAD: f64 = 0.10;
 
 /// 95 of 100 such intervals contain the true ratio.
-pub const CONFIDENCE: f64 = 0.95;
+pub(super) const CONFIDENCE: f64 = 0.95;
 
 impl Distribution {
     pub(super) fn of_any(samples: &mut [f64]) -> Option<Distribution> {
@@ -45,7 +45,7 @@ impl Distribution {
 /// Returns (largest - smallest) / median of the rounds' means; 0 with fewer than two rounds.
 ///
 /// It grows with the number of rounds, so it is no standard error: it is the worst case seen, as a warning.
-pub fn spread(round_means: &[f64]) -> f64 {
+pub(super) fn spread(round_means: &[f64]) -> f64 {
     let mut sorted = round_means.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let [smallest, .., largest] = sorted[..] else { return 0.0 };
@@ -56,7 +56,7 @@ pub fn spread(round_means: &[f64]) -> f64 {
 }
 
 /// A single round has no spread and is never noisy.
-pub fn is_noisy(round_means: &[f64]) -> bool {
+pub(super) fn is_noisy(round_means: &[f64]) -> bool {
     let spread = spread(round_means);
     spread.is_nan() || spread > NOISY_SPREAD
 }
@@ -77,7 +77,7 @@ pub struct Ratio {
 /// machine causes it. So one side may have a single run if the other has more.
 ///
 /// Returns `None` for fewer than two rounds of a single run, or means that are not positive and finite.
-pub fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
+pub(super) fn ratio(old: &[&[f64]], new: &[&[f64]]) -> Option<Ratio> {
     let one_each = old.len() == 1 && new.len() == 1;
     let side = |runs: &[&[f64]]| -> Option<Vec<f64>> {
         let logs = runs.iter().map(|rounds| logs(rounds)).collect::<Option<Vec<_>>>()?;

@@ -14,7 +14,7 @@ use super::{help, parse};
 
 // The settings of a run, and options that other commands take differently or that depend on each other.
 #[derive(Args)]
-pub struct RunArgs {
+pub(super) struct RunArgs {
     #[command(flatten)]
     pub config: Config,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct RunArgs {
 }
 
 #[derive(Args)]
-pub struct KernelArgs {
+pub(super) struct KernelArgs {
     /// Run a kernel other than the wave: ripples, ocean, pond or swarm, or a file of your own (its signature is in
     /// tool/handoff/kernels/README.md). A .ptx file is loaded; a .cu file is compiled by NVRTC first. If the file has several
     /// entries, add :ENTRY. A plain run in a window reloads the file whenever it is saved.
@@ -55,7 +55,7 @@ pub struct KernelArgs {
 
 impl KernelArgs {
     /// Refuses to put a user's own kernel into Vulkan's command buffer without consent.
-    pub fn check_inline(&self) -> Result<()> {
+    pub(super) fn check_inline(&self) -> Result<()> {
         match &self.kernel {
             Some(kernel) if !self.risk_the_gpu && gallery::named(kernel)?.is_none() => {
                 Err(Error::Usage(format!("--kernel {kernel} does not run inline: {RISK}")))
@@ -65,7 +65,7 @@ impl KernelArgs {
     }
 
     /// Reads the kernel, which must fit the scene, and sets its parameters, all of which it must have.
-    pub fn apply(&self, config: &mut Config) -> Result<()> {
+    pub(super) fn apply(&self, config: &mut Config) -> Result<()> {
         config.risk_the_gpu = self.risk_the_gpu;
         config.kernel =
             self.kernel.as_deref().map(|argument| read_kernel(argument, config.scene)).transpose()?;
@@ -155,12 +155,12 @@ impl RunArgs {
         }
     }
 
-    pub fn has_batch(&self) -> bool {
+    pub(super) fn has_batch(&self) -> bool {
         self.batch.is_some() || self.batch_latency.is_some()
     }
 
     /// Refuses a --ring that the hand-off ignores. Not for `serve`, whose clients use the ring too.
-    pub fn check_ring(&self) -> Result<()> {
+    pub(super) fn check_ring(&self) -> Result<()> {
         let handoff = self.config.handoff;
         match self.config.ring {
             Some(ring) if handoff.has_one_slot() && ring.depth() > 1 => Err(Error::Usage(format!(
@@ -173,7 +173,7 @@ impl RunArgs {
     }
 
     /// `matches` are those of the command.
-    pub fn config(self, headless: bool, matches: &ArgMatches) -> Result<Config> {
+    pub(super) fn config(self, headless: bool, matches: &ArgMatches) -> Result<Config> {
         self.check(headless, matches)?;
         if self.config.handoff == Handoff::Inline {
             self.kernel.check_inline()?;

@@ -24,7 +24,7 @@ const EXAMPLES: &str =
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = help::end(EXAMPLES))]
-pub struct BenchArgs {
+pub(super) struct BenchArgs {
     #[command(subcommand)]
     command: Option<BenchCommand>,
     /// What to show: vertices are handed over in buffers, textures in images.
@@ -127,7 +127,7 @@ fn ended(mut failures: Failures, complete: bool, last: &str) -> Result<()> {
     failures.outcome()
 }
 
-pub fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
+pub(super) fn execute(mut args: BenchArgs, stop: &Stop) -> Result<()> {
     if let Some(BenchCommand::Latency(args)) = args.command.take() {
         return latency(args, stop);
     }

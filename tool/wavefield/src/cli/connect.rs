@@ -7,7 +7,7 @@ use wavefield_window::EventLoop;
 
 /// If a display server accepts the connection and then sends nothing, this thread never returns from the
 /// library. So another one watches the time, and may end the process: nothing has begun.
-pub fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
+pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
     let (connected, wait) = std::sync::mpsc::channel::<()>();
     let (timeout, stop, began) = (config.timeout, stop.clone(), Instant::now());
     let mut asked = None;

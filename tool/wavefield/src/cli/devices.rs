@@ -12,7 +12,7 @@ const EXAMPLES: &str =
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
-pub struct DevicesArgs {
+pub(super) struct DevicesArgs {
     /// Use this device: its number in `wavefield devices`, part of its name, or its UUID.
     #[arg(long, value_name = "DEVICE", value_parser = parse::name, help_heading = help::HOW)]
     device: Option<String>,
@@ -21,7 +21,7 @@ pub struct DevicesArgs {
     producer: ProducerKind,
 }
 
-pub fn execute(args: DevicesArgs) -> Result<()> {
+pub(super) fn execute(args: DevicesArgs) -> Result<()> {
     let wish = args.device.as_deref();
     // A pipe or a file gets the table in full width.
     let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));

@@ -29,7 +29,7 @@ use wavefield_run::{Stop, parse};
 /// In the window: drag to turn, wheel to zoom, F1 lists the keys.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true, after_help = help::end(run::EXAMPLES))]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ enum Command {
 
 impl Cli {
     /// Returns false for trials: a signal must always end them.
-    pub fn handles_signals(&self) -> bool {
+    pub(crate) fn handles_signals(&self) -> bool {
         #[cfg(target_os = "linux")]
         return !matches!(self.command, Some(Command::TryKernel(_) | Command::TryImport(_)));
         #[cfg(not(target_os = "linux"))]
@@ -71,7 +71,7 @@ impl Cli {
     }
 
     /// `matches` are clap's, of the whole command line.
-    pub fn execute(self, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+    pub(crate) fn execute(self, matches: &ArgMatches, stop: &Stop) -> Result<()> {
         let matches = matches.subcommand().map_or(matches, |(_, matches)| matches);
         match self.command {
             None => run::execute(self.run, matches, stop),

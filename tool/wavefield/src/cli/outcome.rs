@@ -4,12 +4,16 @@ use wavefield_gpu::{Result, note, report::Failures, say};
 use wavefield_run::Ended;
 
 /// Prints the summary, also after a failure, and returns the failure.
-pub fn show(ended: Ended) -> Result<()> {
+pub(super) fn show(ended: Ended) -> Result<()> {
     say!("{}", ended.summary);
     ended.failure.map_or(Ok(()), Err)
 }
 
-pub fn write(failures: &mut Failures, path: &Option<PathBuf>, write: impl FnOnce(&Path) -> Result<()>) {
+pub(super) fn write(
+    failures: &mut Failures,
+    path: &Option<PathBuf>,
+    write: impl FnOnce(&Path) -> Result<()>,
+) {
     if let Some(path) = path
         && failures.catch(write(path)).is_some()
     {

@@ -14,7 +14,7 @@ use super::outcome::show;
 #[cfg(all(feature = "web", target_os = "linux"))]
 use super::web::WebArgs;
 
-pub const EXAMPLES: &str =
+pub(super) const EXAMPLES: &str =
     "  wavefield                                              a window; with CUDA if available
   wavefield --web                                        the window in a browser
   wavefield --headless --output wave.png                 the last frame as a picture
@@ -24,7 +24,7 @@ pub const EXAMPLES: &str =
   wavefield --headless --frames 60 --trace frames.svg    what ran when, as a picture";
 
 #[derive(Args)]
-pub struct PlainArgs {
+pub(super) struct PlainArgs {
     #[command(flatten)]
     pub run: RunArgs,
     #[cfg(all(feature = "web", target_os = "linux"))]
@@ -32,7 +32,7 @@ pub struct PlainArgs {
     web: WebArgs,
 }
 
-pub fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+pub(super) fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     let headless = args.run.headless;
     args.run.check_ring()?;
     let kernel = args.run.kernel.kernel.clone();

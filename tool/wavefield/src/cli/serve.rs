@@ -24,7 +24,7 @@ const EXAMPLES: &str = "  wavefield serve                                a windo
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
-pub struct ServeArgs {
+pub(super) struct ServeArgs {
     #[command(flatten)]
     run: RunArgs,
     #[cfg(feature = "web")]
@@ -50,7 +50,7 @@ pub struct ServeArgs {
 }
 
 /// Runs until a stop, or until `--frames` frames are drawn.
-pub fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     if let Some(number) = args.until_closed {
         let parent =
             inherited(number as RawFd).map_err(|reason| Error::Usage(format!("--until-closed: {reason}")))?;

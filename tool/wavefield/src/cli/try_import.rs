@@ -11,7 +11,7 @@ use wavefield_gpu::Result;
 use super::parse;
 
 #[derive(Args)]
-pub struct TryImportArgs {
+pub(super) struct TryImportArgs {
     /// The UUID of the device, as `wavefield devices` prints it.
     #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
@@ -29,7 +29,7 @@ pub struct TryImportArgs {
     parent: Option<u64>,
 }
 
-pub fn execute(args: TryImportArgs) -> Result<()> {
+pub(super) fn execute(args: TryImportArgs) -> Result<()> {
     if let Some(parent) = args.parent {
         wavefield_run::child_process::end_with_parent(parent as u32)?;
     }

@@ -19,7 +19,7 @@ use wavefield_handoff::contents::wave::Grid;
 use super::parse;
 
 #[derive(Args)]
-pub struct TryKernelArgs {
+pub(super) struct TryKernelArgs {
     /// The UUID of the CUDA device, as `wavefield devices` prints it.
     #[arg(long, value_name = "UUID", value_parser = parse::uuid)]
     device: DeviceUuid,
@@ -34,7 +34,7 @@ pub struct TryKernelArgs {
     parent: Option<u64>,
 }
 
-pub fn execute(args: TryKernelArgs) -> Result<()> {
+pub(super) fn execute(args: TryKernelArgs) -> Result<()> {
     if let Some(parent) = args.parent {
         wavefield_run::child_process::end_with_parent(parent as u32)?;
     }

@@ -22,7 +22,7 @@ const EXAMPLES: &str =
 
 #[derive(Args)]
 #[command(after_help = help::end(EXAMPLES))]
-pub struct VerifyArgs {
+pub(super) struct VerifyArgs {
     #[command(flatten)]
     run: RunArgs,
     /// Draw in a window; the default is headless.
@@ -37,7 +37,7 @@ pub struct VerifyArgs {
     broken: Option<Broken>,
 }
 
-pub fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
+pub(super) fn execute(args: VerifyArgs, matches: &ArgMatches, stop: &Stop) -> Result<()> {
     args.run.check_ring()?;
     let mut config = args.run.config(!args.window, matches)?;
     config.verify = true;

@@ -9,7 +9,7 @@ use wavefield_window::web::Web;
 use super::{help, parse};
 
 #[derive(Args)]
-pub struct WebArgs {
+pub(super) struct WebArgs {
     /// Show the window in a browser: serve it as a page at this address [default address:
     /// 127.0.0.1:8090; a single number is the port]. Prints the page's URL. On another machine,
     /// `ssh -L 127.0.0.1:8090:127.0.0.1:8090 HOST` brings it there.
@@ -22,7 +22,7 @@ pub struct WebArgs {
 }
 
 impl WebArgs {
-    pub fn open(&self, headless: bool) -> Result<Option<Web>> {
+    pub(super) fn open(&self, headless: bool) -> Result<Option<Web>> {
         let Some(address) = self.web else { return Ok(None) };
         if headless {
             return Err(Error::Usage(
@@ -49,6 +49,6 @@ fn tunnel(address: SocketAddr) -> String {
     format!("ssh -L {address}:{address} {}", wavefield_window::web::host_name())
 }
 
-pub fn advise(command: &str) {
+pub(super) fn advise(command: &str) {
     note!("note: to see it in a browser, run `{command}` here, and on your own machine `{}`", tunnel(USUAL));
 }
