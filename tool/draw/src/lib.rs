@@ -6,6 +6,8 @@
 //! - `offscreen`: a picture without a window; `painter`: the overlay
 //! - `views`: pictures of many views at once, for programs
 
+#![warn(unreachable_pub)]
+
 mod camera;
 mod color_map;
 mod field;

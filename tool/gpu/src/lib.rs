@@ -12,6 +12,9 @@
 //! - [`svg`]: pictures that follow the reader's light or dark theme
 //! - `unix_packets`: packets with file descriptors over a Unix socket (Linux)
 
+// rustc then sees what nobody uses.
+#![warn(unreachable_pub)]
+
 pub mod advice;
 pub mod cuda;
 pub mod error;

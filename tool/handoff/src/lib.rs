@@ -15,6 +15,8 @@
 //! [`contents`] is what a frame shows. All hand-offs are [`Producer`]s. A new one is a file with a
 //! `HandoffEntry`, and a line in `hand_offs!`.
 
+#![warn(unreachable_pub)]
+
 mod binary;
 pub mod contents;
 mod cpu_sync;

@@ -10,6 +10,8 @@
 //! - `frame_hook`: where `serve` works on the engine between two frames
 //! - `child_process`: kernels and imports that might end a process are tried in another one first
 
+#![warn(unreachable_pub)]
+
 #[cfg(target_os = "linux")]
 pub mod child_process;
 mod config;

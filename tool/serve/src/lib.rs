@@ -29,6 +29,7 @@
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
 //! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.
 
+#![warn(unreachable_pub)]
 #![cfg(target_os = "linux")]
 
 mod acceptor;

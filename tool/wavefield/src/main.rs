@@ -1,5 +1,7 @@
 //! Declares commands and options, runs them, and turns the outcome into an exit code.
 
+#![warn(unreachable_pub)]
+
 mod cli;
 mod signals;
 

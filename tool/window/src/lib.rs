@@ -10,6 +10,8 @@
 //! - `web`: the window in a browser
 //! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
+#![warn(unreachable_pub)]
+
 mod clock;
 mod controls;
 mod desktop;

@@ -14,13 +14,17 @@ use super::super::session::MAX_ALLOCATED;
 
 /// How many inputs each test has. The parser's inputs are packets. A session's inputs are events, most of
 /// which are packets.
-pub fn inputs() -> u64 {
+pub(crate) fn inputs() -> u64 {
     std::env::var("WAVEFIELD_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(100_000)
 }
 
 /// Feeds values of `strategy` to `test`, which returns how many inputs each value had, until there were at
 /// least `total` inputs.
-pub fn feed<S: Strategy>(total: u64, strategy: &S, test: impl Fn(S::Value) -> Result<u64, TestCaseError>) {
+pub(crate) fn feed<S: Strategy>(
+    total: u64,
+    strategy: &S,
+    test: impl Fn(S::Value) -> Result<u64, TestCaseError>,
+) {
     let fed = Cell::new(0);
     while fed.get() < total {
         let cases = u32::try_from(total - fed.get()).unwrap_or(u32::MAX).div_ceil(16);
@@ -36,7 +40,7 @@ pub fn feed<S: Strategy>(total: u64, strategy: &S, test: impl Fn(S::Value) -> Re
 }
 
 /// Small numbers, and numbers at which arithmetic overflows.
-pub fn number() -> impl Strategy<Value = u64> {
+pub(crate) fn number() -> impl Strategy<Value = u64> {
     let edges =
         vec![0, 1, 16, 1 << 16, 1 << 24, MAX_ALLOCATED, 1 << 53, i64::MAX as u64, u64::MAX - 15, u64::MAX];
     prop_oneof![0u64..8, prop::sample::select(edges), any::<u64>()]
@@ -117,7 +121,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// A packet: a valid message, an almost valid one, or anything else.
-pub fn packet() -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn packet() -> BoxedStrategy<Vec<u8>> {
     let index = any::<prop::sample::Index>;
     let right = message().prop_map(|message| message.to_string().into_bytes()).boxed();
     let wrong_field = (message(), index(), value()).prop_map(|(mut message, at, value)| {

@@ -49,12 +49,12 @@ mod sample {
     ];
 
     /// Eight strategies, six rings, three grids.
-    pub fn report() -> Report {
+    pub(super) fn report() -> Report {
         with(&[1, 2, 3, 4, 8, 16], &[256, 1024, 4096])
     }
 
     /// The same with one ring and one grid.
-    pub fn small() -> Report {
+    pub(super) fn small() -> Report {
         with(&[3], &[1024])
     }
 

@@ -4,6 +4,7 @@
 mod common;
 #[cfg(target_os = "linux")]
 #[path = "../../examples/client.rs"]
+#[allow(dead_code)]
 mod example;
 #[cfg(target_os = "linux")]
 #[path = "../common/owner.rs"]

@@ -4,7 +4,6 @@ use crate::common;
 #[allow(dead_code)]
 use crate::example;
 use crate::renderer;
-use wavefield_test_support::stand_in;
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,8 +1,5 @@
 //! `wavefield serve` and clients whose programs see: pictures in their own memory, from many places at once.
 
-use crate::common;
-#[allow(dead_code)]
-use crate::example;
 use crate::owner;
 use crate::renderer;
 use wavefield_test_support::{skip, stand_in};
