@@ -66,8 +66,8 @@ pub(super) fn next_use(layout: vk::ImageLayout) -> (vk::PipelineStageFlags2, vk:
     }
 }
 
-/// Prefers 24 bits, which are faster to clear and write than 32 (`docs/performance.md`, "The draw"), and
-/// still resolve a hundred-thousandth of the field's width. Every device has one ("Required Format Support").
+/// Prefers 24 bits, which are faster to clear and write than 32 and still resolve a hundred-thousandth of the
+/// field's width. Every device has one ("Required Format Support").
 pub(super) fn depth_format(device: &Device) -> vk::Format {
     let (instance, adapter) = (device.instance().raw(), device.adapter().raw());
     let small = vk::Format::X8_D24_UNORM_PACK32;
