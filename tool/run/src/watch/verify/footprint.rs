@@ -1,5 +1,6 @@
 //! The process's descriptors and memory, which must not grow during a run.
 
+use ash::vk;
 use serde::{Deserialize, Serialize};
 
 use wavefield_gpu::vulkan::Device;
@@ -12,7 +13,7 @@ pub struct Footprint {
     pub descriptors: Option<u64>,
     /// `VmRSS` of `/proc/self/status`.
     pub resident_bytes: Option<u64>,
-    /// This process's share of device memory: `VK_EXT_memory_budget`.
+    /// This process's share of a GPU's memory: `VK_EXT_memory_budget`.
     pub device_bytes: Option<u64>,
     /// Width and height, on which memory depends.
     pub picture: [u32; 2],
@@ -26,11 +27,13 @@ impl Footprint {
     pub const SETTLED: u64 = 200;
 
     pub fn take(frame: u64, device: &Device, picture: [u32; 2]) -> Self {
+        // A software device's memory is the machine's, in which other processes grow too.
+        let own = device.info().kind != vk::PhysicalDeviceType::CPU;
         Self {
             frame,
             descriptors: open_descriptors(),
             resident_bytes: resident_bytes(),
-            device_bytes: device.memory_used(),
+            device_bytes: if own { device.memory_used() } else { None },
             picture,
         }
     }
