@@ -78,7 +78,7 @@ mod unix {
 
 /// Requests `stop` at the first Ctrl-C; the next one ends the process.
 #[cfg(windows)]
-pub fn listen(stop: &wavefield_run::Stop) -> Result<(), ctrlc::Error> {
+pub(crate) fn listen(stop: &wavefield_run::Stop) -> Result<(), ctrlc::Error> {
     let stop = stop.clone();
     ctrlc::set_handler(move || match stop.requested() {
         false => stop.request(),
