@@ -30,7 +30,7 @@ fn parse(bytes: &[u8]) -> Result<Report, String> {
         Some(SCHEMA) => serde_json::from_value(value).map_err(|error| {
             format!("its schema is {SCHEMA}, but it does not match that ({error}); run the benchmark again")
         }),
-        Some(other) if other.starts_with("wavefield/") => Err(format!(
+        Some(other) if other.starts_with("wavefield-bench/") => Err(format!(
             "it has schema {} and this version reads {SCHEMA}; run the benchmark again with this version, or read the file \
              with the one that wrote it",
             other.escape_debug()
@@ -99,8 +99,11 @@ mod tests {
         for foreign in ["{}", "[]", "[1, 2]", "7", "{\"schema\": 3}", "{\"schema\": \"other/1\"}"] {
             assert!(problem(foreign.as_bytes()).contains("not a result of wavefield bench"), "{foreign}");
         }
-        let text = problem(b"{\"schema\": \"wavefield/3\", \"cells\": 5}");
-        assert!(text.contains("wavefield/3") && text.contains(SCHEMA) && text.contains("again"), "{text}");
+        let text = problem(b"{\"schema\": \"wavefield-bench/3\", \"cells\": 5}");
+        assert!(
+            text.contains("wavefield-bench/3") && text.contains(SCHEMA) && text.contains("again"),
+            "{text}"
+        );
         let text = problem(format!("{{\"schema\": \"{SCHEMA}\"}}").as_bytes());
         assert!(text.contains("does not match that") && text.contains("missing field"), "{text}");
         let mut broken = serde_json::to_value(sample::small()).unwrap();

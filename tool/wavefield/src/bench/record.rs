@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::strategy::Strategy;
 pub use wavefield_gpu::machine::Machine;
 
-pub const SCHEMA: &str = "wavefield/2";
+pub const SCHEMA: &str = "wavefield-bench/2";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {

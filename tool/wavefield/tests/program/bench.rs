@@ -230,7 +230,7 @@ fn several_runs_a_side_are_compared() {
 fn files_that_are_none_are_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.json");
-    std::fs::write(&broken, "{\"schema\": \"wavefield/2\", \"complete\": tr").unwrap();
+    std::fs::write(&broken, "{\"schema\": \"wavefield-bench/2\", \"complete\": tr").unwrap();
     let output = run(&["bench", "--compare", text(&broken), text(&broken)]);
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("broken.json"), "{}", stderr(&output));
