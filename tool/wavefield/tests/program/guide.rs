@@ -63,11 +63,21 @@ fn every_command_of_the_documents_is_one() {
                         _ => format!("tool/{}/tests", package.trim_start_matches("wavefield-")),
                     };
                     exists(&folder, name, &place);
-                    let text =
-                        std::fs::read_to_string(Path::new(ROOT).join(folder).join(format!("{name}.rs")))
-                            .unwrap();
-                    let named = filter.iter().take_while(|word| **word != "--");
-                    named.for_each(|test| assert!(text.contains(&format!("fn {test}")), "{place}"));
+                    let folder = Path::new(ROOT).join(folder);
+                    for test in filter.iter().take_while(|word| **word != "--") {
+                        // Either a file of the test, or a function.
+                        match test.strip_suffix("::") {
+                            Some(file) => {
+                                let file = folder.join(name).join(format!("{file}.rs"));
+                                assert!(file.exists(), "{place}");
+                            }
+                            None => {
+                                let text =
+                                    std::fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
+                                assert!(text.contains(&format!("fn {test}")), "{place}");
+                            }
+                        }
+                    }
                 }
                 [script, ..] if script.starts_with("scripts/") => {
                     assert!(Path::new(ROOT).join(script).exists(), "{place}");
