@@ -244,7 +244,7 @@ fn every_call_fails_in_turn() {
     let Some(stand_in) = StandIn::new() else { return };
     let reports = sound_runs(&stand_in);
     let mut cases = Vec::new();
-    let mut table = String::new();
+    let (mut table, mut missing) = (String::new(), Vec::new());
     for (number, symbol) in symbols().into_iter().enumerate() {
         // Other tests cover these. The program calls cuDeviceGetLuid on Windows only, and cuEventQuery only
         // in `wavefield serve` with a client that CUDA serves, which no run here has.
@@ -255,13 +255,20 @@ fn every_call_fails_in_turn() {
         if symbol == "cuDeviceCanAccessPeer" {
             continue;
         }
+        // No command makes a texture object or copies from the host. (Example 09 took them along.)
+        if matches!(symbol, "cuMemcpyHtoDAsync_v2" | "cuTexObjectCreate" | "cuTexObjectDestroy") {
+            continue;
+        }
         // Only the trial of an import calls these: see serving/imports.rs.
         if matches!(symbol, "cuMemImportFromShareableHandle" | "cuMemGetAllocationPropertiesFromHandle") {
             continue;
         }
         let text = matches!(symbol, "cuGetErrorName" | "cuGetErrorString");
         let found = RUNS.iter().find(|run| text || reports[run.as_str()].count(symbol) > 0);
-        let Some(handoff) = found.map(String::as_str) else { panic!("no run calls {symbol}") };
+        let Some(handoff) = found.map(String::as_str) else {
+            missing.push(symbol);
+            continue;
+        };
         let count = reports[handoff].count(symbol).max(1);
         let before = cases.len();
         // Three of the codes for each call, and each code for every third call: a process for all of them
@@ -283,6 +290,7 @@ fn every_call_fails_in_turn() {
         }
         table += &format!("{:32} {handoff:12} {count:5} calls {:3} failed\n", symbol, cases.len() - before);
     }
+    assert!(missing.is_empty(), "no run calls {missing:?}");
     let problems = each(&cases, |case| case.check(&stand_in));
     say(&format!("{table}{} failures of {} CUDA calls", cases.len(), table.lines().count()));
     assert!(problems.is_empty(), "{} of {}:\n{}", problems.len(), cases.len(), problems.join("\n"));
