@@ -774,12 +774,6 @@ exports! {
         Ok(())
     }
     fn cuSurfObjectDestroy(_object: u64) { alive("surface object", -1); Ok(()) }
-    fn cuTexObjectCreate(object: *mut u64, _desc: *const c_void, _how: *const c_void, _view: *const c_void) {
-        *object = 1;
-        alive("texture object", 1);
-        Ok(())
-    }
-    fn cuTexObjectDestroy(_object: u64) { alive("texture object", -1); Ok(()) }
 
     fn cuImportExternalMemory(memory: *mut *mut c_void, desc: *const CUDA_EXTERNAL_MEMORY_HANDLE_DESC) {
         let fd = (*desc).handle.fd;

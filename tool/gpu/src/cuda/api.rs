@@ -63,14 +63,6 @@ cuda_functions! {
     cuMemsetD32Async(target: CUdeviceptr, value: c_uint, count: usize, stream: CUstream) = ["cuMemsetD32Async"];
     cuMemcpyDtoDAsync(to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoDAsync_v2"];
     cuMemcpyDtoHAsync(to: *mut c_void, from: CUdeviceptr, size: usize, stream: CUstream) = ["cuMemcpyDtoHAsync_v2"];
-    cuMemcpyHtoDAsync(to: CUdeviceptr, from: *const c_void, size: usize, stream: CUstream) = ["cuMemcpyHtoDAsync_v2"];
-    cuTexObjectCreate(
-        object: *mut CUtexObject,
-        desc: *const CUDA_RESOURCE_DESC,
-        how: *const CUDA_TEXTURE_DESC,
-        view: *const CUDA_RESOURCE_VIEW_DESC
-    ) = ["cuTexObjectCreate"];
-    cuTexObjectDestroy(object: CUtexObject) = ["cuTexObjectDestroy"];
     cuMipmappedArrayCreate(
         mipmap: *mut CUmipmappedArray,
         desc: *const CUDA_ARRAY3D_DESCRIPTOR,

@@ -99,7 +99,7 @@ impl KernelSource {
             .map_err(|problem| self.problem(problem))
     }
 
-    /// Adds the compiler's log to its error. If the PTX is for another GPU or driver, says so.
+    /// Adds the compiler's log to its error, and tells whether the PTX is for another GPU or driver.
     pub(super) fn refused(&self, context: &Cuda, error: impl Into<Error>, log: &JitLog) -> Error {
         let error = error.into();
         // NO_BINARY_FOR_GPU, INVALID_PTX, UNSUPPORTED_PTX_VERSION.

@@ -49,17 +49,6 @@ impl DeviceMemory {
         Ok(self.context.check("cuMemcpyDtoDAsync", code)?)
     }
 
-    /// Copies as many bytes as fit from the host, and waits for the stream.
-    pub fn write(&self, stream: &Stream, bytes: &[u8]) -> Result<()> {
-        self.context.require_same(stream.context().raw(), "cuMemcpyHtoDAsync")?;
-        self.context.bind()?;
-        let size = bytes.len().min(self.size as usize);
-        // SAFETY: both sides have at least `size` bytes, and `bytes` is borrowed until the wait below.
-        let code = unsafe { api::cuMemcpyHtoDAsync(self.pointer, bytes.as_ptr().cast(), size, stream.raw()) };
-        self.context.check("cuMemcpyHtoDAsync", code)?;
-        stream.synchronize()
-    }
-
     /// Copies at most `bytes.len()` bytes to the host, and waits for the stream.
     pub fn read(&self, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
         self.context.require_same(stream.context().raw(), "cuMemcpyDtoHAsync")?;

@@ -13,7 +13,6 @@ mod parameters;
 mod peers;
 mod ptx;
 mod stream;
-mod texture;
 
 pub use kernel::blocks;
 pub use kernel::{Kernel, KernelSource, MAX_PTX};
@@ -24,7 +23,6 @@ pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAME
 pub use peers::peers;
 pub use ptx::Signature;
 pub use stream::{Event, Stream};
-pub use texture::{Texture, TextureDesc};
 pub use vulkan_cuda::cuda::is_sticky;
 pub use vulkan_cuda::cuda::{Array, Surface};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};

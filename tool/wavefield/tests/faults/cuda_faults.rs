@@ -207,7 +207,6 @@ impl Case {
                 "event" => &["cuEventDestroy_v2"],
                 "mipmapped array" => &["cuMipmappedArrayDestroy"],
                 "surface object" => &["cuSurfObjectDestroy"],
-                "texture object" => &["cuTexObjectDestroy"],
                 "module" => &["cuModuleUnload"],
                 "linker" => &["cuLinkDestroy"],
                 "CUDA memory" => &["cuMemFree_v2"],
@@ -253,10 +252,6 @@ fn every_call_fails_in_turn() {
         }
         // With several devices only: see program/errors.rs.
         if symbol == "cuDeviceCanAccessPeer" {
-            continue;
-        }
-        // No command makes a texture object or copies from the host. (Example 09 took them along.)
-        if matches!(symbol, "cuMemcpyHtoDAsync_v2" | "cuTexObjectCreate" | "cuTexObjectDestroy") {
             continue;
         }
         // Only the trial of an import calls these: see serving/imports.rs.

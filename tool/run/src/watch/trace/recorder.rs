@@ -173,7 +173,7 @@ impl Track {
     }
 
     /// Returns the least error of the clocks that the trace proves, or 0. A kernel cannot end after its
-    /// frame's draw, or begin before its slot is free. If the times say so, the clocks are wrong.
+    /// frame's draw, or begin before its slot is free. Times that say otherwise mean wrong clocks.
     pub fn clock_violation_ns(&self) -> f64 {
         let mut worst: f64 = 0.0;
         for spans in &self.frames {
