@@ -1,6 +1,6 @@
 //! `wavefield --web`, and a page of it without a browser.
 
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Receiver;
@@ -101,7 +101,33 @@ pub enum Heard {
     Picture(u32, Vec<u8>),
 }
 
-pub struct Page(pub WebSocket<TcpStream>);
+/// A stream whose reads go on after an interruption: where a time limit is set, Linux interrupts a read when the
+/// process was stopped and continues (`signal(7)`), and `tungstenite` passes that on.
+#[derive(Debug)]
+pub struct Uninterrupted(pub TcpStream);
+
+impl Read for Uninterrupted {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Write for Uninterrupted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+pub struct Page(pub WebSocket<Uninterrupted>);
 
 impl Page {
     /// The page at an address like `http://127.0.0.1:8090/#token=…`, which has said the token.
@@ -127,7 +153,7 @@ impl Page {
         stream.set_nodelay(true)?;
         let mut request = format!("ws://{host}/socket?a-number-used-once").into_client_request()?;
         request.headers_mut().insert("Origin", origin.parse().unwrap());
-        match tungstenite::client(request, stream) {
+        match tungstenite::client(request, Uninterrupted(stream)) {
             Ok((socket, _)) => Ok(Self(socket)),
             Err(HandshakeError::Failure(error)) => Err(error),
             Err(error) => panic!("{error}"),
@@ -153,7 +179,7 @@ impl Page {
         loop {
             // The server's pings do not extend it.
             let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            self.0.get_ref().set_read_timeout(Some(left)).unwrap();
+            self.0.get_ref().0.set_read_timeout(Some(left)).unwrap();
             match self.0.read() {
                 Ok(Message::Text(text)) => return Some(Heard::News(text.to_string())),
                 Ok(Message::Binary(bytes)) => {
@@ -162,7 +188,6 @@ impl Page {
                     return Some(Heard::Picture(number, jpeg.to_vec()));
                 }
                 Err(Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => return None,
-                Err(Error::Io(error)) if error.kind() == ErrorKind::Interrupted => {}
                 other if Instant::now() < until => drop(other.unwrap()),
                 _ => return None,
             }

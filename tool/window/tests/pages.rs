@@ -10,7 +10,7 @@ use ash::vk;
 use egui::{Event, Key, PointerButton, pos2};
 use tungstenite::Message;
 use wavefield_run::watch::recording::Pixels;
-use wavefield_test_support::page::{PATIENCE, Page, height, until};
+use wavefield_test_support::page::{PATIENCE, Page, Uninterrupted, height, until};
 use wavefield_window::web::Web;
 use wavefield_window::{Input, RemoteViewer, ViewerEvent};
 
@@ -406,9 +406,9 @@ fn idle_connections_keep_no_page_out() {
     // The oldest has gone, and the newest is there.
     idle[0].set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(idle[0].read(&mut [0]).unwrap_or(0), 0);
-    let mut newest = idle.pop().unwrap();
+    let newest = idle.pop().unwrap();
     newest.set_read_timeout(Some(Duration::from_millis(60))).unwrap();
-    assert_eq!(newest.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    assert_eq!(Uninterrupted(newest).read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 /// The memory of this process, in bytes.
@@ -434,7 +434,7 @@ fn bad_pages_cost_the_good_one_nothing() {
     let before = memory();
 
     let mut flood = Page::new(&web.url());
-    flood.0.get_ref().set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    flood.0.get_ref().0.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     // Those that read nothing, from the first picture on.
     let _slow: Vec<_> = (0..8).map(|_| Page::new(&web.url())).collect();
     // Those that say nothing, or half of something.

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
-use wavefield_test_support::page::Process;
+use wavefield_test_support::page::{Process, Uninterrupted};
 use wavefield_test_support::skip_without_tools;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Browser {
-    socket: WebSocket<TcpStream>,
+    socket: WebSocket<Uninterrupted>,
     session: String,
     last: u64,
     // Chromium ends before its folder is removed.
@@ -37,7 +37,7 @@ impl Browser {
         let address = url.strip_prefix("ws://").unwrap().split('/').next().unwrap();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let (socket, _) = tungstenite::client(url.as_str(), stream).unwrap();
+        let (socket, _) = tungstenite::client(url.as_str(), Uninterrupted(stream)).unwrap();
         let mut browser =
             Self { socket, session: String::new(), last: 0, _process: process, _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));

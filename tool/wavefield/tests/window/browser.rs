@@ -15,7 +15,7 @@ use tungstenite::Message;
 use tungstenite::handshake::server::{Request, Response};
 use wavefield_serve::protocol::FromClient;
 use wavefield_serve::socket::{Connection, Received};
-use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, until};
+use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, Uninterrupted, until};
 
 fn start(arguments: &[&str]) -> Served {
     let mut command = wavefield();
@@ -263,7 +263,7 @@ fn a_page_believes_nobody_but_its_renderer() {
         heard.push(request.uri().to_string());
         Ok(answer)
     };
-    let mut squatter = tungstenite::accept_hdr(stream, asked).unwrap();
+    let mut squatter = tungstenite::accept_hdr(Uninterrupted(stream), asked).unwrap();
     // It hears no input either, although it is connected.
     browser.until("socket.readyState === WebSocket.OPEN");
     browser.mouse("mouseMoved", 300.0, 200.0);
