@@ -6,8 +6,7 @@ use std::time::Duration;
 use vulkan_cuda::SharedBinary;
 
 use super::HandoffEntry;
-use super::one_slot;
-use super::slot_sync::SlotSync;
+use super::one_slot::{self, SlotSync};
 use crate::producer::{CudaTimeline, FrameSync, ProducerDesc, Submit};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
@@ -59,9 +58,5 @@ impl SlotSync for BinaryPair {
         self.free.submitted();
         self.read = true;
         Ok(())
-    }
-
-    fn late_side(&self, timeline: &CudaTimeline) -> Option<String> {
-        Some(timeline.late_side())
     }
 }

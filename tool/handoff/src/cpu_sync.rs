@@ -4,8 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::HandoffEntry;
-use super::one_slot;
-use super::slot_sync::SlotSync;
+use super::one_slot::{self, SlotSync};
 use crate::producer::{CudaTimeline, ProducerDesc};
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::Cuda, vulkan::Queue};

@@ -4,7 +4,7 @@ use tracing::trace_span;
 use vulkan_cuda::SharedBuffer;
 
 use super::scene_kernels::{Destination, SceneKernels, load};
-use crate::contents::wave::Grid;
+use crate::contents::{built_in, wave::Grid};
 use crate::producer::{CudaTimeline, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
@@ -24,10 +24,7 @@ impl SceneKernels for FieldKernels {
         let grid = desc.grid;
         check_grid(device, grid)?;
         let kernel = load(context, source, Signature::Field)?;
-        let stamp = desc
-            .stamped
-            .then(|| Kernel::load(context, &crate::contents::built_in::frame_stamp()))
-            .transpose()?;
+        let stamp = desc.stamped.then(|| Kernel::load(context, &built_in::frame_stamp())).transpose()?;
         Ok(Self { kernel, stamp, grid })
     }
 

@@ -1,5 +1,6 @@
 //! Device → host → device, as if the two APIs shared nothing. It is here to show what that costs.
 
+use std::any::Any;
 use std::time::{Duration, Instant};
 
 use ash::vk;
@@ -15,7 +16,7 @@ use crate::producer::{
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{
-    Buffer, BufferDesc, Device, Image, Queue, buffer_barrier, pipeline_barrier, record_upload,
+    Buffer, BufferDesc, Device, Queue, buffer_barrier, pipeline_barrier, record_upload,
 };
 
 pub(super) const HOST_COPY: HandoffEntry = HandoffEntry {
@@ -34,16 +35,12 @@ struct HostCopyHandoff<K: SceneKernels> {
     kernels: K,
     scratch: K::Scratch,
     staging: Buffer,
-    _slot: VulkanSlot,
+    /// A buffer or an image, by the scene.
+    _slot: Box<dyn Any>,
     profile: Profile,
     levels: Vec<vk::BufferImageCopy>,
     timeout: Duration,
     device: Device,
-}
-
-enum VulkanSlot {
-    Buffer(Buffer),
-    Image(Image),
 }
 
 impl<K: SceneKernels> HostCopyHandoff<K> {
@@ -60,19 +57,15 @@ impl<K: SceneKernels> HostCopyHandoff<K> {
             let bytes = desc.scene.frame_bytes(size);
             Buffer::new(device, &BufferDesc { label, size: bytes, usage, location })
         };
-        let (label, slot) = match desc.scene {
-            Scene::Field => (
-                "the field on the host",
-                VulkanSlot::Buffer(make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?),
-            ),
-            Scene::Texture => {
-                let mut images = own_images(device, size, 1, vk::ImageUsageFlags::empty())?;
-                ("the texture on the host", VulkanSlot::Image(images.remove(0)))
+        let (label, drawn, slot): (_, Source, Box<dyn Any>) = match desc.scene {
+            Scene::Field => {
+                let buffer = make("the field", SLOT_USAGE, MemoryLocation::GpuOnly)?;
+                ("the field on the host", buffer.raw().into(), Box::new(buffer))
             }
-        };
-        let drawn = match &slot {
-            VulkanSlot::Buffer(buffer) => buffer.raw().into(),
-            VulkanSlot::Image(image) => own_slot(image),
+            Scene::Texture => {
+                let image = own_images(device, size, 1, vk::ImageUsageFlags::empty())?.remove(0);
+                ("the texture on the host", own_slot(&image), Box::new(image))
+            }
         };
         // There is one staging buffer. Once the CPU has waited for the previous frame, Vulkan has read it.
         let parameters = kernels.parameters().clone();

@@ -1,8 +1,6 @@
 //! The CUDA kernel *inside the Vulkan command buffer*: no second context, no switch, no semaphore. The ring
 //! only lets frames overlap. The extension is experimental, so this hand-off has a fallback.
 
-use std::ffi::c_void;
-
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 
@@ -60,27 +58,11 @@ impl InlineHandoff {
         };
         let addresses = buffers.iter().map(address).collect();
         let slots = buffers.iter().map(|buffer| buffer.raw().into()).collect();
-        let parameters = module.parameters().clone();
+        let parameters = module.parameters.clone();
         let usual = Profile::of_queue("cuda, inline by VK_NVX_binary_import", slots);
         let profile = Profile { uses_cuda: true, in_queue: true, parameters, ..usual };
         let device = device.clone();
         Ok(Self { module, stamp, _buffers: buffers, addresses, grid, profile, device })
-    }
-
-    fn launch(&self, kernel: &Module, commands: vk::CommandBuffer, slot: usize, frame: &Frame) {
-        let (vertices, grid) = (self.addresses[slot], self.grid);
-        let mut values = kernel.parameters().values(&frame.parameters);
-        let arguments: [*const c_void; 6] = [
-            (&raw const vertices).cast(),
-            (&raw const grid.cols).cast(),
-            (&raw const grid.rows).cast(),
-            (&raw const frame.index).cast(),
-            (&raw const frame.time).cast(),
-            values.pointer(),
-        ];
-        // SAFETY: producers record outside a render pass. The arguments have the types of the checked
-        // signature. The slot lives as long as `self`, and barriers order its memory.
-        unsafe { kernel.launch(commands, grid, &arguments) };
     }
 }
 
@@ -96,14 +78,19 @@ impl Producer for InlineHandoff {
             // SAFETY: producers record outside a render pass; the barrier names one of this producer's slots.
             unsafe { pipeline_barrier(&self.device, commands, &[buffer_barrier(buffer, from, to)], &[]) };
         };
+        let launch = |kernel: &Module| {
+            // SAFETY: producers record outside a render pass. The signature was checked; the stamp has it too.
+            // The slot lives as long as `self`, and the barriers order its memory.
+            unsafe { kernel.launch(commands, self.addresses[slot], self.grid, frame) };
+        };
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let writes = (kernels, vk::AccessFlags2::SHADER_STORAGE_WRITE | vk::AccessFlags2::MEMORY_WRITE);
         barrier((frame.reads.stage, vk::AccessFlags2::NONE), writes);
-        self.launch(&self.module, commands, slot, frame);
+        launch(&self.module);
         if let Some(stamp) = &self.stamp {
             // The stamp reads and writes what the kernel has written.
             barrier(writes, (kernels, writes.1 | vk::AccessFlags2::MEMORY_READ));
-            self.launch(stamp, commands, slot, frame);
+            launch(stamp);
         }
         barrier(writes, (frame.reads.stage, frame.reads.access));
     }

@@ -27,7 +27,6 @@ mod module;
 mod one_slot;
 pub mod producer;
 mod scene_kernels;
-mod slot_sync;
 mod texture;
 mod timeline;
 

@@ -9,6 +9,7 @@ use std::ffi::c_void;
 use ash::{nvx, vk};
 
 use crate::contents::wave::Grid;
+use crate::producer::Frame;
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, blocks, cubin};
 use wavefield_gpu::vulkan::{Device, cuda_inside_vulkan};
@@ -22,7 +23,7 @@ pub(super) struct Module {
     ext: nvx::binary_import::Device,
     module: vk::CuModuleNVX,
     function: vk::CuFunctionNVX,
-    parameters: KernelParameters,
+    pub(super) parameters: KernelParameters,
     block: u32,
     device: Device,
 }
@@ -69,22 +70,18 @@ impl Module {
         Ok(Self { ext, module, function, parameters, block, device: device.clone() })
     }
 
-    pub(super) fn parameters(&self) -> &KernelParameters {
-        &self.parameters
-    }
-
-    /// Records a launch with one thread for each vertex of `threads`. `arguments` are as for
-    /// `cuLaunchKernel`, and are read before this returns; the last is the structure of parameters, if any.
-    /// The launch sees what earlier ones wrote to the module's memory, so a kernel may keep state there.
+    /// Records a launch with one thread for each vertex of the grid at the address `vertices`. The launch sees
+    /// what earlier ones wrote to the module's memory, so a kernel may keep state there.
     ///
     /// # Safety
-    /// `commands` is recording, outside a render pass. The arguments are the kernel's in number, order and
-    /// type. Their memory lives until the GPU is done, and barriers order the kernel with its other users.
+    /// `commands` is recording, outside a render pass. The kernel has the signature of a field's. The vertices
+    /// live until the GPU is done, and barriers order the kernel with their other users.
     pub(super) unsafe fn launch(
         &self,
         commands: vk::CommandBuffer,
-        threads: Grid,
-        arguments: &[*const c_void; 6],
+        vertices: vk::DeviceAddress,
+        grid: Grid,
+        frame: &Frame,
     ) {
         let kernels = vk::PipelineStageFlags2::COMPUTE_SHADER;
         let both = vk::AccessFlags2::MEMORY_READ | vk::AccessFlags2::MEMORY_WRITE;
@@ -97,10 +94,19 @@ impl Module {
         let state = vk::DependencyInfo::default().memory_barriers(&state);
         // SAFETY: recording, outside a render pass (the caller's promise).
         unsafe { self.device.raw().cmd_pipeline_barrier2(commands, &state) };
+        let mut values = self.parameters.values(&frame.parameters);
+        let arguments: [*const c_void; 6] = [
+            (&raw const vertices).cast(),
+            (&raw const grid.cols).cast(),
+            (&raw const grid.rows).cast(),
+            (&raw const frame.index).cast(),
+            (&raw const frame.time).cast(),
+            values.pointer(),
+        ];
         let arguments = &arguments[..if self.parameters.is_empty() { 5 } else { 6 }];
         let info = vk::CuLaunchInfoNVX {
             function: self.function,
-            grid_dim_x: blocks(threads.count(), self.block),
+            grid_dim_x: blocks(grid.count(), self.block),
             grid_dim_y: 1,
             grid_dim_z: 1,
             block_dim_x: self.block,
@@ -110,8 +116,8 @@ impl Module {
             p_params: arguments.as_ptr(),
             ..Default::default()
         };
-        // SAFETY: the arguments are the kernel's and their memory lives (the caller's promise). The extension
-        // is enabled, and copies the arguments while recording.
+        // SAFETY: the arguments are the kernel's, and the vertices live (the caller's promise). The extension is
+        // enabled, and copies the arguments while recording.
         unsafe { (self.ext.fp().cmd_cu_launch_kernel_nvx)(commands, &info) };
     }
 }

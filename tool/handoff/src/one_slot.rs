@@ -6,14 +6,42 @@ use ash::vk;
 use vulkan_cuda::ownership::{Owner, first_release};
 
 use super::scene_kernels::{Destination, SceneKernels};
-use super::slot_sync::SlotSync;
 use super::{FieldKernels, HandoffEntry, TextureKernels};
+use crate::producer::OwnershipTransfer::{Acquire, Release};
 use crate::producer::{
-    CudaTimeline, Frame, OwnershipTransfer, Produced, Producer, ProducerDesc, Profile, Source, Submit,
+    CudaTimeline, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit,
 };
 use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{Device, Queue, one_shot, pipeline_barrier};
 use wavefield_gpu::{Error, Result};
+
+/// What keeps CUDA and Vulkan apart in the slot. For comparison, `binary` and `cpu_sync` have a file each.
+///
+/// For each frame, `wait_free` and `signal_ready` are called around the work that fills the slot. Then
+/// `submit` makes Vulkan's submission that reads it.
+pub(super) trait SlotSync: Sized + 'static {
+    /// Begins with `cuda`.
+    const NAME: &'static str;
+
+    /// Whether only the GPU waits. Otherwise the CPU does, and one frame is in flight at a time.
+    const ON_GPU: bool;
+
+    fn new(queue: &Queue, context: &Cuda, desc: &ProducerDesc) -> Result<Self>;
+
+    /// Makes CUDA's later work, which writes the slot, wait until Vulkan has read it.
+    fn wait_free(&mut self, timeline: &CudaTimeline) -> Result<()>;
+
+    /// Announces that the slot is full once CUDA's earlier work is done. Returns the CPU's wait, if any.
+    fn signal_ready(&mut self, timeline: &CudaTimeline) -> Result<Option<Duration>>;
+
+    /// Makes the submission in which Vulkan reads the slot.
+    ///
+    /// # Safety
+    /// As for [`Producer::submit`].
+    unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
+        submit(FrameSync::default())
+    }
+}
 
 pub(super) const fn entry<S: SlotSync>(
     name: &'static str,
@@ -100,16 +128,12 @@ impl<K: SceneKernels, S: SlotSync> Producer for OneSlot<K, S> {
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: producers record outside a render pass, and `source` is the slot.
-        unsafe {
-            OwnershipTransfer::Acquire.record(&self.device, commands, self.family, source, frame.reads)
-        };
+        unsafe { Acquire.record(&self.device, commands, self.family, source, frame.reads) };
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
         // SAFETY: as above.
-        unsafe {
-            OwnershipTransfer::Release.record(&self.device, commands, self.family, source, frame.reads)
-        };
+        unsafe { Release.record(&self.device, commands, self.family, source, frame.reads) };
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
@@ -122,6 +146,6 @@ impl<K: SceneKernels, S: SlotSync> Producer for OneSlot<K, S> {
     }
 
     fn progress(&self) -> Option<String> {
-        self.sync.late_side(&self.timeline)
+        S::ON_GPU.then(|| self.timeline.late_side())
     }
 }

@@ -62,32 +62,29 @@ impl DrawnArray {
 
     /// Fails if the kind cannot have this shape or type. The text names those that it can have.
     pub fn new(kind: ArrayKind, shape: &[u64], number: Number) -> Result<Self, String> {
-        let (grid, components) = match (kind, shape) {
-            (ArrayKind::Mesh, &[rows, cols, 4]) => ((rows, cols), 4),
-            (ArrayKind::Surface, &[rows, cols]) => ((rows, cols), 1),
-            (ArrayKind::Points, &[count, components @ (3 | 4)]) => ((1, count), components),
-            (ArrayKind::Image, &[rows, cols]) => ((rows, cols), 1),
-            (ArrayKind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => ((rows, cols), components),
-            _ => return Err(format!("{} has the shape {}, not {shape:?}", kind.article(), kind.shapes())),
+        let (name, shapes) = kind.words();
+        let (rows, cols, components) = match (kind, shape) {
+            (ArrayKind::Mesh, &[rows, cols, 4]) => (rows, cols, 4),
+            (ArrayKind::Surface, &[rows, cols]) => (rows, cols, 1),
+            (ArrayKind::Points, &[count, components @ (3 | 4)]) => (1, count, components),
+            (ArrayKind::Image, &[rows, cols]) => (rows, cols, 1),
+            (ArrayKind::Image, &[rows, cols, components @ (1 | 3 | 4)]) => (rows, cols, components),
+            _ => return Err(format!("{name} has the shape {shapes}, not {shape:?}")),
         };
-        let (least, words) = match kind {
+        let (least, in_words) = match kind {
             ArrayKind::Mesh | ArrayKind::Surface => (2, "2 rows and columns"),
             ArrayKind::Points => (1, "1 point"),
             ArrayKind::Image => (1, "1 row and column"),
         };
-        let (rows, cols) = grid;
         if rows < least || cols < least {
-            return Err(format!("{} has at least {words}, but the shape is {shape:?}", kind.article()));
+            return Err(format!("{name} has at least {in_words}, but the shape is {shape:?}"));
         }
-        if rows
-            .checked_mul(cols)
-            .and_then(|count| count.checked_mul(components))
-            .is_none_or(|count| count >= MOST)
-        {
+        let count = rows.checked_mul(cols).and_then(|count| count.checked_mul(components));
+        if count.is_none_or(|count| count >= MOST) {
             return Err(format!("{shape:?} is too large: it has too many elements, {} at most", MOST - 1));
         }
         if number != Number::F32 && matches!(kind, ArrayKind::Mesh | ArrayKind::Points) {
-            return Err(format!("{} has 32-bit floats (dtype <f4)", kind.article()));
+            return Err(format!("{name} has 32-bit floats (dtype <f4)"));
         }
         let grid = Grid { cols: cols as u32, rows: rows as u32 };
         Ok(Self { kind, grid, components: components as u32, number })
@@ -144,21 +141,13 @@ impl DrawnArray {
 }
 
 impl ArrayKind {
-    fn article(self) -> &'static str {
+    /// Returns its name with an article, and the shapes that it can have.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Mesh => "a mesh",
-            Self::Surface => "a surface",
-            Self::Points => "a set of points",
-            Self::Image => "an image",
-        }
-    }
-
-    fn shapes(self) -> &'static str {
-        match self {
-            Self::Mesh => "[rows, cols, 4]",
-            Self::Surface => "[rows, cols]",
-            Self::Points => "[n, 3] or [n, 4]",
-            Self::Image => "[rows, cols], or [rows, cols, 1, 3 or 4]",
+            Self::Mesh => ("a mesh", "[rows, cols, 4]"),
+            Self::Surface => ("a surface", "[rows, cols]"),
+            Self::Points => ("a set of points", "[n, 3] or [n, 4]"),
+            Self::Image => ("an image", "[rows, cols], or [rows, cols, 1, 3 or 4]"),
         }
     }
 }
@@ -166,7 +155,7 @@ impl ArrayKind {
 /// As in "an image of [480, 640, 3]".
 impl fmt::Display for DrawnArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {:?}", self.kind.article(), self.shape())
+        write!(f, "{} of {:?}", self.kind.words().0, self.shape())
     }
 }
 

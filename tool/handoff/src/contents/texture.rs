@@ -135,15 +135,18 @@ pub fn paint_chain(size: Grid, phase: f32, chain: &mut [Texel]) {
 }
 
 impl Texel {
+    pub(crate) fn halves(self) -> [f16; 4] {
+        bytemuck::cast(self)
+    }
+
     pub fn channels(self) -> [f32; 4] {
-        [self.height, self.across, self.along, self.line].map(f16::to_f32)
+        self.halves().map(f16::to_f32)
     }
 }
 
 impl From<[f32; 4]> for Texel {
     fn from(channels: [f32; 4]) -> Self {
-        let [height, across, along, line] = channels.map(f16::from_f32);
-        Self { height, across, along, line }
+        bytemuck::cast(channels.map(f16::from_f32))
     }
 }
 

@@ -1,5 +1,7 @@
 //! A Vulkan compute shader in the draw's queue: no second API, no semaphore.
 
+use std::any::Any;
+
 use ash::vk;
 use gpu_allocator::MemoryLocation;
 use vulkan_cuda::ExportedBuffer;
@@ -16,16 +18,12 @@ use wavefield_gpu::vulkan::{
 pub struct ComputeProducer {
     pipeline: ComputePipeline,
     profile: Profile,
-    _memory: FieldMemory,
+    /// Of the slots.
+    _memory: Box<dyn Any>,
     shader: &'static KernelShader,
     grid: Grid,
     stamped: bool,
     device: Device,
-}
-
-enum FieldMemory {
-    Own { _buffers: Vec<Buffer> },
-    Exported { _buffers: Vec<ExportedBuffer> },
 }
 
 impl ComputeProducer {
@@ -38,17 +36,17 @@ impl ComputeProducer {
         exported: bool,
     ) -> Result<Self> {
         check_grid(device, desc.grid)?;
-        let (memory, slots): (_, Vec<_>) = if exported {
+        let (memory, slots): (Box<dyn Any>, Vec<_>) = if exported {
             let (sharing, bytes, depth) = (device.sharing()?, desc.grid.bytes(), desc.ring.depth());
             let make = || Ok(ExportedBuffer::new(sharing, bytes, SLOT_USAGE)?);
             let buffers = each_slot(device, None, desc.grid, depth, make)?;
             let slots = buffers.iter().map(ExportedBuffer::raw).collect();
-            (FieldMemory::Exported { _buffers: buffers }, slots)
+            (Box::new(buffers), slots)
         } else {
             let none = vk::BufferUsageFlags::empty();
             let buffers = own_slots(device, desc.grid, desc.ring, none, MemoryLocation::GpuOnly)?;
             let slots = buffers.iter().map(Buffer::raw).collect();
-            (FieldMemory::Own { _buffers: buffers }, slots)
+            (Box::new(buffers), slots)
         };
         let bound: Vec<_> = slots.iter().map(|&slot| Bound::from(slot)).collect();
         let pipeline = ComputePipeline::new(

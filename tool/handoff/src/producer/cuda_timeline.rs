@@ -60,9 +60,7 @@ impl CudaTimeline {
 
     /// Returns how long the kernel of a finished frame took; `None` if a later frame has reused its events.
     pub fn time(&self, frame: u64) -> Result<Option<Duration>> {
-        let Some((before, after)) = self.events(frame) else { return Ok(None) };
-        let elapsed = before.elapsed_ms(after).map_err(|error| self.blame(error))?;
-        Ok(elapsed.map(duration))
+        self.between(self.events(frame))
     }
 
     /// Returns the events around a frame's kernel; `None` if a later frame has reused them.
@@ -73,9 +71,13 @@ impl CudaTimeline {
     /// Returns the time from the previous frame's end to this one's, if both finished and are still kept.
     pub fn period(&self, frame: u64) -> Result<Option<Duration>> {
         let last = frame.checked_sub(1).and_then(|last| self.events(last));
-        let Some(((_, last), (_, end))) = last.zip(self.events(frame)) else { return Ok(None) };
-        let elapsed = last.elapsed_ms(end).map_err(|error| self.blame(error))?;
-        Ok(elapsed.map(duration))
+        self.between(last.zip(self.events(frame)).map(|((_, last), (_, end))| (last, end)))
+    }
+
+    fn between(&self, events: Option<(&Event, &Event)>) -> Result<Option<Duration>> {
+        let Some((from, to)) = events else { return Ok(None) };
+        let milliseconds = from.elapsed_ms(to).map_err(|error| self.blame(error))?;
+        Ok(milliseconds.map(|time| Duration::from_secs_f64(f64::from(time.max(0.0)) * 1e-3)))
     }
 
     /// Fails if the kernel has faulted.
@@ -99,8 +101,8 @@ impl CudaTimeline {
         Ok(())
     }
 
-    /// Says which side keeps a frame waiting, for hand-offs without timelines.
-    pub fn late_side(&self) -> String {
+    /// Says which side keeps a frame waiting, for a hand-off without timelines in which only the GPU waits.
+    pub(crate) fn late_side(&self) -> String {
         match self.stream.is_idle() {
             Ok(false) => format!("CUDA did not signal: it has not finished {}", self.name),
             _ => "Vulkan did not finish a frame that CUDA has filled".into(),
@@ -116,10 +118,6 @@ impl CudaTimeline {
             other => other,
         }
     }
-}
-
-fn duration(milliseconds: f32) -> Duration {
-    Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) * 1e-3)
 }
 
 #[cfg(test)]

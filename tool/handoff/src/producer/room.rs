@@ -62,7 +62,10 @@ pub fn each_slot<T>(
                 let bytes = grid.bytes();
                 return Err(Error::NoRoom {
                     device: device.info().name.clone(),
-                    asked: asked(grid, depth),
+                    asked: format!(
+                        "a ring of {depth} slots of {grid} vertices, {bytes} bytes each, {} in all",
+                        bytes.saturating_mul(depth as u64)
+                    ),
                     free,
                     advice: advice(bytes, depth, fitted, free),
                     source: Box::new(error),
@@ -72,12 +75,6 @@ pub fn each_slot<T>(
         }
     }
     Ok(slots)
-}
-
-fn asked(grid: Grid, depth: usize) -> String {
-    let Grid { cols, rows } = grid;
-    let (each, all) = (grid.bytes(), grid.bytes().saturating_mul(depth as u64));
-    format!("a ring of {depth} slots of {cols}x{rows} vertices, {each} bytes each, {all} in all")
 }
 
 /// Says what would fit. Of `depth` slots with `bytes` each, only the first `fitted` did.

@@ -3,7 +3,7 @@
 use ash::vk;
 use vulkan_cuda::ownership::{Access, Owner};
 
-use super::{ImageSlot, Source, Vertices};
+use super::Source;
 use wavefield_gpu::vulkan::{Device, pipeline_barrier};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,17 +28,17 @@ impl OwnershipTransfer {
         let cuda = Owner::External;
         let (mut buffers, mut images) = (None, None);
         match (slot, self) {
-            (Source::Vertices(Vertices { buffer, .. }), Self::Acquire) => {
-                buffers = Some(cuda.acquire(buffer, family, reads));
+            (Source::Vertices(slot), Self::Acquire) => {
+                buffers = Some(cuda.acquire(slot.buffer, family, reads));
             }
-            (Source::Vertices(Vertices { buffer, .. }), Self::Release) => {
-                buffers = Some(cuda.release(buffer, family, reads));
+            (Source::Vertices(slot), Self::Release) => {
+                buffers = Some(cuda.release(slot.buffer, family, reads));
             }
-            (Source::Texture(ImageSlot { image, .. }), Self::Acquire) => {
-                images = Some(cuda.acquire_image(image, family, reads));
+            (Source::Texture(slot), Self::Acquire) => {
+                images = Some(cuda.acquire_image(slot.image, family, reads));
             }
-            (Source::Texture(ImageSlot { image, .. }), Self::Release) => {
-                images = Some(cuda.release_image(image, family, reads));
+            (Source::Texture(slot), Self::Release) => {
+                images = Some(cuda.release_image(slot.image, family, reads));
             }
         }
         // SAFETY: recording, for a queue of this family, and the slot is alive (the caller's promise).

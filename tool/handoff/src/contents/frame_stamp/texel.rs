@@ -27,8 +27,8 @@ const LARGEST: u16 = 0x7800;
 
 pub fn apply(texel: Texel, frame: u64) -> Texel {
     let stamp = super::of(frame);
-    let part = |half: f16, place: u32| {
-        let bits = half.to_bits();
+    let part = |place: usize| {
+        let bits = texel.halves()[place].to_bits();
         let exponent = match bits & EXPONENT {
             0 => SMALLEST,
             EXPONENT => LARGEST,
@@ -37,16 +37,11 @@ pub fn apply(texel: Texel, frame: u64) -> Texel {
         let kept = bits & !(EXPONENT | PART);
         f16::from_bits(kept | exponent | (stamp >> (3 * place)) as u16 & PART)
     };
-    Texel {
-        height: part(texel.height, 0),
-        across: part(texel.across, 1),
-        along: part(texel.along, 2),
-        line: part(texel.line, 3),
-    }
+    bytemuck::cast(std::array::from_fn::<_, 4, _>(part))
 }
 
 pub fn judge(texel: Texel, frame: u64) -> Seen {
-    let halves = halves(texel);
+    let halves = texel.halves();
     if !halves.iter().all(|half| half.is_normal()) {
         return Seen::Missing;
     }
@@ -56,7 +51,7 @@ pub fn judge(texel: Texel, frame: u64) -> Seen {
 
 /// Returns the lowest and the highest value that each half float of a stamped texel can have had.
 pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
-    halves(texel).map(|half| {
+    texel.halves().map(|half| {
         let bits = half.to_bits();
         let (low, high) = (f16::from_bits(bits & !PART).to_f64(), f16::from_bits(bits | PART).to_f64());
         match bits & EXPONENT {
@@ -65,10 +60,6 @@ pub fn ranges(texel: Texel) -> [[f64; 2]; 4] {
             _ => [low.min(high), low.max(high)],
         }
     })
-}
-
-fn halves(texel: Texel) -> [f16; 4] {
-    [texel.height, texel.across, texel.along, texel.line]
 }
 
 #[cfg(test)]
