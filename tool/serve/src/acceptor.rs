@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::fd_reaper::{self, ClientFd};
 use super::listener::Listener;
-use super::protocol::{FromServer, Hello, RefusedCode};
-use super::session::{display_name, greet};
+use super::protocol::{FromServer, Hello, MAX_NAME, RefusedCode, short};
+use super::session::greet;
 use super::socket::{Connection, Received};
 use wavefield_gpu::{Result, note};
 use wavefield_handoff::contents::array::DrawnArray;
@@ -27,6 +27,7 @@ pub(super) struct Greeted {
     pub(super) hello: Hello,
     /// `None` means a mesh of the renderer's own grid.
     pub(super) array: Option<DrawnArray>,
+    /// The name that the client gives itself, with its process as the kernel reports it.
     pub(super) name: String,
 }
 
@@ -40,7 +41,7 @@ enum Pending {
 pub(super) struct Acceptor {
     /// `None` after [`Acceptor::shut`].
     listener: Option<Listener>,
-    path: PathBuf,
+    pub(super) path: PathBuf,
     owner: u32,
     stop: Stop,
     pending: Vec<Pending>,
@@ -56,10 +57,6 @@ impl Acceptor {
         let (path, stop) = (listener.path().to_owned(), stop.clone());
         let pending = Vec::new();
         Ok(Self { listener: Some(listener), path, owner, stop, pending, pause: None, printed: None })
-    }
-
-    pub(super) fn path(&self) -> &std::path::Path {
-        &self.path
     }
 
     /// Accepts connections and reads what newcomers say. Returns the next client, unless one `draws`: then a
@@ -159,32 +156,30 @@ impl Pending {
     /// Reads the `hello`, once it is there. Returns `None` if the newcomer has left or was refused.
     fn read_hello(self) -> Option<Self> {
         let Self::Silent(connection, pid, until) = self else { return Some(self) };
-        let refused = |connection, code, reason: String| {
-            refuse(connection, code, reason);
-            None
-        };
         let late = Instant::now() >= until;
-        let (packet, descriptors) = match connection.receive() {
-            Received::Packet(packet, descriptors) => (packet, descriptors),
+        let greeted = match connection.receive() {
+            Received::Packet(packet, descriptors) => {
+                let count = descriptors.len();
+                drop(ClientFd::all(descriptors));
+                greet(&packet, count)
+            }
             Received::Closed => return None,
             Received::TooLong => {
-                let reason = "the first message is too long for a hello";
-                return refused(connection, RefusedCode::Hello, reason.into());
+                Err((RefusedCode::Hello, "the first message is too long for a hello".into()))
             }
-            Received::Nothing if late => {
-                return refused(connection, RefusedCode::Hello, "no hello within 2 seconds".into());
-            }
+            Received::Nothing if late => Err((RefusedCode::Hello, "no hello within 2 seconds".into())),
             Received::Nothing => return Some(Self::Silent(connection, pid, until)),
         };
-        let count = descriptors.len();
-        drop(ClientFd::all(descriptors));
-        match greet(&packet, count) {
+        match greeted {
             Ok((hello, array)) => {
-                let name = display_name(&hello.client, pid);
+                let name = format!("{} (process {pid})", short(&hello.client, MAX_NAME));
                 let greeted = Greeted { connection, hello, array, name };
                 Some(Self::Waiting(greeted, Instant::now() + SEAT_PATIENCE))
             }
-            Err((code, reason)) => refused(connection, code, reason),
+            Err((code, reason)) => {
+                refuse(connection, code, reason);
+                None
+            }
         }
     }
 }

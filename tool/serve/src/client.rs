@@ -12,11 +12,11 @@ use vulkan_cuda::ExportedSemaphore;
 
 use super::client_producer::ClientState;
 use super::fd_reaper::{self, ClientFd};
-use super::imports::Import;
 use super::memory::ClientMemory;
 use super::protocol::{
     ClientParameters, ErrorCode, FromServer, MAX_MESSAGE, MemoryKind, Render, Request, Tagged, short,
 };
+use super::requests::Import;
 use super::session::{Fault, Session, Terms, Validated, is_heavy};
 use super::socket::{Connection, Received};
 use wavefield_draw::{Camera, Drawing};
@@ -48,12 +48,13 @@ pub(super) struct Client {
     pub(super) camera: Option<Camera>,
     pub(super) told: ClientParameters,
     pub(super) last_new: Instant,
-    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the frame on show was first drawn, in nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
     pub(super) shown_at: Option<u64>,
     pub(super) import: Option<Import>,
     pub(super) renders: VecDeque<WantedRender>,
     pub(super) rendered: u64,
-    ended: Option<ClientEnd>,
+    /// Set once the client has left or is to be dropped. See [`Client::part`].
+    pub(super) ended: Option<ClientEnd>,
     complaints: u32,
 }
 
@@ -74,11 +75,11 @@ pub(super) struct WantedRender {
 impl WantedRender {
     pub(super) fn awaits_frame(&self, session: &Session) -> bool {
         let after = self.render.as_ref().ok().and_then(|render| render.after);
-        after.is_some_and(|frame| session.ledger().shown().is_none_or(|shown| shown.frame < frame))
+        after.is_some_and(|frame| session.ledger.shown.is_none_or(|shown| shown.frame < frame))
     }
 }
 
-enum ClientEnd {
+pub(super) enum ClientEnd {
     Left(&'static str),
     Dropped(Fault),
 }
@@ -92,8 +93,7 @@ impl From<Fault> for ClientEnd {
 type ReceivedRequest = (Request, Validated, Vec<ClientFd>);
 
 /// The values of `ready` and `free`; `None` with memory `host`.
-#[derive(Clone, Copy)]
-pub(super) struct Counters(Option<(u64, u64)>);
+type Counters = Option<(u64, u64)>;
 
 impl Client {
     pub(super) fn new(
@@ -106,7 +106,12 @@ impl Client {
     ) -> Self {
         Self {
             name,
-            shared: ClientState::new(Session::new(terms), memory),
+            shared: Rc::new(RefCell::new(ClientState {
+                session: Session::new(terms),
+                memory,
+                current: None,
+                copied: Vec::new(),
+            })),
             connection,
             wants_picture: None,
             busy: false,
@@ -125,7 +130,7 @@ impl Client {
     }
 
     pub(super) fn first_camera(&self, config: &Config) -> Camera {
-        self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms().array))
+        self.camera.unwrap_or_else(|| config.camera_for(&self.shared.borrow().session.terms.array))
     }
 
     /// Answers a request. Drops a client that does not read, because the renderer never waits.
@@ -164,10 +169,10 @@ impl Client {
     /// Reads the counters. Call this before reading messages: a message sent before `ready` was signalled has
     /// then arrived, and is read before the new value counts.
     pub(super) fn counters(&self) -> Result<Counters> {
-        Ok(Counters(match &self.shared.borrow().memory {
+        Ok(match &self.shared.borrow().memory {
             ClientMemory::Cuda(memory) => Some((memory.ready.value()?, memory.free.value()?)),
             ClientMemory::Host(_) => None,
-        }))
+        })
     }
 
     /// Drops the client if it has signalled `drawn` itself: the renderer's next value may not be smaller.
@@ -176,7 +181,7 @@ impl Client {
         let (value, own) = (value.unwrap_or_default(), self.rendered);
         if value > own {
             let reason = format!("`drawn` is {value}, and the renderer signalled {own} at most");
-            self.drop_for(Fault::new(ErrorCode::Value, reason));
+            self.drop_for(Fault::value(reason));
         }
         Ok(value <= own)
     }
@@ -189,7 +194,7 @@ impl Client {
         });
         if let Some(Err(error)) = signalled {
             // The client may have signalled it just now.
-            self.drop_for(Fault::new(ErrorCode::Value, format!("`drawn` could not be signalled: {error}")));
+            self.drop_for(Fault::value(format!("`drawn` could not be signalled: {error}")));
         }
     }
 
@@ -197,10 +202,10 @@ impl Client {
         self.ended.get_or_insert(fault.into());
     }
 
-    fn see(&self, Counters(counters): Counters) -> Result<(), Fault> {
+    fn see(&self, counters: Counters) -> Result<(), Fault> {
         let Some((ready, free)) = counters else { return Ok(()) };
-        let session = &mut self.shared.borrow_mut().session;
-        session.see_free(free).and_then(|()| session.see_ready(ready))
+        let ledger = &mut self.shared.borrow_mut().session.ledger;
+        ledger.see_free(free).and_then(|()| ledger.see_ready(ready)).map_err(Fault::value)
     }
 
     /// Returns the next request with its descriptors. `None` if there is none, or if messages wait.
@@ -255,16 +260,15 @@ impl Client {
         if self.renders.len() >= MAX_RENDERS {
             let reason =
                 format!("{MAX_RENDERS} renders wait for a frame that is not drawn: the next is one too many");
-            return self.drop_for(Fault::new(ErrorCode::Value, reason));
+            return self.drop_for(Fault::value(reason));
         }
         self.renders.push_back(wanted);
     }
 
     /// Notices that the client is gone although its messages wait. For waits that can take long.
     pub(super) fn notice_end(&mut self) {
-        if self.waits() {
-            let gone = self.connection.is_closed();
-            self.ended = self.ended.take().or(gone.then_some(ClientEnd::Left(CLOSED)));
+        if self.waits() && self.connection.is_closed() {
+            self.ended.get_or_insert(ClientEnd::Left(CLOSED));
         }
     }
 
@@ -275,7 +279,7 @@ impl Client {
     /// Ends a client after its `bye`, once the frames that were ready by then are shown.
     pub(super) fn see_off(&mut self, counters: Counters, since: Instant) {
         let seen = self.see(counters);
-        let has_next = self.shared.borrow().session.has_next();
+        let has_next = self.shared.borrow().session.ledger.has_next();
         self.ended = match seen {
             Err(fault) => Some(ClientEnd::Dropped(fault)),
             // With a limit: in a hidden window nothing is drawn.
@@ -291,10 +295,6 @@ impl Client {
              neighbours in space"
         );
         self.ended = Some(Fault::new(ErrorCode::Stuck, reason).into());
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.ended.is_some()
     }
 
     /// Ends the client: prints and returns the reason, and sends an `error` if it is dropped.
@@ -328,7 +328,7 @@ impl Client {
 
     /// How long until its counter should be read again. `draws`: whether its ring is in the engine.
     pub(super) fn quiet_time(&self, draws: bool) -> Duration {
-        let by_semaphore = self.shared.borrow().session.terms().memory == MemoryKind::Cuda;
+        let by_semaphore = self.shared.borrow().session.terms.memory == MemoryKind::Cuda;
         let quick = by_semaphore && draws && !self.busy && self.last_new.elapsed() < QUICK_FOR;
         match quick || !self.renders.is_empty() {
             true => QUICK,

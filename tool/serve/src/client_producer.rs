@@ -18,23 +18,21 @@ use wavefield_handoff::producer::{
 pub(super) struct ClientState {
     pub(super) session: Session,
     pub(super) memory: ClientMemory,
-    current: Option<Current>,
+    /// The frame on show.
+    pub(super) current: Option<Current>,
     /// With memory `host`: copied frames whose `free` is not sent yet.
     pub(super) copied: Vec<u64>,
 }
 
 #[derive(Clone, Copy)]
-struct Current {
-    frame: u64,
-    vertices: Vertices,
-    new: bool,
+pub(super) struct Current {
+    pub(super) frame: u64,
+    pub(super) vertices: Vertices,
+    /// Whether it was drawn for the first time.
+    pub(super) new: bool,
 }
 
 impl ClientState {
-    pub(super) fn new(session: Session, memory: ClientMemory) -> Rc<RefCell<Self>> {
-        Rc::new(RefCell::new(Self { session, memory, current: None, copied: Vec::new() }))
-    }
-
     fn choose(&mut self) -> Result<Current> {
         let Some((shown, new)) = self.session.choose() else {
             return Err(Error::Unsupported("the client has no frame yet".into()));
@@ -52,26 +50,6 @@ impl ClientState {
         let current = Current { frame: shown.frame, vertices, new };
         self.current = Some(current);
         Ok(current)
-    }
-
-    pub(super) fn on_show(&self) -> Option<(u64, Vertices)> {
-        self.current.map(|current| (current.frame, current.vertices))
-    }
-
-    pub(super) fn drew_new(&self) -> bool {
-        self.current.is_some_and(|current| current.new)
-    }
-
-    /// Returns what the frame's submission signals. It waits for nothing: the counter was read already, and a
-    /// wait might never end, because a client could set the counter back.
-    fn sync(&self) -> FrameSync {
-        let (ClientMemory::Cuda(memory), Some(current)) = (&self.memory, self.current) else {
-            return FrameSync::default();
-        };
-        // The slots before this frame's are free once everything submitted so far is done, and only then.
-        // Value 0 is the timeline's start and cannot be signalled.
-        let free = (current.new && current.frame > 0).then(|| memory.free.submit_info(current.frame));
-        FrameSync { signal_before: free, ..FrameSync::default() }
     }
 }
 
@@ -95,12 +73,26 @@ impl ClientProducer {
         let slots = inner.memory.slots();
         let profile = Profile {
             owner: inner.memory.owner(),
-            // No more than the ring has slots: see `HostMemory::copy`.
+            // No more than the ring has slots: see [`ClientMemory::prepare`].
             max_in_flight: slots.len(),
             ..Profile::of_queue(name, slots)
         };
         let (device, family) = (queue.device().clone(), queue.family());
         Self { client: client.to_owned(), profile, device, family, shared: shared.clone() }
+    }
+
+    fn record(
+        &self,
+        transfer: OwnershipTransfer,
+        commands: vk::CommandBuffer,
+        frame: &Frame,
+        source: Source,
+    ) {
+        // Otherwise the host wrote the frame, and the submission makes that visible.
+        if self.profile.owner == Owner::External {
+            // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
+            unsafe { transfer.record(&self.device, commands, self.family, source, frame.reads) };
+        }
     }
 }
 
@@ -122,27 +114,26 @@ impl Producer for ClientProducer {
     }
 
     unsafe fn submit(&mut self, submit: Submit<'_>) -> Result<()> {
-        let sync = self.shared.borrow().sync();
+        // It waits for nothing: the counter was read already, and a wait might never end, because a client could
+        // set the counter back.
+        let mut sync = FrameSync::default();
+        if let ClientState { memory: ClientMemory::Cuda(memory), current: Some(current), .. } =
+            &*self.shared.borrow()
+        {
+            // The slots before this frame's are free once everything submitted so far is done, and only then.
+            // Value 0 is the timeline's start and cannot be signalled.
+            let free = current.new && current.frame > 0;
+            sync.signal_before = free.then(|| memory.free.submit_info(current.frame));
+        }
         submit(sync)
     }
 
     fn record_before_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
-        if self.profile.owner == Owner::External {
-            // SAFETY: producers record outside a render pass; `shared` keeps the client's memory alive.
-            unsafe {
-                OwnershipTransfer::Acquire.record(&self.device, commands, self.family, source, frame.reads)
-            };
-        }
-        // Otherwise the host wrote the frame, and the submission makes that visible.
+        self.record(OwnershipTransfer::Acquire, commands, frame, source);
     }
 
     fn record_after_draw(&self, commands: vk::CommandBuffer, frame: &Frame, source: Source) {
-        if self.profile.owner == Owner::External {
-            // SAFETY: as above.
-            unsafe {
-                OwnershipTransfer::Release.record(&self.device, commands, self.family, source, frame.reads)
-            };
-        }
+        self.record(OwnershipTransfer::Release, commands, frame, source);
     }
 
     fn progress(&self) -> Option<String> {

@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread::Builder;
 
-use wavefield_gpu::{Result, threads::not_started};
+use wavefield_gpu::{Result, threads::Job};
 
 /// If this many wait to be closed, newcomers wait, and a client that sends one more is dropped.
 const MOST: usize = 256;
@@ -24,13 +23,13 @@ pub(super) fn start() -> Result<()> {
         return Ok(());
     }
     let (give, queue) = channel();
-    let close_all = move || {
+    Job::begin("closer", move |_| {
         for fd in queue {
             drop::<OwnedFd>(fd);
             WAITING.fetch_sub(1, Ordering::Relaxed);
         }
-    };
-    Builder::new().name("closer".into()).spawn(close_all).map_err(|error| not_started("closer", error))?;
+        Ok(())
+    })?;
     let _ = REAPER.set(give);
     Ok(())
 }

@@ -25,8 +25,9 @@ pub struct FrameLedger {
     depth: u64,
     /// Whether each draw reads the frame in its slot. Otherwise it was copied, and its slot is free.
     in_place: bool,
-    ready: u64,
-    shown: Option<ShownFrame>,
+    /// The last value of the counter that was seen.
+    pub(super) ready: u64,
+    pub(super) shown: Option<ShownFrame>,
     /// Frames in allocations that are not shown yet, in order: frame, allocation, offset.
     elsewhere: VecDeque<(u64, u64, u64)>,
 }
@@ -37,17 +38,9 @@ impl FrameLedger {
         Self { depth: depth as u64, in_place, ready: 0, shown: None, elsewhere: VecDeque::new() }
     }
 
-    pub fn ready(&self) -> u64 {
-        self.ready
-    }
-
     /// Returns how many frames have free slots. The frame on show counts only if it was copied.
     pub fn free(&self) -> u64 {
         self.shown.map_or(0, |shown| shown.frame + u64::from(!self.in_place))
-    }
-
-    pub fn shown(&self) -> Option<ShownFrame> {
-        self.shown
     }
 
     pub fn next(&self) -> u64 {
@@ -216,13 +209,13 @@ mod tests {
                     _ => {}
                 }
                 let depth = depth as u64;
-                prop_assert!(ledger.ready() <= ledger.free() + depth);
-                prop_assert!(ledger.next() <= ledger.ready(), "only what is written is shown");
+                prop_assert!(ledger.ready <= ledger.free() + depth);
+                prop_assert!(ledger.next() <= ledger.ready, "only what is written is shown");
                 prop_assert!(ledger.elsewhere.len() as u64 <= 2 * depth);
                 prop_assert!(ledger.free() <= ledger.next());
                 // An honest client may write frames up to free + K - 1: none has the slot of the frame on
                 // show.
-                if let Some(shown) = ledger.shown().filter(|_| in_place) {
+                if let Some(shown) = ledger.shown.filter(|_| in_place) {
                     for frame in shown.frame + 1..ledger.free() + depth {
                         prop_assert_ne!(frame % depth, shown.frame % depth);
                     }

@@ -1,6 +1,6 @@
 //! Makes a newcomer's memory, and sends the `welcome` that says where it lies.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use vulkan_cuda::Ring;
 
@@ -11,6 +11,7 @@ use super::protocol::{
     ArrayDescription, ClientParameters, DeviceName, FromServer, MemoryKind, RefusedCode, VERSION, Welcome,
 };
 use super::session::Terms;
+use super::socket::Connection;
 use super::{FRAME_SECONDS, ServeSetup};
 use wavefield_draw::{Drawing, FieldView};
 use wavefield_gpu::{Error, Result, note};
@@ -40,16 +41,10 @@ pub(super) fn welcome(
     let parameters = ClientParameters { field: parameters, limits, size };
     let made = match too_large(array, info.largest_buffer, &info.name) {
         Some(reason) => Err((RefusedCode::Array, reason)),
-        None => prepare(engine, setup, terms, parameters)
+        None => prepare(engine, setup, terms, parameters, &connection)
             .map_err(|error| (RefusedCode::Memory, error.to_string())),
     };
-    let sent = made.and_then(|(welcome, memory, drawing, descriptors)| {
-        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        let sent = connection.send(&FromServer::Welcome(Box::new(welcome)), &descriptors);
-        sent.map_err(|error| (RefusedCode::Memory, error.to_string()))?;
-        Ok((memory, drawing))
-    });
-    match sent {
+    match made {
         Ok((memory, drawing)) => {
             note!("note: {name} draws, with memory {} in a ring of {}", terms.memory.name(), terms.depth);
             Some(Client::new(name, connection, terms, memory, drawing, parameters))
@@ -82,12 +77,14 @@ fn too_large(array: DrawnArray, (limit, limit_name): (u64, &str), device: &str) 
     })
 }
 
+/// Makes the memory, and sends the `welcome`.
 fn prepare(
     engine: &mut Engine,
     setup: &ServeSetup,
     terms: Terms,
     parameters: ClientParameters,
-) -> Result<(Welcome, ClientMemory, Drawing, Vec<OwnedFd>)> {
+    connection: &Connection,
+) -> Result<(ClientMemory, Drawing)> {
     let device = engine.device().clone();
     let info = device.info();
     if terms.memory == MemoryKind::Cuda && !setup.choice.can_export() {
@@ -124,7 +121,10 @@ fn prepare(
         frame_seconds: FRAME_SECONDS,
         parameters,
     };
-    Ok((welcome, memory, drawing, descriptors))
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    let sent = connection.send(&FromServer::Welcome(Box::new(welcome)), &descriptors);
+    sent.map_err(|error| Error::Unsupported(error.to_string()))?;
+    Ok((memory, drawing))
 }
 
 #[cfg(test)]

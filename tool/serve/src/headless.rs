@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
 use super::serve_hook::ServeHook;
-use super::{FRAME_SECONDS, ServeOptions, check_scene, listen};
+use super::{FRAME_SECONDS, ServeOptions, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
@@ -17,8 +17,7 @@ const LONGEST_STEP: Duration = Duration::from_millis(100);
 /// Draws until a stop, or `config.frames` frames. Writes the last to `config.output`. Returns any failure,
 /// the validation layer's included. A client can cause one only by hanging the GPU.
 pub fn serve_headless(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Ended> {
-    check_scene(config)?;
-    let acceptor = listen(options, stop)?;
+    let acceptor = listen(config, options, stop)?;
     let choice =
         DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
     let config = &config.suited_to(choice.adapter.info().kind, false);
@@ -35,8 +34,7 @@ pub fn serve_windowed(
     stop: &Stop,
     run: impl FnOnce(FrameHookDesc<'_>) -> Result<Ended>,
 ) -> Result<Ended> {
-    check_scene(config)?;
-    let acceptor = listen(options, stop)?;
+    let acceptor = listen(config, options, stop)?;
     run(FrameHookDesc {
         make: Box::new(|choice| {
             let config = config.suited_to(choice.adapter.info().kind, true);

@@ -8,22 +8,20 @@
 //! | `array_description`, `settings` | an array, the parameters and the camera in a message; pure |
 //! | [`session`] | what a client may say when, and what the renderer does then; pure |
 //! | [`frame_ledger`] | which frame is shown, which slot is free, which claims are false; pure |
-//! | `folder` | the socket's default folder, which only its user can write to |
-//! | [`listener`] | the socket's file, and the lock beside it |
+//! | [`listener`] | the socket's file, its folder, which only its user can write to, and the lock beside it |
 //! | `fd_reaper` | closes what came from clients, on a thread of its own |
 //! | [`socket`] | connections: who is at the other end, packets and descriptors |
 //! | `acceptor` | accepts connections, and reads each `hello` once it is there |
 //! | `memory` | a client's memory, new for each client |
 //! | `handshake` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client whose frames are drawn: reads its messages and sends it others |
-//! | `requests` | its requests: memory, pictures, parameters, the state |
+//! | `requests` | its requests: memory, pictures, parameters, the state. Memory that it allocated is tried in a child process |
 //! | `renders` | pictures for its own program, in its allocations |
-//! | `imports` | memory that a client allocated: tried in a child process, then imported |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | ends the renderer with the program that started it |
 //! | `stuck_draw` | waits for the GPU while it draws an array that takes too long |
 //! | `stamps` | `--verify`: did a client stamp its frames? |
-//! | `statistics`, `report` | frame times and CPU time: measured, printed, written |
+//! | `statistics` | frame times and CPU time: measured, printed, written |
 //! | `serve_hook` | the render thread's part, which uses all of the above |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
@@ -37,16 +35,13 @@ mod array_description;
 mod client;
 mod client_producer;
 mod fd_reaper;
-mod folder;
 pub mod frame_ledger;
 mod handshake;
 mod headless;
-mod imports;
 pub mod listener;
 mod memory;
 pub mod protocol;
 mod renders;
-mod report;
 mod requests;
 mod serve_hook;
 pub mod session;
@@ -66,8 +61,8 @@ use wavefield_run::{Choice, Config, Scene, Stop};
 use acceptor::Acceptor;
 use listener::Listener;
 
-pub use folder::default_path;
 pub use headless::{serve_headless, serve_windowed};
+pub use listener::default_path;
 pub use until_closed::end_when_closed;
 
 #[derive(Clone, Debug)]
@@ -88,17 +83,13 @@ struct ServeSetup {
     options: ServeOptions,
 }
 
-fn check_scene(config: &Config) -> Result<()> {
-    match config.scene {
-        Scene::Field => Ok(()),
-        Scene::Texture => Err(Error::Usage(
+fn listen(config: &Config, options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {
+    if config.scene == Scene::Texture {
+        return Err(Error::Usage(
             "serve draws the vertices that a client writes, and --scene texture has none: leave it out"
                 .into(),
-        )),
+        ));
     }
-}
-
-fn listen(options: &ServeOptions, stop: &Stop) -> Result<Acceptor> {
     let listener = Listener::bind(options.socket.as_deref())?;
     if options.remove_folder {
         listener.remove_folder_too();

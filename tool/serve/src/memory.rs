@@ -146,14 +146,9 @@ impl ClientMemory {
                     allocation_bytes: slot.allocation_size(),
                 };
                 let places = memory.slots.iter().enumerate().map(place).collect();
-                let mut descriptors = Vec::new();
-                for slot in &memory.slots {
-                    descriptors.push(memory_descriptor(slot.export()?)?);
-                }
-                for timeline in [&memory.ready, &memory.free] {
-                    descriptors.push(timeline_descriptor(timeline.export()?)?);
-                }
-                Ok((places, descriptors))
+                let slots = memory.slots.iter().map(memory_descriptor);
+                let timelines = [&memory.ready, &memory.free].into_iter().map(timeline_descriptor);
+                Ok((places, slots.chain(timelines).collect::<Result<_>>()?))
             }
             Self::Host(memory) => {
                 let slots = memory.buffers.len() as u64;
@@ -190,7 +185,7 @@ impl ClientMemory {
                 // Whole words, as in `new`; the client may use them too.
                 let words = bytes.next_multiple_of(4);
                 let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
-                let made = (place(buffer.allocation_size()), memory_descriptor(buffer.export()?)?);
+                let made = (place(buffer.allocation_size()), memory_descriptor(&buffer)?);
                 memory.allocations.insert(id, Allocation::Exported(buffer));
                 Ok(made)
             }
@@ -222,22 +217,35 @@ impl ClientMemory {
     /// not mapped: a client that changes it meanwhile spoils only its own picture.
     pub(super) fn prepare(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
         match self {
-            Self::Cuda(memory) => Ok(match origin {
-                Origin::Slot(slot) => (memory.slots[slot].raw(), 0),
-                Origin::Allocation { id, offset } => match memory.allocations.get(&id) {
-                    Some(buffer) => (buffer.raw(), offset),
-                    None => return Err(gone(id)),
-                },
-            }),
-            Self::Host(memory) => memory.copy(origin),
+            Self::Cuda(memory) => match origin {
+                Origin::Slot(slot) => Ok((memory.slots[slot].raw(), 0)),
+                Origin::Allocation { id, offset } => {
+                    let buffer = memory.allocations.get(&id).ok_or_else(|| gone(id))?;
+                    Ok((buffer.raw(), offset))
+                }
+            },
+            Self::Host(memory) => {
+                let (file, from) = match origin {
+                    Origin::Slot(slot) => (&memory.file, slot as u64 * memory.stride),
+                    Origin::Allocation { id, offset } => {
+                        (memory.allocations.get(&id).ok_or_else(|| gone(id))?, offset)
+                    }
+                };
+                // There are no more frames in flight than buffers, so this buffer's last frame is drawn.
+                let next = memory.copied % memory.buffers.len();
+                memory.copied += 1;
+                let buffer = &mut memory.buffers[next];
+                let raw = buffer.raw();
+                // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
+                let _ = file.read_exact_at(buffer.bytes_mut()?, from);
+                Ok((raw, 0))
+            }
         }
     }
 
     pub(super) fn drawn(&self) -> Option<&ExportedSemaphore> {
-        match self {
-            Self::Cuda(memory) => memory.drawn.as_ref(),
-            Self::Host(_) => None,
-        }
+        let Self::Cuda(memory) = self else { return None };
+        memory.drawn.as_ref()
     }
 
     /// Returns a descriptor of that timeline. The first call makes the timeline, with this value.
@@ -256,7 +264,7 @@ impl ClientMemory {
                 made
             }
         };
-        timeline_descriptor(drawn.insert(made).export()?)
+        timeline_descriptor(drawn.insert(made))
     }
 
     /// Returns where to draw these pictures; `value` is signalled then.
@@ -321,36 +329,16 @@ impl ClientMemory {
     }
 }
 
-impl HostMemory {
-    fn copy(&mut self, origin: Origin) -> Result<(vk::Buffer, u64)> {
-        let (file, from) = match origin {
-            Origin::Slot(slot) => (&self.file, slot as u64 * self.stride),
-            Origin::Allocation { id, offset } => match self.allocations.get(&id) {
-                Some(file) => (file, offset),
-                None => return Err(gone(id)),
-            },
-        };
-        // There are no more frames in flight than buffers, so this buffer's last frame is drawn.
-        let next = self.copied % self.buffers.len();
-        self.copied += 1;
-        let buffer = &mut self.buffers[next];
-        let raw = buffer.raw();
-        // Sealed memory cannot get shorter. Without memory for a page, the frame stays incomplete.
-        let _ = file.read_exact_at(buffer.bytes_mut()?, from);
-        Ok((raw, 0))
-    }
-}
-
 /// On Linux, Vulkan exports nothing but file descriptors.
-fn memory_descriptor(handle: MemoryHandle) -> Result<OwnedFd> {
-    match handle {
+fn memory_descriptor(buffer: &ExportedBuffer) -> Result<OwnedFd> {
+    match buffer.export()? {
         MemoryHandle::OpaqueFd(fd) => Ok(fd.into()),
         other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }
 }
 
-fn timeline_descriptor(handle: SemaphoreHandle) -> Result<OwnedFd> {
-    match handle {
+fn timeline_descriptor(timeline: &ExportedSemaphore) -> Result<OwnedFd> {
+    match timeline.export()? {
         SemaphoreHandle::TimelineFd(fd) => Ok(fd.into()),
         other => Err(Error::Unsupported(format!("{} cannot travel to another process", other.name()))),
     }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::client::{Client, WantedRender};
+use super::client_producer::Current;
 use super::frame_time;
 use super::memory::RenderTarget;
 use super::protocol::{FromServer, Render};
@@ -14,7 +15,7 @@ use wavefield_run::{Engine, FromTo};
 /// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < frame_time() && !client.is_over() {
+    while began.elapsed() < frame_time() && !client.ended.is_some() {
         if !client.renders.front().is_some_and(|wanted| is_due(client, wanted, draws)) {
             break;
         }
@@ -55,7 +56,7 @@ fn is_due(client: &Client, wanted: &WantedRender, draws: bool) -> bool {
     match &wanted.render {
         Err(_) => true,
         // If the client's first frame is ready, that is drawn next.
-        Ok(render) if render.after.is_none() => draws || !session.has_next(),
+        Ok(render) if render.after.is_none() => draws || !session.ledger.has_next(),
         Ok(_) => !wanted.awaits_frame(session),
     }
 }
@@ -79,7 +80,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     // The engine may borrow `shared` while it waits, so nothing borrows it then.
     let (frame, slot, target, owner) = {
         let shared = &mut *client.shared.borrow_mut();
-        let Some((frame, slot)) = shared.on_show() else {
+        let Some(Current { frame, vertices: slot, .. }) = shared.current else {
             return Err("no frame of yours is drawn yet: hand one over first".into());
         };
         let target = shared.memory.target(engine.device(), render, client.rendered).map_err(words)?;

@@ -1,24 +1,37 @@
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use ash::vk;
+use vulkan_cuda::layout::Range;
+use vulkan_cuda::{CudaBuffer, DeviceUuid};
 
 use super::ServeSetup;
 use super::client::{Client, WantedPicture, WantedRender};
 use super::client_producer::ClientState;
 use super::fd_reaper::ClientFd;
-use super::imports::Import;
 use super::memory::sealed_copy;
 use super::protocol::{self, FromClient, FromServer, RendererState, Request, SettingsChange};
 use super::session::Validated;
 use super::statistics::Watch;
 use wavefield_draw::Camera;
-use wavefield_gpu::Result;
-use wavefield_run::{Engine, Parameters};
+use wavefield_gpu::{Error, Result, note, threads::Job};
+use wavefield_handoff::producer::SLOT_USAGE;
+use wavefield_run::{Engine, Parameters, child_process::ImportTrial};
 
 /// A client with more unread bytes gets no picture yet. The kernel counts about 800 bytes a message.
 const MAX_UNREAD: u64 = 32 << 10;
 
+/// A descriptor from a client, and the bytes that it says are there.
+type ImportChunk = (ClientFd, u64);
+
+/// Memory that a client has allocated. A child process tries it first, and a thread waits for that.
+pub(super) struct Import {
+    request: Request,
+    job: Job<Vec<ImportChunk>>,
+}
+
 pub(super) struct RequestHandler<'a> {
+    pub(super) client: &'a mut Client,
     pub(super) engine: &'a mut Engine,
     pub(super) parameters: &'a mut Parameters,
     pub(super) setup: &'a ServeSetup,
@@ -30,68 +43,55 @@ pub(super) struct RequestHandler<'a> {
 impl RequestHandler<'_> {
     pub(super) fn answer(
         &mut self,
-        client: &mut Client,
         request: Request,
         validated: Validated,
         descriptors: Vec<ClientFd>,
     ) -> Result<()> {
-        let message = match validated {
-            Ok(message) => message,
+        match validated {
             // A failed `render` is answered in its turn.
             Err(reason) if request.name == "render" => {
-                client.wants(WantedRender { request, render: Err(reason) });
-                return Ok(());
+                self.client.wants(WantedRender { request, render: Err(reason) });
             }
-            Err(reason) => {
-                client.fail(request, reason);
-                return Ok(());
-            }
-        };
-        match message {
+            Err(reason) => self.client.fail(request, reason),
             // The session has done these. What was released is freed before the next frame.
-            FromClient::Hello(_)
-            | FromClient::Ready { .. }
-            | FromClient::Show { .. }
-            | FromClient::Release { .. } => {}
-            FromClient::Bye => client.leaving = Some(Instant::now()),
-            FromClient::Allocate { bytes } => self.allocate(client, request, bytes),
-            FromClient::Import { chunks } => {
-                let chunks = descriptors.into_iter().zip(chunks).collect();
-                match Import::begin(self.setup, self.engine, request, chunks) {
-                    Ok(import) => client.import = Some(import),
+            Ok(
+                FromClient::Hello(_)
+                | FromClient::Ready { .. }
+                | FromClient::Show { .. }
+                | FromClient::Release { .. },
+            ) => {}
+            Ok(FromClient::Bye) => self.client.leaving = Some(Instant::now()),
+            Ok(FromClient::Allocate { bytes }) => self.allocate(request, bytes),
+            Ok(FromClient::Import { chunks }) => {
+                match self.try_import(descriptors.into_iter().zip(chunks).collect()) {
+                    Ok(job) => self.client.import = Some(Import { request, job }),
                     Err(error) => {
-                        client.shared.borrow_mut().session.imported(false);
-                        client.fail(request, error);
+                        self.client.shared.borrow_mut().session.imported(false);
+                        self.client.fail(request, error);
                     }
                 }
             }
-            FromClient::Timeline => self.timeline(client, request),
-            FromClient::Render(render) => {
-                client.wants(WantedRender { request, render: Ok(render) });
+            Ok(FromClient::Timeline) => self.timeline(request),
+            Ok(FromClient::Render(render)) => self.client.wants(WantedRender { request, render: Ok(render) }),
+            Ok(FromClient::Snapshot { .. }) if self.client.wants_picture.is_some() => {
+                self.client.fail(request, "a snapshot is on its way already");
             }
-            FromClient::Snapshot { .. } if client.wants_picture.is_some() => {
-                client.fail(request, "a snapshot is on its way already");
+            Ok(FromClient::Snapshot { after }) => {
+                self.client.wants_picture = Some(WantedPicture { request, after });
             }
-            FromClient::Snapshot { after } => client.wants_picture = Some(WantedPicture { request, after }),
-            FromClient::Set { parameters, camera } => {
+            Ok(FromClient::Set { parameters, camera }) => {
                 let camera = camera.and_then(|place| place.camera().ok());
-                self.set(client, request, &parameters, camera)?;
+                self.set(request, &parameters, camera)?;
             }
-            FromClient::Status => {
-                let state = self.state(client);
-                client.answer(request.id, &FromServer::State(state), &[]);
+            Ok(FromClient::Status) => {
+                let state = self.state();
+                self.client.answer(request.id, &FromServer::State(state), &[]);
             }
         }
         Ok(())
     }
 
-    fn set(
-        &mut self,
-        client: &mut Client,
-        request: Request,
-        change: &SettingsChange,
-        camera: Option<Camera>,
-    ) -> Result<()> {
+    fn set(&mut self, request: Request, change: &SettingsChange, camera: Option<Camera>) -> Result<()> {
         match change.apply(protocol::ClientParameters { field: *self.parameters, ..client.told }) {
             Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
@@ -104,17 +104,17 @@ impl RequestHandler<'_> {
                     (view.limits, view.size) = (wanted.limits, wanted.size);
                     view.camera = camera.unwrap_or(view.camera);
                 } else {
-                    client.camera = camera.or(client.camera);
+                    self.client.camera = camera.or(self.client.camera);
                 }
-                client.send_parameters(request.id, wanted);
+                self.client.send_parameters(request.id, wanted);
             }
-            Err(reason) => client.fail(request, reason),
+            Err(reason) => self.client.fail(request, reason),
         }
         Ok(())
     }
 
-    fn allocate(&self, client: &mut Client, request: Request, bytes: u64) {
-        let mut shared = client.shared.borrow_mut();
+    fn allocate(&mut self, request: Request, bytes: u64) {
+        let mut shared = self.client.shared.borrow_mut();
         let id = shared.session.next_id();
         let made = shared.memory.allocate(self.engine.device(), id, bytes);
         if made.is_ok() {
@@ -123,27 +123,44 @@ impl RequestHandler<'_> {
         drop(shared);
         match made {
             Ok((place, file)) => {
-                client.answer(request.id, &FromServer::Allocated { id, place }, &[file]);
+                self.client.answer(request.id, &FromServer::Allocated { id, place }, &[file]);
             }
-            Err(error) => client.fail(request, error),
+            Err(error) => self.client.fail(request, error),
         }
     }
 
-    fn timeline(&self, client: &mut Client, request: Request) {
-        let made = client.shared.borrow_mut().memory.timeline(self.engine.device(), client.rendered);
+    fn try_import(&self, chunks: Vec<ImportChunk>) -> Result<Job<Vec<ImportChunk>>> {
+        let sharing = &self.engine.device().info().sharing;
+        let (device, driver) = (sharing.uuid, DeviceUuid(sharing.driver_uuid));
+        let patience = self.setup.config.timeout / 2;
+        Job::begin("import", move |wanted| {
+            let trial = ImportTrial { device, driver, usage: SLOT_USAGE, patience };
+            let took = trial.run(&chunks, wanted)?;
+            note!(
+                "note: memory of {} chunks passed its trial, which took {:.2} s",
+                chunks.len(),
+                took.as_secs_f64()
+            );
+            Ok(chunks)
+        })
+    }
+
+    fn timeline(&mut self, request: Request) {
+        let made =
+            self.client.shared.borrow_mut().memory.timeline(self.engine.device(), self.client.rendered);
         match made {
-            Ok(timeline) => client.answer(request.id, &FromServer::Timeline { fd: 0 }, &[timeline]),
-            Err(error) => client.fail(request, error),
+            Ok(timeline) => self.client.answer(request.id, &FromServer::Timeline { fd: 0 }, &[timeline]),
+            Err(error) => self.client.fail(request, error),
         }
     }
 
-    fn state(&self, client: &Client) -> RendererState {
-        let shared = client.shared.borrow();
-        let ledger = shared.session.ledger();
+    fn state(&self) -> RendererState {
+        let shared = self.client.shared.borrow();
+        let ledger = &shared.session.ledger;
         RendererState {
             frames_drawn: self.engine.next_frame(),
-            frame_shown: ledger.shown().map(|shown| shown.frame),
-            ready: ledger.ready(),
+            frame_shown: ledger.shown.map(|shown| shown.frame),
+            ready: ledger.ready,
             free: ledger.free(),
             producer: self.engine.producer().profile().name.into(),
             seconds: self.watch.seconds(),
@@ -151,10 +168,10 @@ impl RequestHandler<'_> {
             late_us: self.watch.late_us(),
             camera: match self.draws {
                 true => self.engine.view().camera.into(),
-                false => client.first_camera(&self.setup.config).into(),
+                false => self.client.first_camera(&self.setup.config).into(),
             },
             picture: self.engine.picture_size().map_or([0, 0], |size| [size.width, size.height]),
-            shown_at: client.shown_at,
+            shown_at: self.client.shown_at,
         }
     }
 }
@@ -174,11 +191,11 @@ pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> 
 
 pub(super) fn takes_picture(client: &Client, draws: bool) -> bool {
     let Some(WantedPicture { after, .. }) = client.wants_picture else { return false };
-    let session = &client.shared.borrow().session;
+    let ledger = &client.shared.borrow().session.ledger;
     let drawn = match after {
         // If the client's first frame is ready, that is drawn next, and belongs in the picture.
-        None => draws || !session.has_next(),
-        Some(frame) => draws && session.ledger().shown().is_some_and(|shown| shown.frame >= frame),
+        None => draws || !ledger.has_next(),
+        Some(frame) => draws && ledger.shown.is_some_and(|shown| shown.frame >= frame),
     };
     // Each unread picture takes memory.
     drawn && client.connection.unread() <= MAX_UNREAD
@@ -192,7 +209,7 @@ pub(super) fn send_picture(client: &mut Client, draws: bool, extent: vk::Extent2
         Ok((bytes, file)) => {
             let vk::Extent2D { width, height } = extent;
             let format = "rgba8-srgb".into();
-            let shown = client.shared.borrow().session.ledger().shown();
+            let shown = client.shared.borrow().session.ledger.shown;
             let frame = shown.filter(|_| draws).map(|shown| shown.frame);
             let picture = FromServer::Picture { width, height, format, bytes, frame };
             client.answer(request.id, &picture, &[file]);
@@ -208,8 +225,8 @@ pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<
     }
     // The import waits for the queue without a limit, so drain it first. If that fails, the import stays.
     engine.drain()?;
-    let Some(import) = client.import.take() else { return Ok(()) };
-    let (request, made) = import.finish(engine);
+    let Some(Import { request, job }) = client.import.take() else { return Ok(()) };
+    let made = job.finish().and_then(|chunks| import(engine, chunks));
     let id = client.shared.borrow_mut().session.imported(made.is_ok()).unwrap_or_default();
     match made {
         Ok(buffer) => {
@@ -220,4 +237,19 @@ pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<
         Err(error) => client.fail(request, error),
     }
     Ok(())
+}
+
+/// Imports tried memory. Drain the queue first, because binding waits for it without a limit.
+fn import(engine: &mut Engine, chunks: Vec<ImportChunk>) -> Result<CudaBuffer> {
+    let range = Range { offset: 0, size: chunks.iter().map(|(_, size)| size).sum() };
+    // CUDA and Vulkan own what they import, so they get copies.
+    let copy = |(fd, size): (ClientFd, u64)| Ok((fd.as_fd().try_clone_to_owned()?.into(), size));
+    let chunks = chunks.into_iter().map(copy).collect::<std::io::Result<_>>();
+    let chunks = chunks.map_err(|error| Error::Unsupported(format!("no copy of a descriptor: {error}")))?;
+    let device = engine.device().clone();
+    let queue = engine.queue();
+    let place = (queue.raw(), queue.family());
+    // SAFETY: the trial has shown memory of this GPU and of these sizes; the device was made with
+    // `sparseBinding` where it has that. The queue is this thread's, and everything submitted is done.
+    Ok(unsafe { CudaBuffer::from_descriptors(device.sharing()?, chunks, range, SLOT_USAGE, place) }?)
 }

@@ -12,10 +12,10 @@ use super::client_producer::ClientProducer;
 use super::handshake::welcome;
 use super::protocol::{self, ErrorCode, RefusedCode};
 use super::renders::answer_renders;
-use super::report::ServeReport;
 use super::requests::{RequestHandler, answer_import, free_released, send_picture, takes_picture};
 use super::socket::Connection;
 use super::stamps::Stamps;
+use super::statistics::ServeReport;
 use super::stuck_draw::StuckDraw;
 use super::{ServeOptions, ServeSetup, frame_time};
 use wavefield_gpu::{Error, Result, note, report::Failures};
@@ -49,7 +49,7 @@ pub(crate) struct ServeHook {
 
 impl ServeHook {
     pub(crate) fn new(acceptor: Acceptor, choice: Choice, config: &Config, options: &ServeOptions) -> Self {
-        note!("note: listening on {}", acceptor.path().display());
+        note!("note: listening on {}", acceptor.path.display());
         wavefield_gpu::threads::sleep_exactly();
         let setup = ServeSetup { choice, config: config.clone(), options: options.clone() };
         Self {
@@ -98,7 +98,7 @@ impl ServeHook {
             if client.told != now {
                 client.send_parameters(None, now);
             }
-            if client.is_over() {
+            if client.ended.is_some() {
                 self.dismiss(engine);
                 self.restore(engine)?;
             }
@@ -139,7 +139,7 @@ impl ServeHook {
     }
 
     fn has_new(&self) -> bool {
-        let has_next = |client: &Client| client.shared.borrow().session.has_next();
+        let has_next = |client: &Client| client.shared.borrow().session.ledger.has_next();
         self.has_ring() && self.client.as_ref().is_some_and(has_next)
     }
 
@@ -156,10 +156,12 @@ impl ServeHook {
         }
         let draws = self.own.is_some();
         let watch = &self.report.watch;
-        let mut handler = RequestHandler { engine, parameters, setup: &self.setup, watch, draws };
+        let mut handler = RequestHandler { client, engine, parameters, setup: &self.setup, watch, draws };
         for _ in 0..MESSAGES_A_FRAME {
-            let Some((request, validated, descriptors)) = client.next_request(counters) else { break };
-            handler.answer(client, request, validated, descriptors)?;
+            let Some((request, validated, descriptors)) = handler.client.next_request(counters) else {
+                break;
+            };
+            handler.answer(request, validated, descriptors)?;
         }
         Ok(())
     }
@@ -168,7 +170,8 @@ impl ServeHook {
     fn take_ring(&mut self, engine: &mut Engine) -> Result<()> {
         let Some(client) = &mut self.client else { return Ok(()) };
         // Draw an own frame first: its time tells how long a frame may take on this device.
-        if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.has_next() {
+        if engine.next_frame() == 0 || self.own.is_some() || !client.shared.borrow().session.ledger.has_next()
+        {
             return Ok(());
         }
         let camera = client.first_camera(&self.setup.config);
@@ -231,10 +234,7 @@ impl ServeHook {
 
 impl FrameHook for ServeHook {
     fn before_frame(&mut self, engine: &mut Engine, parameters: &mut Parameters) -> Result<()> {
-        match self.look(engine, parameters) {
-            Ok(()) => Ok(()),
-            Err(error) => self.rescue(engine, error),
-        }
+        self.look(engine, parameters).or_else(|error| self.rescue(engine, error))
     }
 
     /// Looks at the client until there is something new to draw or a redraw is due.
@@ -260,11 +260,12 @@ impl FrameHook for ServeHook {
             return self.report.watch.drawn(true);
         };
         client.drawn();
-        let new = self.own.is_some() && client.shared.borrow().drew_new();
+        let new = self.own.is_some() && client.shared.borrow().current.is_some_and(|current| current.new);
         self.report.watch.drawn(new);
         if new {
             client.last_new = self.last_draw;
-            client.shown_at = Some(monotonic());
+            let now = clock_gettime(ClockId::Monotonic);
+            client.shown_at = Some(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64);
         }
     }
 
@@ -321,13 +322,11 @@ impl FrameHook for ServeHook {
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.acceptor = None;
         let producer = engine.producer().profile().name;
-        match self.client.take() {
-            Some(client) => {
-                client.send_error(ErrorCode::Ended, reason.into());
-                self.report.end(producer, Some(&client.name), reason);
-            }
-            None => self.report.end(producer, None, reason),
+        let client = self.client.take();
+        if let Some(client) = &client {
+            client.send_error(ErrorCode::Ended, reason.into());
         }
+        self.report.end(producer, client.as_ref().map(|client| client.name.as_str()), reason);
         self.stamps.end(engine);
         self.report.print();
         let mut failures = Failures::default();
@@ -335,10 +334,4 @@ impl FrameHook for ServeHook {
         failures.catch(self.stamps.verdict(engine));
         failures.outcome()
     }
-}
-
-/// In nanoseconds, on a clock that all processes of this system share.
-fn monotonic() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::frame_ledger::{FrameLedger, ShownFrame};
 use super::protocol::{
     ErrorCode, FromClient, Hello, MemoryKind, RefusedCode, Render, Request, VERSION, described, request_id,
-    short, spoken_version,
+    spoken_version,
 };
 use wavefield_draw::MAX_VIEWS;
 use wavefield_handoff::contents::array::DrawnArray;
@@ -29,6 +29,11 @@ pub struct Fault {
 impl Fault {
     pub fn new(code: ErrorCode, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into() }
+    }
+
+    /// For a number or a counter that no correct client sends.
+    pub(super) fn value(reason: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Value, reason)
     }
 }
 
@@ -85,16 +90,14 @@ pub fn greet(
 #[derive(Clone, Copy, Debug)]
 struct HeldAllocation {
     bytes: u64,
-    /// Counts for [`MAX_ALLOCATED`]: all of an allocation, none of an import.
-    ours: u64,
-    /// 0 for an allocation.
+    /// 0 for an allocation, which counts for [`MAX_ALLOCATED`]. An import does not.
     chunks: usize,
 }
 
 #[derive(Clone, Debug)]
 pub struct Session {
-    terms: Terms,
-    ledger: FrameLedger,
+    pub(super) terms: Terms,
+    pub(super) ledger: FrameLedger,
     allocations: BTreeMap<u64, HeldAllocation>,
     /// Given back, but still on show or announced.
     released: Vec<(u64, HeldAllocation)>,
@@ -113,14 +116,6 @@ impl Session {
             importing: None,
             last_id: 0,
         }
-    }
-
-    pub fn terms(&self) -> Terms {
-        self.terms
-    }
-
-    pub fn ledger(&self) -> &FrameLedger {
-        &self.ledger
     }
 
     pub fn read(&mut self, packet: &[u8], descriptors: usize) -> Result<(Request, Validated), Fault> {
@@ -143,7 +138,9 @@ impl Session {
         let validated = match &message {
             FromClient::Hello(_) => return Err(Fault::new(ErrorCode::Order, "`hello` twice")),
             &FromClient::Ready { frame } => Ok(self.host_ready(frame)?),
-            &FromClient::Show { frame, allocation, offset } => Ok(self.show(frame, allocation, offset)?),
+            &FromClient::Show { frame, allocation, offset } => {
+                Ok(self.show(frame, allocation, offset).map_err(Fault::value)?)
+            }
             &FromClient::Allocate { bytes } => self.may_allocate(bytes),
             FromClient::Import { .. } if self.terms.memory == MemoryKind::Host => {
                 let reason =
@@ -156,10 +153,7 @@ impl Session {
                     self.released.push((*id, held));
                     Ok(())
                 }
-                None => {
-                    let reason = format!("there is no allocation {id} to release");
-                    return Err(Fault::new(ErrorCode::Value, reason));
-                }
+                None => return Err(Fault::value(format!("there is no allocation {id} to release"))),
             },
             FromClient::Set { camera, .. } => {
                 camera.as_ref().map_or(Ok(()), |camera| camera.camera().map(drop))
@@ -172,14 +166,6 @@ impl Session {
         Ok(validated.map(|()| message))
     }
 
-    pub fn see_ready(&mut self, ready: u64) -> Result<(), Fault> {
-        self.ledger.see_ready(ready).map_err(|reason| Fault::new(ErrorCode::Value, reason))
-    }
-
-    pub fn see_free(&self, free: u64) -> Result<(), Fault> {
-        self.ledger.see_free(free).map_err(|reason| Fault::new(ErrorCode::Value, reason))
-    }
-
     pub fn next_id(&self) -> u64 {
         self.last_id + 1
     }
@@ -187,7 +173,7 @@ impl Session {
     /// Records a new allocation, and returns its id.
     pub fn allocated(&mut self, bytes: u64) -> u64 {
         self.last_id += 1;
-        self.allocations.insert(self.last_id, HeldAllocation { bytes, ours: bytes, chunks: 0 });
+        self.allocations.insert(self.last_id, HeldAllocation { bytes, chunks: 0 });
         self.last_id
     }
 
@@ -216,16 +202,12 @@ impl Session {
         free.into_iter().map(|(id, _)| id).collect()
     }
 
-    pub fn has_next(&self) -> bool {
-        self.ledger.has_next()
-    }
-
     /// Returns the frame to draw now, and whether it is drawn for the first time.
     pub fn choose(&mut self) -> Option<(ShownFrame, bool)> {
-        if self.has_next() {
+        if self.ledger.has_next() {
             return Some((self.ledger.advance(), true));
         }
-        self.ledger.shown().map(|shown| (shown, false))
+        self.ledger.shown.map(|shown| (shown, false))
     }
 
     fn host_ready(&mut self, frame: u64) -> Result<(), Fault> {
@@ -233,19 +215,14 @@ impl Session {
             let reason = "with memory `cuda` frames are made ready by the semaphore, not by messages";
             return Err(Fault::new(ErrorCode::Order, reason));
         }
-        if frame != self.ledger.ready() {
-            let reason = format!("frame {frame} is ready, and frame {} should be", self.ledger.ready());
-            return Err(Fault::new(ErrorCode::Value, reason));
+        if frame != self.ledger.ready {
+            let reason = format!("frame {frame} is ready, and frame {} should be", self.ledger.ready);
+            return Err(Fault::value(reason));
         }
-        self.see_ready(frame + 1)
+        self.ledger.see_ready(frame + 1).map_err(Fault::value)
     }
 
-    fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), Fault> {
-        let shown = self.is_within(id, offset).and_then(|()| self.ledger.announce(frame, id, offset));
-        shown.map_err(|reason| Fault::new(ErrorCode::Value, reason))
-    }
-
-    fn is_within(&self, id: u64, offset: u64) -> Result<(), String> {
+    fn show(&mut self, frame: u64, id: u64, offset: u64) -> Result<(), String> {
         let Some(&HeldAllocation { bytes, .. }) = self.allocations.get(&id) else {
             return Err(format!("`show` of allocation {id}, which does not exist"));
         };
@@ -253,10 +230,12 @@ impl Session {
         if !offset.is_multiple_of(alignment) {
             return Err(format!("offset {offset} is no multiple of {alignment}"));
         }
-        match offset.checked_add(frame_bytes) {
-            Some(end) if end <= bytes => Ok(()),
-            _ => Err(format!("a frame of {frame_bytes} bytes at {offset} does not fit into {bytes} bytes")),
+        if offset.checked_add(frame_bytes).is_none_or(|end| end > bytes) {
+            return Err(format!(
+                "a frame of {frame_bytes} bytes at {offset} does not fit into {bytes} bytes"
+            ));
         }
+        self.ledger.announce(frame, id, offset)
     }
 
     fn may_render(&self, render: &Render) -> Result<(), String> {
@@ -269,7 +248,7 @@ impl Session {
             return Err("pictures have at least a pixel, and `offsets` names at least one kind".into());
         }
         let bytes = match self.allocations.get(&id) {
-            Some(&HeldAllocation { bytes, chunks: 0, .. }) => bytes,
+            Some(&HeldAllocation { bytes, chunks: 0 }) => bytes,
             Some(_) => return Err(format!("{id} is an import, which the renderer only reads")),
             None => return Err(format!("there is no allocation {id}")),
         };
@@ -297,7 +276,7 @@ impl Session {
             return Err(format!("{bytes} bytes in one allocation: the device allows {largest}"));
         }
         self.has_room()?;
-        let held: u64 = self.held().map(|held| held.ours).sum();
+        let held: u64 = self.held().filter(|held| held.chunks == 0).map(|held| held.bytes).sum();
         match held.checked_add(bytes) {
             Some(all) if all <= MAX_ALLOCATED => Ok(()),
             _ => Err(format!("{held} bytes are held, and with {bytes} more they exceed {MAX_ALLOCATED}")),
@@ -344,14 +323,9 @@ impl Session {
             ));
         }
         self.last_id += 1;
-        self.importing = Some((self.last_id, HeldAllocation { bytes, ours: 0, chunks: chunks.len() }));
+        self.importing = Some((self.last_id, HeldAllocation { bytes, chunks: chunks.len() }));
         Ok(())
     }
-}
-
-/// Returns the name that a client gives itself, with its process as the kernel reports it.
-pub fn display_name(name: &str, pid: i32) -> String {
-    format!("{} (process {pid})", short(name, super::protocol::MAX_NAME))
 }
 
 #[cfg(test)]
@@ -458,7 +432,7 @@ mod tests {
     fn without_a_new_frame_the_old_one_is_drawn_again() {
         let mut session = session(MemoryKind::Cuda);
         assert_eq!(session.choose(), None);
-        session.see_ready(1).unwrap();
+        session.ledger.see_ready(1).unwrap();
         let (shown, new) = session.choose().unwrap();
         assert!(new);
         assert_eq!(session.choose(), Some((shown, false)));
@@ -478,7 +452,7 @@ mod tests {
         }
         assert!(matches!(say(&mut session, FromClient::Release { id }), Ok(Ok(_))));
         assert!(session.take_released().is_empty(), "frame 0 is still to be shown from it");
-        session.see_ready(2).unwrap();
+        session.ledger.see_ready(2).unwrap();
         session.choose();
         assert!(session.take_released().is_empty(), "it is on show");
         session.choose();
@@ -645,7 +619,7 @@ mod tests {
     fn an_array_that_fills_its_last_word_in_part_is_shown_to_the_end() {
         // 45 bytes.
         let array = DrawnArray::new(ArrayKind::Image, &[3, 5, 3], Number::U8).unwrap();
-        let mut session = Session::new(Terms { array, ..session(MemoryKind::Cuda).terms() });
+        let mut session = Session::new(Terms { array, ..session(MemoryKind::Cuda).terms });
         let id = session.allocated(61);
         let show = |frame, offset| FromClient::Show { frame, allocation: id, offset };
         assert!(say(&mut session, show(0, 16)).is_ok());
@@ -677,12 +651,14 @@ mod tests {
     fn converse(events: &[SessionEvent], host: bool, depth: usize) -> Result<u64, TestCaseError> {
         let count = events.len() as u64;
         let memory = if host { MemoryKind::Host } else { MemoryKind::Cuda };
-        let terms = Terms { memory, depth, ..session(memory).terms() };
+        let terms = Terms { memory, depth, ..session(memory).terms };
         let mut session = Session::new(terms);
         let (mut held, mut importing) = (BTreeMap::new(), None);
         for event in events {
             let outcome = match event {
-                SessionEvent::Counter(value) if !host => session.see_ready(*value).map(|()| None),
+                SessionEvent::Counter(value) if !host => {
+                    session.ledger.see_ready(*value).map(|()| None).map_err(Fault::value)
+                }
                 SessionEvent::Counter(_) => Ok(None),
                 SessionEvent::Imported(succeeded) => {
                     let tried: Option<u64> = importing.take();
@@ -747,9 +723,10 @@ mod tests {
                 Err(fault) => prop_assert!(!fault.reason.is_empty()),
             }
             prop_assert!(held.len() <= MAX_ALLOCATIONS);
-            prop_assert!(session.allocations.values().map(|held| held.ours).sum::<u64>() <= MAX_ALLOCATED);
-            let ledger = session.ledger();
-            prop_assert!(ledger.ready() <= ledger.free() + depth as u64);
+            let ours = session.allocations.values().filter(|held| held.chunks == 0);
+            prop_assert!(ours.map(|held| held.bytes).sum::<u64>() <= MAX_ALLOCATED);
+            let ledger = &session.ledger;
+            prop_assert!(ledger.ready <= ledger.free() + depth as u64);
         }
         Ok(count)
     }

@@ -11,7 +11,7 @@ use rustix::net::{self, SocketAddrUnix, SocketFlags};
 use serde::Serialize;
 
 use super::fd_reaper::ClientFd;
-use super::folder::{check_folder, shared_folder};
+use super::listener::{check_folder, shared_folder};
 use super::protocol::{MAX_MESSAGE, encode};
 use wavefield_gpu::unix_packets::{self, seqpacket};
 
