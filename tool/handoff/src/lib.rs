@@ -20,10 +20,8 @@
 mod binary;
 pub mod contents;
 mod cpu_sync;
-mod field;
 mod host_copy;
 mod inline;
-mod module;
 mod one_slot;
 pub mod producer;
 mod scene_kernels;
@@ -38,8 +36,7 @@ use wavefield_gpu::cuda::{Cuda, KernelSource};
 use wavefield_gpu::vulkan::{AdapterInfo, Queue};
 use wavefield_gpu::{Error, Result};
 
-pub use field::FieldKernels;
-pub use scene_kernels::{Destination, SceneKernels};
+pub use scene_kernels::{Destination, FieldKernels, SceneKernels};
 pub use texture::TextureKernels;
 
 type Make = fn(&mut Queue, &Cuda, &KernelSource, &ProducerDesc) -> Result<Box<dyn Producer>>;

@@ -1,8 +1,13 @@
+//! What CUDA does for a frame: what every scene's kernels offer, and the field's. `texture` has the other's.
+
+use tracing::trace_span;
+use vulkan_cuda::SharedBuffer;
 use vulkan_cuda::shared_ring::Slot;
 
-use crate::producer::{CudaTimeline, Frame, ProducerDesc, Source};
+use crate::contents::{built_in, wave::Grid};
+use crate::producer::{CudaTimeline, Frame, ProducerDesc, SLOT_USAGE, Source, check_grid, each_slot};
 use wavefield_gpu::Result;
-use wavefield_gpu::cuda::{Cuda, Kernel, KernelParameters, KernelSource, Signature, Stream};
+use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, KernelParameters, KernelSource, Signature, Stream};
 use wavefield_gpu::vulkan::Device;
 
 /// What CUDA does for a frame, in every hand-off. The stream must be idle when it or its memory goes.
@@ -55,4 +60,75 @@ pub(super) fn load(context: &Cuda, source: &KernelSource, signature: Signature) 
     // Checked only now: for text that is not PTX, the compiler's message is better.
     source.check_signature(signature)?;
     Ok(kernel)
+}
+
+/// One kernel, which writes 16 bytes for each vertex of a buffer.
+pub struct FieldKernels {
+    kernel: Kernel,
+    stamp: Option<Kernel>,
+    grid: Grid,
+}
+
+impl SceneKernels for FieldKernels {
+    type Slot = SharedBuffer;
+    type Scratch = DeviceMemory;
+
+    fn new(device: &Device, context: &Cuda, source: &KernelSource, desc: &ProducerDesc) -> Result<Self> {
+        let grid = desc.grid;
+        check_grid(device, grid)?;
+        let kernel = load(context, source, Signature::Field)?;
+        let stamp = desc.stamped.then(|| Kernel::load(context, &built_in::frame_stamp())).transpose()?;
+        Ok(Self { kernel, stamp, grid })
+    }
+
+    fn slots(&self, device: &Device, context: &Cuda, depth: usize) -> Result<Vec<SharedBuffer>> {
+        let pair = device.pair(context)?;
+        let share = || {
+            let _span = trace_span!("memory").entered();
+            Ok(SharedBuffer::new(&pair, self.grid.bytes(), SLOT_USAGE)?)
+        };
+        each_slot(device, Some(context), self.grid, depth, share)
+    }
+
+    fn scratch(&self, context: &Cuda) -> Result<DeviceMemory> {
+        DeviceMemory::new(context, self.grid.bytes())
+    }
+
+    fn source(slot: &SharedBuffer) -> Source {
+        slot.vulkan().into()
+    }
+
+    fn parameters(&self) -> &KernelParameters {
+        self.kernel.parameters()
+    }
+
+    unsafe fn enqueue(
+        &self,
+        timeline: &CudaTimeline,
+        frame: &Frame,
+        into: Destination<'_, Self>,
+    ) -> Result<()> {
+        let vertices = match into {
+            Destination::Slot(slot) => slot.cuda(),
+            Destination::Scratch(scratch) => scratch.pointer(),
+        };
+        let Grid { cols, rows } = self.grid;
+        let launch = |kernel: &Kernel, stream: &Stream| {
+            // SAFETY: both have the documented signature; the rest is the caller's promise.
+            unsafe {
+                kernel.launch(stream, vertices, [cols, rows], frame.index, frame.time, &frame.parameters)
+            }
+        };
+        timeline.timed(frame.index, |stream| launch(&self.kernel, stream))?;
+        self.stamp.as_ref().map_or(Ok(()), |stamp| launch(stamp, timeline.stream()))
+    }
+
+    unsafe fn copy(scratch: &DeviceMemory, slot: &SharedBuffer, stream: &Stream) -> Result<()> {
+        // SAFETY: both have the grid's size in bytes; the rest is the caller's promise.
+        unsafe { scratch.copy_to(stream, slot.cuda()) }
+    }
+
+    fn read(scratch: &DeviceMemory, stream: &Stream, bytes: &mut [u8]) -> Result<()> {
+        scratch.read(stream, bytes)
+    }
 }

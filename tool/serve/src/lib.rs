@@ -15,7 +15,7 @@
 //! | `memory` | a client's memory, new for each client |
 //! | `handshake` | makes that memory for a newcomer, and says where it lies |
 //! | `client` | the client whose frames are drawn: reads its messages and sends it others |
-//! | `requests` | its requests: memory, pictures, parameters, the state. Memory that it allocated is tried in a child process |
+//! | `requests` | its requests: memory (imports are tried in a child process), pictures, parameters, the state |
 //! | `renders` | pictures for its own program, in its allocations |
 //! | `client_producer` | the [`Producer`](wavefield_handoff::producer::Producer) of a client's frames |
 //! | `until_closed` | ends the renderer with the program that started it |

@@ -35,23 +35,10 @@ pub(super) struct CudaMemory {
     pub(super) ready: ExportedSemaphore,
     pub(super) free: ExportedSemaphore,
     slots: Vec<ExportedBuffer>,
-    allocations: BTreeMap<u64, Allocation>,
+    allocations: BTreeMap<u64, ExportedBuffer>,
+    imports: BTreeMap<u64, CudaBuffer>,
     /// For pictures, once the client has asked for it.
     drawn: Option<ExportedSemaphore>,
-}
-
-enum Allocation {
-    Exported(ExportedBuffer),
-    Imported(CudaBuffer),
-}
-
-impl Allocation {
-    fn raw(&self) -> vk::Buffer {
-        match self {
-            Self::Exported(buffer) => buffer.raw(),
-            Self::Imported(buffer) => buffer.vulkan(),
-        }
-    }
 }
 
 pub(super) struct HostMemory {
@@ -95,6 +82,7 @@ impl ClientMemory {
                     .map(|_| Ok(ExportedBuffer::new(device.sharing()?, size, SLOT_USAGE)?))
                     .collect::<Result<_>>()?,
                 allocations: BTreeMap::new(),
+                imports: BTreeMap::new(),
                 drawn: None,
             }),
             MemoryKind::Host => {
@@ -186,7 +174,7 @@ impl ClientMemory {
                 let words = bytes.next_multiple_of(4);
                 let buffer = ExportedBuffer::new(device.sharing()?, words, SLOT_USAGE)?;
                 let made = (place(buffer.allocation_size()), memory_descriptor(&buffer)?);
-                memory.allocations.insert(id, Allocation::Exported(buffer));
+                memory.allocations.insert(id, buffer);
                 Ok(made)
             }
             Self::Host(memory) => {
@@ -201,14 +189,14 @@ impl ClientMemory {
     /// Keeps an imported buffer. With memory `host` there is none.
     pub(super) fn keep(&mut self, id: u64, buffer: CudaBuffer) {
         if let Self::Cuda(memory) = self {
-            memory.allocations.insert(id, Allocation::Imported(buffer));
+            memory.imports.insert(id, buffer);
         }
     }
 
     /// The GPU must be done with the allocation.
     pub(super) fn release(&mut self, id: u64) {
         match self {
-            Self::Cuda(memory) => drop(memory.allocations.remove(&id)),
+            Self::Cuda(memory) => drop((memory.allocations.remove(&id), memory.imports.remove(&id))),
             Self::Host(memory) => drop(memory.allocations.remove(&id)),
         }
     }
@@ -220,8 +208,9 @@ impl ClientMemory {
             Self::Cuda(memory) => match origin {
                 Origin::Slot(slot) => Ok((memory.slots[slot].raw(), 0)),
                 Origin::Allocation { id, offset } => {
-                    let buffer = memory.allocations.get(&id).ok_or_else(|| gone(id))?;
-                    Ok((buffer.raw(), offset))
+                    let buffer = memory.allocations.get(&id).map(ExportedBuffer::raw);
+                    let buffer = buffer.or_else(|| memory.imports.get(&id).map(CudaBuffer::vulkan));
+                    Ok((buffer.ok_or_else(|| gone(id))?, offset))
                 }
             },
             Self::Host(memory) => {
@@ -271,7 +260,7 @@ impl ClientMemory {
     pub(super) fn target(&mut self, device: &Device, render: &Render, value: u64) -> Result<RenderTarget> {
         match self {
             Self::Cuda(memory) => match (memory.allocations.get(&render.allocation), &memory.drawn) {
-                (Some(Allocation::Exported(buffer)), Some(drawn)) => Ok(RenderTarget {
+                (Some(buffer), Some(drawn)) => Ok(RenderTarget {
                     into: buffer.raw(),
                     places: render.offsets.iter().map(|(&kind, &offset)| (kind, offset)).collect(),
                     signal: Some(drawn.submit_info(value)),
@@ -288,15 +277,15 @@ impl ClientMemory {
                     (kind, at)
                 };
                 let places = render.offsets.keys().map(place).collect();
-                if memory.pictures.as_ref().is_none_or(|buffer| buffer.size() != size) {
-                    let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
-                    // Drop the old buffer before making the new one.
-                    memory.pictures = None;
-                    let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
-                    memory.pictures = Some(Buffer::new(device, &desc)?);
-                }
-                let buffer = memory.pictures.as_ref().ok_or_else(|| gone(render.allocation))?;
-                Ok(RenderTarget { into: buffer.raw(), places, signal: None })
+                let (label, usage) = ("pictures", vk::BufferUsageFlags::TRANSFER_DST);
+                let desc = BufferDesc { label, size, usage, location: MemoryLocation::GpuToCpu };
+                // This drops an old buffer of another size before the new one is made.
+                let buffer = match memory.pictures.take().filter(|buffer| buffer.size() == size) {
+                    Some(buffer) => buffer,
+                    None => Buffer::new(device, &desc)?,
+                };
+                let into = memory.pictures.insert(buffer).raw();
+                Ok(RenderTarget { into, places, signal: None })
             }
         }
     }

@@ -92,7 +92,7 @@ impl RequestHandler<'_> {
     }
 
     fn set(&mut self, request: Request, change: &SettingsChange, camera: Option<Camera>) -> Result<()> {
-        match change.apply(protocol::ClientParameters { field: *self.parameters, ..client.told }) {
+        match change.apply(protocol::ClientParameters { field: *self.parameters, ..self.client.told }) {
             Ok(wanted) => {
                 if wanted.field.colormap != self.parameters.colormap {
                     self.engine.set_color_map(wanted.field.colormap)?;

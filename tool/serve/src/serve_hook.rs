@@ -327,6 +327,7 @@ impl FrameHook for ServeHook {
             client.send_error(ErrorCode::Ended, reason.into());
         }
         self.report.end(producer, client.as_ref().map(|client| client.name.as_str()), reason);
+        drop(client);
         self.stamps.end(engine);
         self.report.print();
         let mut failures = Failures::default();

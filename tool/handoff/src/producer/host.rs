@@ -38,18 +38,17 @@ impl Producer for HostProducer {
     }
 
     fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let (grid, phase) = (self.grid, wave::phase(frame.time) as f32);
-        let shape = WaveShape::of(&self.profile.parameters.values(&frame.parameters));
-        let (stamped, frame_index) = (self.stamped, frame.index);
-        let slot = self.profile.slot_of(frame.index);
-        let bytes = self.buffers[slot].bytes_mut()?;
+        let Self { ref mut buffers, ref profile, grid, stamped } = *self;
+        let phase = wave::phase(frame.time) as f32;
+        let shape = WaveShape::of(&profile.parameters.values(&frame.parameters));
+        let bytes = buffers[profile.slot_of(frame.index)].bytes_mut()?;
         // Devices align such buffers to at least 16 bytes; the cast checks it.
         let vertices: &mut [Vertex] = bytemuck::cast_slice_mut(bytes);
         vertices.par_chunks_mut(grid.cols as usize).enumerate().for_each(|(row, vertices)| {
             for (col, vertex) in vertices.iter_mut().enumerate() {
                 *vertex = wave::vertex(grid, col as u32, row as u32, phase, shape);
                 if stamped {
-                    vertex.w = frame_stamp::apply(vertex.w, frame_index);
+                    vertex.w = frame_stamp::apply(vertex.w, frame.index);
                 }
             }
         });

@@ -16,7 +16,6 @@ mod room;
 mod still;
 mod texture_compute;
 mod texture_host;
-mod transfer;
 
 use std::time::Duration;
 
@@ -28,6 +27,7 @@ use vulkan_cuda::shared_ring::QueueUse;
 use crate::contents::{array::DrawnArray, scene::Scene, wave::Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{KernelParameters, KernelValues};
+use wavefield_gpu::vulkan::{Device, pipeline_barrier};
 
 pub use compute::ComputeProducer;
 pub use cuda_timeline::CudaTimeline;
@@ -38,7 +38,6 @@ pub use still::StillProducer;
 pub use texture_compute::TextureComputeProducer;
 pub use texture_host::TextureHostProducer;
 pub(crate) use texture_host::{level_regions, own_images, own_slot};
-pub use transfer::OwnershipTransfer;
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerDesc {
@@ -211,6 +210,47 @@ impl Profile {
             batch: Batch::of_one(frame.index),
             blocked: None,
         }
+    }
+}
+
+/// Of a slot, between Vulkan and CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnershipTransfer {
+    Acquire,
+    Release,
+}
+
+impl OwnershipTransfer {
+    /// Records the transfer for a queue of `family` that reads the slot as `reads` says.
+    ///
+    /// # Safety
+    /// `commands` is recording, outside a render pass, for a queue of that family; the slot is alive.
+    pub unsafe fn record(
+        self,
+        device: &Device,
+        commands: vk::CommandBuffer,
+        family: u32,
+        slot: Source,
+        reads: Access,
+    ) {
+        let cuda = Owner::External;
+        let (mut buffers, mut images) = (None, None);
+        match (slot, self) {
+            (Source::Vertices(slot), Self::Acquire) => {
+                buffers = Some(cuda.acquire(slot.buffer, family, reads));
+            }
+            (Source::Vertices(slot), Self::Release) => {
+                buffers = Some(cuda.release(slot.buffer, family, reads));
+            }
+            (Source::Texture(slot), Self::Acquire) => {
+                images = Some(cuda.acquire_image(slot.image, family, reads));
+            }
+            (Source::Texture(slot), Self::Release) => {
+                images = Some(cuda.release_image(slot.image, family, reads));
+            }
+        }
+        // SAFETY: recording, for a queue of this family, and the slot is alive (the caller's promise).
+        unsafe { pipeline_barrier(device, commands, buffers.as_slice(), images.as_slice()) };
     }
 }
 

@@ -14,8 +14,8 @@ use crate::contents::texture;
 use crate::contents::wave::{self, Grid};
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{
-    Bound, Choices, ComputePipeline, Device, Image, ImageView, color_barrier, levels_of, pipeline_barrier,
-    view, view_of_shared,
+    Bound, Choices, ComputePipeline, Device, ImageView, color_barrier, levels_of, pipeline_barrier, view,
+    view_of_shared,
 };
 
 /// In texels, as in `paint.wgsl`.
