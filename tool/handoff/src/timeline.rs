@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ash::vk;
 use vulkan_cuda::ownership::Owner;
-use vulkan_cuda::shared_ring::{SharedRing, VulkanTurn};
+use vulkan_cuda::shared_ring::{QueueUse, SharedRing, VulkanTurn};
 
 use super::scene_kernels::{Destination, SceneKernels};
 use super::{FieldKernels, HandoffEntry, TextureKernels};
 use crate::contents::scene::Scene;
 use crate::producer::{
-    Batch, CudaTimeline, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reader,
+    Batch, CudaTimeline, Frame, FrameSync, Produced, Producer, ProducerDesc, Profile, Source, Submit, reads,
 };
 use wavefield_gpu::cuda::{Cuda, KernelSource, Stream};
 use wavefield_gpu::vulkan::{Queue, one_shot};
@@ -59,7 +59,10 @@ fn make<K: SceneKernels, const COPIES: bool>(
         ..usual
     };
     let timeline = CudaTimeline::new(context, &source.name)?;
-    let reader = reader(desc.scene, queue.family());
+    // In any frame, also one in which a pointer in the window reads by compute. The older type has the same bits
+    // for these stages.
+    let stage = vk::PipelineStageFlags::from_raw(reads(desc.scene, true).stage.as_raw() as u32);
+    let reader = QueueUse { family: queue.family(), stage, access: vk::AccessFlags::SHADER_READ };
     let mut ring = SharedRing::new(&pair, timeline.stream().clone(), slots, reader)?;
     // A deeper ring is for batches; for single frames it would only add latency.
     ring.set_ahead(profile.max_in_flight);

@@ -100,17 +100,15 @@ pub fn named(argument: &str) -> Result<Option<&'static GalleryEntry>> {
     if argument.contains(['.', '/', '\\', ':']) {
         return Ok(None);
     }
-    match GALLERY.iter().find(|entry| entry.name == argument) {
-        Some(entry) => Ok(Some(entry)),
-        None => {
-            let names: Vec<_> = GALLERY.iter().map(|entry| entry.name).collect();
-            Err(Error::Usage(format!(
-                "--kernel {argument}: the gallery has no such kernel, it has {}; a file's name ends with .ptx or .cu, or \
-                 begins with ./",
-                names.join(", ")
-            )))
-        }
-    }
+    let entry = GALLERY.iter().find(|entry| entry.name == argument);
+    entry.map(Some).ok_or_else(|| {
+        let names: Vec<_> = GALLERY.iter().map(|entry| entry.name).collect();
+        Error::Usage(format!(
+            "--kernel {argument}: the gallery has no such kernel, it has {}; a file's name ends with .ptx or .cu, or \
+             begins with ./",
+            names.join(", ")
+        ))
+    })
 }
 
 /// Names the kernels that run without CUDA.

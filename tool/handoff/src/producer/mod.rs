@@ -22,7 +22,6 @@ use std::time::Duration;
 use ash::vk;
 use vulkan_cuda::Ring;
 use vulkan_cuda::ownership::{Access, Owner};
-use vulkan_cuda::shared_ring::QueueUse;
 
 use crate::contents::{array::DrawnArray, scene::Scene, wave::Grid};
 use wavefield_gpu::Result;
@@ -154,13 +153,6 @@ pub fn reads(scene: Scene, checked: bool) -> Access {
     };
     let check = if checked { vk::PipelineStageFlags2::COMPUTE_SHADER } else { vk::PipelineStageFlags2::NONE };
     Access { stage: stage | check, access }
-}
-
-/// Returns how Vulkan reads the slots of a CUDA ring, in any frame. A pointer in the window reads by compute.
-pub(crate) fn reader(scene: Scene, family: u32) -> QueueUse {
-    // The older type has the same bits for these stages.
-    let stage = vk::PipelineStageFlags::from_raw(reads(scene, true).stage.as_raw() as u32);
-    QueueUse { family, stage, access: vk::AccessFlags::SHADER_READ }
 }
 
 #[derive(Clone, Debug)]
