@@ -102,8 +102,8 @@ mod tests {
             let (plain, stamped) = (texel(bits), apply(texel(bits), frame));
             prop_assert_eq!(judge(stamped, frame), Seen::Right);
             // Stamping twice has the same result as stamping once.
-            prop_assert_eq!(halves(apply(stamped, frame)).map(f16::to_bits), halves(stamped).map(f16::to_bits));
-            for (was, [low, high]) in halves(plain).into_iter().zip(ranges(stamped)) {
+            prop_assert_eq!(apply(stamped, frame).halves().map(f16::to_bits), stamped.halves().map(f16::to_bits));
+            for (was, [low, high]) in plain.halves().into_iter().zip(ranges(stamped)) {
                 prop_assert!(!was.is_finite() || (low <= was.to_f64() && was.to_f64() <= high), "{}", was);
                 let is_small = was.is_finite() && was.to_f64().abs() < 1.0;
                 prop_assert!(!is_small || high - low < 0.0035, "{} to {}", low, high);
