@@ -107,9 +107,11 @@ impl Pipeline {
             .layout(desc.layout)
             .push_next(&mut rendering)];
         // SAFETY: the description points to locals; if a single pipeline fails, there is nothing to destroy.
-        let made = unsafe { device.raw().create_graphics_pipelines(vk::PipelineCache::null(), &info, None) }
-            .map_err(|(_, result)| device.failed("vkCreateGraphicsPipelines")(result))?;
-        Ok(Self(AutoDestroy::new(device, made[0])))
+        let pipeline = AutoDestroy::new(device, "vkCreateGraphicsPipelines", |vk| unsafe {
+            let made = vk.create_graphics_pipelines(vk::PipelineCache::null(), &info, None);
+            made.map(|made| made[0]).map_err(|(_, result)| result)
+        });
+        Ok(Self(pipeline?))
     }
 
     /// # Safety

@@ -15,7 +15,7 @@ use crate::contents::wave::Grid;
 use crate::producer::{CudaTimeline, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{
-    Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
+    Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface, blocks,
 };
 use wavefield_gpu::vulkan::{Device, ImageView, view_of_shared};
 
@@ -142,8 +142,9 @@ impl Chain {
             (&raw mut width).cast(),
             (&raw mut height).cast(),
         ];
+        let block = kernel.block();
         // SAFETY: the types of `reduce`; a stream runs its kernels in order, so the level above is written.
-        unsafe { kernel.launch_for(stream, to.count(), &mut arguments) }
+        unsafe { kernel.launch_with(stream, blocks(to.count(), block), block, &mut arguments) }
     }
 
     /// # Safety

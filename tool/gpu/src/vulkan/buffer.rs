@@ -32,8 +32,7 @@ impl Buffer {
             .usage(desc.usage)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { device.raw().create_buffer(&info, None) };
-        let raw = AutoDestroy::new(device, raw.map_err(device.failed("vkCreateBuffer"))?);
+        let raw = AutoDestroy::new(device, "vkCreateBuffer", |vk| unsafe { vk.create_buffer(&info, None) })?;
         let desc = AllocationCreateDesc {
             name: desc.label,
             // SAFETY: made above.

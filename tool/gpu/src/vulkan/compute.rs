@@ -76,9 +76,11 @@ impl ComputePipeline {
             .name(entry);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
         // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
-        let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
-            .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
-        Ok(Self { raw: AutoDestroy::new(device, made[0]), bindings })
+        let raw = AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
+            let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
+            made.map(|made| made[0]).map_err(|(_, result)| result)
+        })?;
+        Ok(Self { raw, bindings })
     }
 
     /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
@@ -113,6 +115,5 @@ pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<AutoDestroy<vk::Sh
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
     // SAFETY: naga validated the module that this SPIR-V was made from.
-    let raw = unsafe { device.raw().create_shader_module(&info, None) };
-    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
+    AutoDestroy::new(device, "vkCreateShaderModule", |vk| unsafe { vk.create_shader_module(&info, None) })
 }

@@ -172,9 +172,9 @@ impl Device {
     }
 
     pub fn semaphore(&self) -> Result<AutoDestroy<vk::Semaphore>> {
+        let info = vk::SemaphoreCreateInfo::default();
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
-        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        AutoDestroy::new(self, "vkCreateSemaphore", |vk| unsafe { vk.create_semaphore(&info, None) })
     }
 
     pub fn timeline(&self, value: u64) -> Result<AutoDestroy<vk::Semaphore>> {
@@ -183,8 +183,7 @@ impl Device {
             .initial_value(value);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
-        let raw = unsafe { self.raw().create_semaphore(&info, None) };
-        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        AutoDestroy::new(self, "vkCreateSemaphore", |vk| unsafe { vk.create_semaphore(&info, None) })
     }
 
     /// Returns whether the timeline reached `value` within `limit`.

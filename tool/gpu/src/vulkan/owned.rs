@@ -1,3 +1,4 @@
+use ash::prelude::VkResult;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
 
@@ -11,9 +12,14 @@ pub struct AutoDestroy<T: Destroy> {
 }
 
 impl<T: Destroy> AutoDestroy<T> {
-    /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
-    pub fn new(device: &Device, raw: T) -> Self {
-        Self { raw, device: device.clone() }
+    /// Owns what `create` makes from this device; nothing else may destroy it.
+    pub fn new(
+        device: &Device,
+        call: &'static str,
+        create: impl FnOnce(&ash::Device) -> VkResult<T>,
+    ) -> Result<Self> {
+        let raw = create(device.raw()).map_err(device.failed(call))?;
+        Ok(Self { raw, device: device.clone() })
     }
 
     pub fn raw(&self) -> T {

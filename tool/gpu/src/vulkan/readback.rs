@@ -133,8 +133,8 @@ impl CommandPool {
     pub fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
-        let raw = unsafe { device.raw().create_command_pool(&info, None) };
-        Ok(Self(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
+        let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
+        Ok(Self(AutoDestroy::new(device, "vkCreateCommandPool", create)?))
     }
 
     pub fn transient(device: &Device, family: u32) -> Result<Self> {
