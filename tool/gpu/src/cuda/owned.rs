@@ -35,7 +35,7 @@ impl<T: Destroy> AutoDestroy<T> {
 impl<T: Destroy> Drop for AutoDestroy<T> {
     fn drop(&mut self) {
         // SAFETY: created above, destroyed once, and not in use: see the type.
-        self.context.cleanup(T::CALL, || unsafe { self.raw.destroy() });
+        unsafe { self.raw.destroy(&self.context) };
     }
 }
 
@@ -46,21 +46,17 @@ pub(super) fn current(context: &Cuda, name: &'static str, call: impl FnOnce() ->
 }
 
 pub(super) trait Destroy: Copy {
-    const CALL: &'static str;
-
     /// # Safety
-    /// As [`Self::CALL`].
-    unsafe fn destroy(self) -> Code;
+    /// As CUDA's call for this kind of handle.
+    unsafe fn destroy(self, context: &Cuda);
 }
 
 macro_rules! destroyed {
     ($($handle:ident by $destroy:ident,)*) => {
         $(impl Destroy for sys::$handle {
-            const CALL: &'static str = stringify!($destroy);
-
-            unsafe fn destroy(self) -> Code {
+            unsafe fn destroy(self, context: &Cuda) {
                 // SAFETY: the caller keeps the rules of this call.
-                unsafe { api::$destroy(self) }
+                context.cleanup(stringify!($destroy), || unsafe { api::$destroy(self) });
             }
         })*
     };

@@ -249,14 +249,6 @@ impl Device {
         let heaps = heaps.memory_heaps_as_slice().iter().enumerate().filter(|(_, heap)| local(heap));
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
     }
-
-    /// Returns `minStorageBufferOffsetAlignment`, in bytes.
-    pub fn storage_alignment(&self) -> u64 {
-        // SAFETY: a live physical device.
-        let properties =
-            unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
-        properties.limits.min_storage_buffer_offset_alignment
-    }
 }
 
 /// Locks CUDA inside Vulkan while it is made or destroyed: devices that launch kernels, and their modules.

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
 
+use super::failed;
 use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, messenger_info};
-use super::{Adapter, failed};
 use crate::{Error, Result};
 
 /// The first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
@@ -102,10 +102,6 @@ impl Instance {
             shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
         }
         Ok(Self(Arc::new(shared)))
-    }
-
-    pub fn adapters(&self) -> Result<Vec<Adapter>> {
-        Adapter::enumerate(self)
     }
 
     /// Returns the counts, which are zero if the layer is not loaded.
