@@ -40,7 +40,7 @@ impl KernelSource {
         if argument.ends_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
         }
-        let (path, entry) = split_argument(argument);
+        let (path, entry) = Self::split_argument(argument);
         Self::from_file(&path, entry.as_deref())
     }
 
@@ -65,8 +65,16 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, built_in: None })
     }
 
-    pub fn file_of(argument: &str) -> PathBuf {
-        split_argument(argument).0
+    /// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
+    pub fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
+        match argument.rsplit_once(':') {
+            Some((path, entry))
+                if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) =>
+            {
+                (Path::new(path).into(), Some(entry.into()))
+            }
+            _ => (Path::new(argument).into(), None),
+        }
     }
 
     /// Replaces characters that are not ASCII, which compilers refuse even in comments.
@@ -142,16 +150,6 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
             let latin_1 = |_| bytes.iter().copied().map(char::from).collect();
             Ok((std::str::from_utf8(bytes).map_or_else(latin_1, String::from), bytes.into()))
         }
-    }
-}
-
-/// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
-fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
-    match argument.rsplit_once(':') {
-        Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
-            (Path::new(path).into(), Some(entry.into()))
-        }
-        _ => (Path::new(argument).into(), None),
     }
 }
 
@@ -313,7 +311,7 @@ mod tests {
     #[test]
     fn the_argument_is_a_file_and_maybe_an_entry() {
         let split = |text| {
-            let (path, entry) = split_argument(text);
+            let (path, entry) = KernelSource::split_argument(text);
             (path.display().to_string(), entry)
         };
         assert_eq!(split("a.ptx"), ("a.ptx".into(), None));

@@ -27,10 +27,7 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn new(device: &Device, desc: &BufferDesc) -> Result<Self> {
-        let info = vk::BufferCreateInfo::default()
-            .size(desc.size)
-            .usage(desc.usage)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        let info = vk::BufferCreateInfo::default().size(desc.size).usage(desc.usage);
         // SAFETY: a live device and a plain description.
         let raw = AutoDestroy::new(device, "vkCreateBuffer", |vk| unsafe { vk.create_buffer(&info, None) })?;
         let desc = AllocationCreateDesc {

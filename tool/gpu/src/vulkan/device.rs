@@ -7,8 +7,7 @@ use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
-use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, AutoDestroy, Instance};
+use super::{Adapter, AdapterInfo, AutoDestroy, Instance, fault};
 use crate::{Error, Result, stuck_gpu};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +41,6 @@ struct DeviceInner {
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: bool,
-    fault: Option<FaultReport>,
     stuck: AtomicBool,
     adapter: Adapter,
 }
@@ -83,7 +81,6 @@ impl Device {
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
-            fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             stuck: AtomicBool::new(false),
             adapter: adapter.clone(),
@@ -213,7 +210,8 @@ impl Device {
             let device = self.info().name.clone();
             match result {
                 vk::Result::ERROR_DEVICE_LOST => {
-                    let fault = self.shared.fault.as_ref().and_then(FaultReport::words);
+                    let report = || fault::report(self.instance().raw(), self.raw());
+                    let fault = self.info().device_fault.then(report).flatten();
                     Error::DeviceLost { call, device, fault }
                 }
                 result => Error::Vulkan { call, device, result },

@@ -54,10 +54,7 @@ impl Image {
             .mip_levels(desc.levels)
             .array_layers(1)
             .samples(desc.samples)
-            .tiling(vk::ImageTiling::OPTIMAL)
-            .usage(desc.usage)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE)
-            .initial_layout(vk::ImageLayout::UNDEFINED);
+            .usage(desc.usage);
         // SAFETY: a live device and a plain description.
         let raw = AutoDestroy::new(device, "vkCreateImage", |vk| unsafe { vk.create_image(&info, None) })?;
         let allocation = AllocationCreateDesc {

@@ -146,10 +146,8 @@ impl CommandPool {
     }
 
     pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
-        let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(self.raw())
-            .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(count);
+        let info =
+            vk::CommandBufferAllocateInfo::default().command_pool(self.raw()).command_buffer_count(count);
         let device = self.0.device();
         // SAFETY: a live pool.
         unsafe { device.raw().allocate_command_buffers(&info) }

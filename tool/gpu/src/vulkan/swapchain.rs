@@ -240,7 +240,8 @@ impl Swapchain {
         }
         let format = preferred_format(&self.device, &self.surface)?;
         if format != self.format {
-            return Err(differs(format!("{} instead of {}", in_words(format), in_words(self.format))));
+            let [new, old] = [format, self.format].map(|f| format!("{:?} in {:?}", f.format, f.color_space));
+            return Err(differs(format!("{new} instead of {old}")));
         }
         self.lost = false;
         Ok(())
@@ -291,7 +292,6 @@ impl Swapchain {
             .image_extent(extent)
             .image_array_layers(1)
             .image_usage(self.usage)
-            .image_sharing_mode(vk::SharingMode::EXCLUSIVE)
             .pre_transform(caps.current_transform)
             .composite_alpha(alpha)
             .present_mode(self.mode.raw())
@@ -349,10 +349,6 @@ fn preferred_format(device: &Device, surface: &WindowSurface) -> Result<vk::Surf
     let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
         .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
     Ok(choose_format(&formats))
-}
-
-fn in_words(format: vk::SurfaceFormatKHR) -> String {
-    format!("{:?} in {:?}", format.format, format.color_space)
 }
 
 /// Prefers an sRGB format, because the shaders write linear light.
