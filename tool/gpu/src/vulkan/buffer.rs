@@ -73,12 +73,13 @@ impl Buffer {
 
     /// Returns the bytes, aligned as the device requires for such a buffer. Fails for `GpuOnly` memory.
     pub fn bytes(&self) -> Result<&[u8]> {
-        let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
+        let bytes = self.memory.allocation.mapped_slice().and_then(|bytes| bytes.get(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
-        let bytes = self.memory.bytes_mut().and_then(|bytes| bytes.get_mut(..self.size as usize));
+        let bytes = self.memory.allocation.mapped_slice_mut();
+        let bytes = bytes.and_then(|bytes| bytes.get_mut(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 }

@@ -74,7 +74,7 @@ destroyed! {
 
 /// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
 pub(super) struct OwnedMemory {
-    allocation: Allocation,
+    pub(super) allocation: Allocation,
     device: Device,
 }
 
@@ -92,15 +92,6 @@ impl OwnedMemory {
     pub(super) fn place(&self) -> (vk::DeviceMemory, u64) {
         // SAFETY: bound once, by the owner, and freed only by `Drop`.
         (unsafe { self.allocation.memory() }, self.allocation.offset())
-    }
-
-    /// Returns `None` if the CPU cannot reach the memory.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
-        self.allocation.mapped_slice()
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.allocation.mapped_slice_mut()
     }
 }
 
