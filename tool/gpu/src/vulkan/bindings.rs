@@ -58,23 +58,6 @@ pub struct SetDesc<'a> {
     pub count: usize,
 }
 
-impl SetDesc<'_> {
-    fn layout(&self, device: &Device) -> Result<AutoDestroy<vk::DescriptorSetLayout>> {
-        let binding = |(index, &(kind, stages))| {
-            vk::DescriptorSetLayoutBinding::default()
-                .binding(index)
-                .descriptor_type(kind)
-                .descriptor_count(1)
-                .stage_flags(stages)
-        };
-        let bindings: Vec<_> = (0..).zip(self.bindings).map(binding).collect();
-        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: a live device, and a description that points to locals.
-        let create = |vk: &ash::Device| unsafe { vk.create_descriptor_set_layout(&info, None) };
-        AutoDestroy::new(device, "vkCreateDescriptorSetLayout", create)
-    }
-}
-
 pub struct Bindings {
     layout: AutoDestroy<vk::PipelineLayout>,
     _set_layouts: Vec<AutoDestroy<vk::DescriptorSetLayout>>,
@@ -86,7 +69,21 @@ pub struct Bindings {
 impl Bindings {
     /// Allocates the sets. Each must be [pointed](Self::point) at something before it is used.
     pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
-        let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
+        let set_layout = |set: &SetDesc<'_>| {
+            let binding = |(index, &(kind, stages))| {
+                vk::DescriptorSetLayoutBinding::default()
+                    .binding(index)
+                    .descriptor_type(kind)
+                    .descriptor_count(1)
+                    .stage_flags(stages)
+            };
+            let bindings: Vec<_> = (0..).zip(set.bindings).map(binding).collect();
+            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+            // SAFETY: a live device, and a description that points to locals.
+            let create = |vk: &ash::Device| unsafe { vk.create_descriptor_set_layout(&info, None) };
+            AutoDestroy::new(device, "vkCreateDescriptorSetLayout", create)
+        };
+        let set_layouts = desc.iter().map(set_layout).collect::<Result<Vec<_>>>()?;
         let layouts: Vec<_> = set_layouts.iter().map(AutoDestroy::raw).collect();
         let info =
             vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);

@@ -24,17 +24,12 @@ pub enum Choices<'a> {
 }
 
 impl Choices<'_> {
-    fn kind(&self) -> vk::DescriptorType {
-        match self {
-            Self::These(list) => list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind),
-            Self::Later(kind, _) => *kind,
-        }
-    }
-
-    fn count(&self) -> usize {
-        match self {
-            Self::These(list) => list.len(),
-            Self::Later(_, count) => *count,
+    fn kind_and_count(&self) -> (vk::DescriptorType, usize) {
+        match *self {
+            Self::These(list) => {
+                (list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind), list.len())
+            }
+            Self::Later(kind, count) => (kind, count),
         }
     }
 }
@@ -54,10 +49,10 @@ impl ComputePipeline {
         sets: &[Choices<'_>],
     ) -> Result<Self> {
         let compute = vk::ShaderStageFlags::COMPUTE;
-        let kinds: Vec<_> = sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
-        let descs = kinds.iter().zip(sets);
+        let kinds = sets.iter().map(Choices::kind_and_count);
+        let kinds: Vec<_> = kinds.map(|(kind, count)| ([(kind, compute)], count)).collect();
         let descs: Vec<_> =
-            descs.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
+            kinds.iter().map(|(bindings, count)| SetDesc { bindings, count: *count }).collect();
         let range = [vk::PushConstantRange::default().stage_flags(compute).size(constants)];
         // Vulkan forbids an empty range.
         let ranges = &range[..usize::from(constants > 0)];
