@@ -6,7 +6,7 @@ use cudarc::driver::sys;
 use super::api;
 use super::cubin::Cubin;
 use super::jit_log::JitLog;
-use super::owned::{AutoDestroy, current};
+use super::owned::{AutoDestroy, call_in};
 use super::parameters::{self, KernelParameters};
 use super::ptx::{self, PtxCode, Signature};
 use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
@@ -196,13 +196,9 @@ impl Kernel {
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
-        let mut kernel = Self {
-            name: source.name.clone(),
-            parameters: Default::default(),
-            block: BLOCK,
-            function,
-            module,
-        };
+        // Only now, because the compiler gives a better error for text that is not PTX.
+        let parameters = source.parameters()?;
+        let mut kernel = Self { name: source.name.clone(), parameters, block: BLOCK, function, module };
         kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
@@ -218,8 +214,6 @@ impl Kernel {
                 most.clamp(1, BLOCK)
             }
         };
-        // Only now, because the compiler gives a better error for text that is not PTX.
-        kernel.parameters = source.parameters()?;
         Ok(kernel)
     }
 
@@ -232,7 +226,7 @@ impl Kernel {
         let mut value = 0;
         // SAFETY: a function of a loaded module; writes one integer.
         let ask = || unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
-        current(&self.module.context, "cuFuncGetAttribute", ask)?;
+        call_in(&self.module.context, "cuFuncGetAttribute", ask)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 

@@ -1,7 +1,7 @@
 use cudarc::driver::sys;
 
 use super::api;
-use super::owned::{AutoDestroy, current};
+use super::owned::{AutoDestroy, call_in};
 use super::{Cuda, Stream};
 use crate::Result;
 
@@ -30,7 +30,7 @@ impl DeviceMemory {
         let (source, size) = (self.pointer(), self.size as usize);
         // SAFETY: `target` is as large, of this context, and nobody else's until then (the caller's promise).
         let copy = || unsafe { api::cuMemcpyDtoDAsync(target, source, size, stream.raw()) };
-        Ok(current(&self.memory.context, "cuMemcpyDtoDAsync", copy)?)
+        Ok(call_in(&self.memory.context, "cuMemcpyDtoDAsync", copy)?)
     }
 
     /// Copies at most `bytes.len()` bytes to the host, and waits for the stream.
@@ -40,7 +40,7 @@ impl DeviceMemory {
         let (target, size) = (bytes.as_mut_ptr().cast(), bytes.len().min(self.size as usize));
         // SAFETY: both sides have at least `size` bytes, and `bytes` is borrowed until the wait below.
         let copy = || unsafe { api::cuMemcpyDtoHAsync(target, self.pointer(), size, stream.raw()) };
-        current(context, "cuMemcpyDtoHAsync", copy)?;
+        call_in(context, "cuMemcpyDtoHAsync", copy)?;
         stream.synchronize()
     }
 }
@@ -52,5 +52,5 @@ impl DeviceMemory {
 pub unsafe fn memset(stream: &Stream, target: sys::CUdeviceptr, bytes: u64) -> Result<()> {
     // SAFETY: `target` is memory of this context, and nobody else's until then (the caller's promise).
     let write = || unsafe { api::cuMemsetD32Async(target, 0, bytes as usize / 4, stream.raw()) };
-    Ok(current(stream.context(), "cuMemsetD32Async", write)?)
+    Ok(call_in(stream.context(), "cuMemsetD32Async", write)?)
 }

@@ -26,7 +26,7 @@ impl<T: Destroy> AutoDestroy<T> {
         create: impl FnOnce(*mut T) -> Code,
     ) -> Result<Self> {
         let mut raw = MaybeUninit::zeroed();
-        current(context, call, || create(raw.as_mut_ptr()))?;
+        call_in(context, call, || create(raw.as_mut_ptr()))?;
         // SAFETY: a pointer or an address, so zeros are a value too.
         Ok(Self { raw: unsafe { raw.assume_init() }, context: context.clone() })
     }
@@ -40,7 +40,7 @@ impl<T: Destroy> Drop for AutoDestroy<T> {
 }
 
 /// Makes a call with the context current.
-pub(super) fn current(context: &Cuda, name: &'static str, call: impl FnOnce() -> Code) -> Result<()> {
+pub(super) fn call_in(context: &Cuda, name: &'static str, call: impl FnOnce() -> Code) -> Result<()> {
     context.bind()?;
     context.check(name, call())
 }

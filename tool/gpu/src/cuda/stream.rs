@@ -2,7 +2,7 @@ use cudarc::driver::sys;
 
 use super::Cuda;
 use super::api::{self, Code};
-use super::owned::{AutoDestroy, current};
+use super::owned::{AutoDestroy, call_in};
 use crate::Result;
 
 pub struct Stream(AutoDestroy<sys::CUstream>);
@@ -45,7 +45,7 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: a live stream of the current context.
         let wait = || unsafe { api::cuStreamSynchronize(self.0.raw) };
-        Ok(current(&self.0.context, "cuStreamSynchronize", wait)?)
+        Ok(call_in(&self.0.context, "cuStreamSynchronize", wait)?)
     }
 }
 
@@ -74,7 +74,7 @@ impl Event {
         context.require_same(stream.context().raw(), "cuEventRecord")?;
         // SAFETY: event and stream are alive and of one context, checked above.
         let record = || unsafe { api::cuEventRecord(self.0.raw, stream.raw()) };
-        Ok(current(context, "cuEventRecord", record)?)
+        Ok(call_in(context, "cuEventRecord", record)?)
     }
 
     /// Returns without waiting whether all work before the mark is done. True if it was never recorded.
