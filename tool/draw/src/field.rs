@@ -8,7 +8,7 @@ use super::inputs::{Inputs, Tile};
 use super::pass::PassAttachments;
 use super::pipeline::{Pipeline, Pipelines};
 use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
-use wavefield_gpu::vulkan::{Buffer, Device, Queue};
+use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
