@@ -14,7 +14,7 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 fn main() {
     println!("cargo::rerun-if-changed=wgsl");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let mut modules = String::from("const MODULES: &[(&str, &[u8])] = &[\n");
+    let mut modules = String::from("match name.as_bytes() {\n");
     for entry in fs::read_dir("wgsl").expect("the folder wgsl is part of the package") {
         let path = entry.expect("a readable folder").path();
         if path.extension().is_some_and(|extension| extension == "wgsl") {
@@ -22,11 +22,12 @@ fn main() {
             for (entry, spirv) in compile(&path) {
                 let file = format!("{name}.{entry}.spv");
                 fs::write(out.join(&file), spirv).expect("OUT_DIR is writable");
-                modules += &format!("    (\"{name}.{entry}\", include_bytes!(\"{file}\")),\n");
+                modules += &format!("    b\"{name}.{entry}\" => include_bytes!(\"{file}\"),\n");
             }
         }
     }
-    fs::write(out.join("modules.rs"), modules + "];\n").expect("OUT_DIR is writable");
+    modules += "    _ => panic!(\"no shader has this name\"),\n}\n";
+    fs::write(out.join("modules.rs"), modules).expect("OUT_DIR is writable");
 }
 
 /// Reads a shader together with the parts that it uses.

@@ -36,14 +36,6 @@ impl fmt::Display for Camera {
     }
 }
 
-impl Camera {
-    /// Low, so that a plane reaches from near the eye to the horizon.
-    pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
-
-    /// Shows all of an image from the front.
-    pub const UPRIGHT: Self = Self { azimuth: 0.0, elevation: 0.0, distance: 3.3, target: Vec3::ZERO };
-}
-
 /// Vertical, in radians.
 const FIELD_OF_VIEW: f32 = 0.72;
 const NEAR: f32 = 0.05;
@@ -56,6 +48,12 @@ const DISTANCES: RangeInclusive<f32> = 0.4..=20.0;
 const FARTHEST: f32 = 3.0;
 
 impl Camera {
+    /// Low, so that a plane reaches from near the eye to the horizon.
+    pub const ABOVE_A_PLANE: Self = Self { azimuth: 0.58, elevation: 0.24, distance: 2.4, target: TARGET };
+
+    /// Shows all of an image from the front.
+    pub const UPRIGHT: Self = Self { azimuth: 0.0, elevation: 0.0, distance: 3.3, target: Vec3::ZERO };
+
     pub fn new(azimuth: f32, elevation: f32, distance: f32, target: [f32; 3]) -> Result<Self, String> {
         let target = Vec3::from(target);
         // No range contains NaN.

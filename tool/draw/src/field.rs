@@ -6,13 +6,9 @@ use ash::vk;
 
 use super::inputs::{Inputs, Tile};
 use super::pass::PassAttachments;
-use super::pipeline::{
-    BACKGROUND, CLOUD, CLOUD_FACTS, FIELD, FIELD_FACTS, HEIGHT_FACTS, HEIGHT_POINT_FACTS, HEIGHT_POINTS,
-    HEIGHT_WIREFRAME, HEIGHTS, IMAGE, IMAGE_FACTS, PLANE, POINT_FACTS, POINTS, Pipeline, PipelineDesc,
-    Shaders, WIREFRAME,
-};
+use super::pipeline::{Pipeline, Pipelines};
 use super::{ColorMap, FieldView, Picture, Samples, Style, mesh};
-use wavefield_gpu::vulkan::{Buffer, Device, Queue};
+use wavefield_gpu::vulkan::{Buffer, Queue};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
 use wavefield_handoff::contents::scene::Scene;
@@ -88,13 +84,9 @@ pub struct FieldRenderer {
     background_pipeline: Option<Pipeline>,
     inputs: Inputs,
     indices: Buffer,
-    index_count: u32,
     attachments: Option<PassAttachments>,
-    output: Output,
+    pipelines: Pipelines,
     color_map: ColorMap,
-    samples: Samples,
-    scene: Scene,
-    device: Device,
 }
 
 /// Two triangles, for the plane, an image or a point.
@@ -109,32 +101,14 @@ impl FieldRenderer {
         let device = queue.device().clone();
         let inputs = Inputs::new(queue, desc.scene, (desc.flights, desc.views), desc.color_map)?;
         let tile = mesh::tile_indices();
-        let indices = Buffer::filled(
-            &device,
-            "indices",
-            bytemuck::cast_slice(&tile),
-            vk::BufferUsageFlags::INDEX_BUFFER,
-        )?;
-        let (scene, array, style) = (desc.scene, desc.array, desc.style);
-        let pipeline = |shaders, shows| {
-            let (layout, formats, samples) = (inputs.layout(), desc.output.formats(), desc.samples);
-            Pipeline::new(&device, shaders, &PipelineDesc { layout, formats, samples, shows })
-        };
-        let drawn = pipeline(shaders(desc.output, scene, array.kind(), style), vk::CompareOp::GREATER)?;
-        let background = || pipeline(&BACKGROUND, vk::CompareOp::GREATER_OR_EQUAL);
-        Ok(Self {
-            background_pipeline: (desc.output != Output::Facts).then(background).transpose()?,
-            drawing: Drawing { array, style, pipeline: Rc::new(drawn) },
-            inputs,
-            indices,
-            index_count: tile.len() as u32,
-            attachments: None,
-            output: desc.output,
-            color_map: desc.color_map,
-            samples: desc.samples,
-            scene,
-            device,
-        })
+        let bytes = bytemuck::cast_slice(&tile);
+        let indices = Buffer::filled(&device, "indices", bytes, vk::BufferUsageFlags::INDEX_BUFFER)?;
+        let &FieldRendererDesc { scene, array, style, output, color_map, samples, .. } = desc;
+        let pipelines = Pipelines { device, layout: inputs.bindings.layout(), output, samples, scene };
+        let drawing = Drawing { array, style, pipeline: Rc::new(pipelines.of(array.kind(), style)?) };
+        let has_background = output != Output::Facts;
+        let background_pipeline = has_background.then(|| pipelines.background()).transpose()?;
+        Ok(Self { drawing, background_pipeline, inputs, indices, attachments: None, pipelines, color_map })
     }
 
     pub fn drawing(&self) -> &Drawing {
@@ -151,10 +125,7 @@ impl FieldRenderer {
         if (array.kind(), style) == (now.array.kind(), now.style) {
             return Ok(Drawing { array, style, pipeline: now.pipeline.clone() });
         }
-        let (layout, formats, samples) = (self.inputs.layout(), self.output.formats(), self.samples);
-        let desc = PipelineDesc { layout, formats, samples, shows: vk::CompareOp::GREATER };
-        let shaders = shaders(self.output, self.scene, array.kind(), style);
-        Ok(Drawing { array, style, pipeline: Rc::new(Pipeline::new(&self.device, shaders, &desc)?) })
+        Ok(Drawing { array, style, pipeline: Rc::new(self.pipelines.of(array.kind(), style)?) })
     }
 
     /// Prepares an older drawing for [`FieldRenderer::exchange`], as the style may have changed.
@@ -191,8 +162,8 @@ impl FieldRenderer {
         (flights, views): (usize, usize),
     ) -> Result<Self> {
         let (Drawing { array, style, .. }, color_map) = (self.drawing.clone(), self.color_map);
-        let samples = if output == Output::Facts { Samples::One } else { self.samples };
-        let scene = self.scene;
+        let Pipelines { scene, samples, .. } = self.pipelines;
+        let samples = if output == Output::Facts { Samples::One } else { samples };
         Self::new(
             queue,
             &FieldRendererDesc { output, flights, views, scene, array, style, color_map, samples },
@@ -208,8 +179,8 @@ impl FieldRenderer {
     pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
         // Drop the old ones first, so that both are never held at once.
         self.attachments = None;
-        self.attachments =
-            Some(PassAttachments::new(&self.device, extent, self.output.formats()[0], self.samples)?);
+        let Pipelines { device, output, samples, .. } = &self.pipelines;
+        self.attachments = Some(PassAttachments::new(device, extent, output.formats()[0], *samples)?);
         Ok(())
     }
 
@@ -255,8 +226,9 @@ impl FieldRenderer {
     /// # Safety
     /// As [`FieldRenderer::record`] for the flight and the source.
     pub(super) unsafe fn point_at(&mut self, flight: usize, source: Source) -> Result<()> {
-        if (self.scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
-            return Err(Error::Unsupported(format!("{:?} is not drawn from {source:?}", self.scene)));
+        let scene = self.pipelines.scene;
+        if (scene == Scene::Texture) != matches!(source, Source::Texture(_)) {
+            return Err(Error::Unsupported(format!("{scene:?} is not drawn from {source:?}")));
         }
         // SAFETY: the flight's previous frame is done, and the source is alive (the caller's promise).
         unsafe { self.inputs.point_at(flight, source, &self.drawing.array) };
@@ -283,7 +255,7 @@ impl FieldRenderer {
             unsafe { self.draw(commands, flight, first, tiles, slices) };
         };
         // SAFETY: the caller's promise. Without first values, surface and background cover every pixel.
-        unsafe { attachments.record(commands, pictures, self.output.clear(), draw) };
+        unsafe { attachments.record(commands, pictures, self.pipelines.output.clear(), draw) };
         Ok(())
     }
 
@@ -300,11 +272,11 @@ impl FieldRenderer {
         slices: Option<Slices<'_>>,
     ) {
         let Drawing { array, style, pipeline } = &self.drawing;
-        let draws = draws(self.scene, array, *style);
+        let draws = draws(self.pipelines.scene, array, *style);
         // Shared among the slices.
         let (Draws::Squares(pieces) | Draws::Tiles(pieces)) = draws;
         let count = slices.as_ref().map_or(1, |slices| slices.count);
-        let vk = self.device.raw();
+        let vk = self.pipelines.device.raw();
         // SAFETY: (here and below) recording (the caller's promise); every object is this device's.
         let aim = |number: usize, tile: &Tile| unsafe {
             let [x, y] = tile.corner;
@@ -317,7 +289,7 @@ impl FieldRenderer {
         };
         // SAFETY: as above.
         unsafe {
-            pipeline.bind(commands);
+            vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, pipeline.raw());
             vk.cmd_bind_index_buffer(commands, self.indices.raw(), 0, vk::IndexType::UINT16);
             for (number, tile) in tiles.iter().enumerate() {
                 aim(number, tile);
@@ -329,7 +301,7 @@ impl FieldRenderer {
                         Draws::Squares(_) => {
                             vk.cmd_draw(commands, SQUARE_VERTICES * some, 1, SQUARE_VERTICES * first, 0);
                         }
-                        Draws::Tiles(_) => vk.cmd_draw_indexed(commands, self.index_count, some, 0, 0, first),
+                        Draws::Tiles(_) => vk.cmd_draw_indexed(commands, mesh::INDICES, some, 0, 0, first),
                     }
                     if let Some(slices) = &slices {
                         (slices.after)(slice);
@@ -338,36 +310,13 @@ impl FieldRenderer {
             }
             // Last, so that only pixels without a surface are shaded.
             if let Some(background) = &self.background_pipeline {
-                background.bind(commands);
+                vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::GRAPHICS, background.raw());
                 for (number, tile) in tiles.iter().enumerate() {
                     aim(number, tile);
                     vk.cmd_draw(commands, BACKGROUND_VERTICES, 1, 0, 0);
                 }
             }
         }
-    }
-}
-
-fn shaders(output: Output, scene: Scene, kind: ArrayKind, style: Style) -> &'static Shaders {
-    match (scene, kind, style) {
-        // A texture's plane has no facts.
-        (Scene::Field, ..) if output == Output::Facts => match (kind, style) {
-            (ArrayKind::Mesh, Style::Points) => &POINT_FACTS,
-            (ArrayKind::Mesh, _) => &FIELD_FACTS,
-            (ArrayKind::Surface, Style::Points) => &HEIGHT_POINT_FACTS,
-            (ArrayKind::Surface, _) => &HEIGHT_FACTS,
-            (ArrayKind::Points, _) => &CLOUD_FACTS,
-            (ArrayKind::Image, _) => &IMAGE_FACTS,
-        },
-        (Scene::Texture, ..) => &PLANE,
-        (Scene::Field, ArrayKind::Mesh, Style::Surface) => &FIELD,
-        (Scene::Field, ArrayKind::Mesh, Style::Wireframe) => &WIREFRAME,
-        (Scene::Field, ArrayKind::Mesh, Style::Points) => &POINTS,
-        (Scene::Field, ArrayKind::Surface, Style::Surface) => &HEIGHTS,
-        (Scene::Field, ArrayKind::Surface, Style::Wireframe) => &HEIGHT_WIREFRAME,
-        (Scene::Field, ArrayKind::Surface, Style::Points) => &HEIGHT_POINTS,
-        (Scene::Field, ArrayKind::Points, _) => &CLOUD,
-        (Scene::Field, ArrayKind::Image, _) => &IMAGE,
     }
 }
 

@@ -54,7 +54,7 @@ const SOURCE: usize = 1;
 /// Descriptor sets, and what they point at except the slots. Each frame in flight has its own. Its source set
 /// is pointed at a slot when it is recorded, because each producer has its own slots.
 pub(super) struct Inputs {
-    bindings: Bindings,
+    pub(super) bindings: Bindings,
     uniforms: Buffer,
     views: usize,
     pub(super) palette: Palette,
@@ -96,18 +96,11 @@ impl Inputs {
         };
         let [colors, color_sampler] = inputs.palette.bound();
         for flight in 0..flights {
+            let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
             // SAFETY: the set has never been used.
-            unsafe {
-                let seen = Bound::Uniforms(inputs.uniforms.raw(), size_of::<Globals>() as u64);
-                let bound = [seen, colors, color_sampler];
-                inputs.bindings.point(FRAME, flight, bound);
-            }
+            unsafe { inputs.bindings.point(FRAME, flight, [seen, colors, color_sampler]) };
         }
         Ok(inputs)
-    }
-
-    pub(super) fn layout(&self) -> vk::PipelineLayout {
-        self.bindings.layout()
     }
 
     /// Writes a view's uniforms. The flight's previous frame must be done.

@@ -5,6 +5,9 @@ use wavefield_handoff::contents::wave::Grid;
 /// In cells. A tile's 33 x 33 corners fit 16-bit indices, and its triangles are worth an instance.
 pub const TILE: u32 = 32;
 
+/// Of one tile: two triangles for each cell.
+pub(super) const INDICES: u32 = TILE * TILE * 6;
+
 pub fn tile_count(grid: Grid) -> (u32, u32) {
     ((grid.cols - 1).div_ceil(TILE), (grid.rows - 1).div_ceil(TILE))
 }
@@ -13,7 +16,7 @@ pub fn tile_count(grid: Grid) -> (u32, u32) {
 /// are used again soon. Strips of 2 and of 8 columns are slower.
 pub fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
-    let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
+    let mut indices = Vec::with_capacity(INDICES as usize);
     for strip in (0..TILE).step_by(STRIP as usize) {
         for row in 0..TILE {
             for col in strip..strip + STRIP {

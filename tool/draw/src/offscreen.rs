@@ -4,9 +4,7 @@ use super::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Image, ImageDesc};
 
-pub struct OffscreenTarget {
-    image: Image,
-}
+pub struct OffscreenTarget(Image);
 
 impl OffscreenTarget {
     /// As PNG files have it.
@@ -14,21 +12,20 @@ impl OffscreenTarget {
 
     pub fn new(device: &Device, extent: vk::Extent2D, format: vk::Format) -> Result<Self> {
         let usage = vk::ImageUsageFlags::COLOR_ATTACHMENT | vk::ImageUsageFlags::TRANSFER_SRC;
-        let image = Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?;
-        Ok(Self { image })
+        Ok(Self(Image::new(device, &ImageDesc::color("the picture", extent, format, usage))?))
     }
 
     pub fn picture(&self) -> Picture {
         Picture {
-            image: self.image.raw(),
-            view: self.image.view(),
-            extent: self.image.extent(),
+            image: self.0.raw(),
+            view: self.0.view(),
+            extent: self.0.extent(),
             final_layout: vk::ImageLayout::TRANSFER_SRC_OPTIMAL,
         }
     }
 
     /// Returns the image, which is in the layout `TRANSFER_SRC_OPTIMAL` after a frame.
     pub fn image(&self) -> &Image {
-        &self.image
+        &self.0
     }
 }

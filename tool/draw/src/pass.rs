@@ -3,7 +3,7 @@
 use ash::vk;
 
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Image, ImageDesc, image_barrier, pipeline_barrier};
+use wavefield_gpu::vulkan::{Device, Image, ImageDesc, color_barrier, image_barrier, pipeline_barrier};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
@@ -126,59 +126,40 @@ impl PassAttachments {
         clear: &[vk::ClearColorValue],
         draw: impl FnOnce(),
     ) {
+        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
+        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
+        let depth_writes = (
+            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
+            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
+        );
+        let depth_uses = (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
+        let depth = image_barrier(
+            self.depth.raw(),
+            vk::ImageAspectFlags::DEPTH,
+            undefined(depth_writes),
+            (vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL, depth_uses),
+        );
+        // After a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
+        let before = undefined((PICTURE_STAGES, COLOR_WRITES.1));
+        let written = pictures.iter().map(|picture| color_barrier(picture.image, before, drawable));
+        // Without this image, the draw goes to the pictures themselves.
+        let multisampled = self.color.as_ref();
+        let multisampled =
+            multisampled.map(|image| color_barrier(image.raw(), undefined(COLOR_WRITES), drawable));
+        let discarded: Vec<_> = [depth].into_iter().chain(written).chain(multisampled).collect();
         let hand_on = |picture: &Picture| {
-            image_barrier(
-                picture.image,
-                vk::ImageAspectFlags::COLOR,
-                (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES),
-                (picture.final_layout, next_use(picture.final_layout)),
-            )
+            let next = (picture.final_layout, next_use(picture.final_layout));
+            color_barrier(picture.image, drawable, next)
         };
         let handed_on: Vec<_> = pictures.iter().map(hand_on).collect();
-        // SAFETY: the caller's promise; the last barriers are outside the render pass.
+        // SAFETY: the caller's promise; the barriers are outside the render pass.
         unsafe {
-            self.prepare(commands, pictures);
+            pipeline_barrier(&self.device, commands, &[], &discarded);
             self.begin(commands, pictures, clear);
             draw();
             self.device.raw().cmd_end_rendering(commands);
             pipeline_barrier(&self.device, commands, &[], &handed_on);
         }
-    }
-
-    /// Prepares pictures and attachments for the draw, and discards their contents.
-    ///
-    /// # Safety
-    /// As [`PassAttachments::record`].
-    unsafe fn prepare(&self, commands: vk::CommandBuffer, pictures: &[Picture]) {
-        let color = vk::ImageAspectFlags::COLOR;
-        let depth_writes = (
-            vk::PipelineStageFlags2::EARLY_FRAGMENT_TESTS | vk::PipelineStageFlags2::LATE_FRAGMENT_TESTS,
-            vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_WRITE,
-        );
-        // After a draw, a present (the acquire semaphore's wait is at this stage) or a read-back.
-        let picture_before = (COLOR_WRITES.0 | vk::PipelineStageFlags2::ALL_TRANSFER, COLOR_WRITES.1);
-        let drawable = (vk::ImageLayout::COLOR_ATTACHMENT_OPTIMAL, COLOR_WRITES);
-        let undefined = |scope| (vk::ImageLayout::UNDEFINED, scope);
-        let depth = image_barrier(
-            self.depth.raw(),
-            vk::ImageAspectFlags::DEPTH,
-            undefined(depth_writes),
-            (
-                vk::ImageLayout::DEPTH_STENCIL_ATTACHMENT_OPTIMAL,
-                (depth_writes.0, depth_writes.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ),
-            ),
-        );
-        let written =
-            |picture: &Picture| image_barrier(picture.image, color, undefined(picture_before), drawable);
-        // Without this image, the draw goes to the pictures themselves.
-        let multisampled = self
-            .color
-            .as_ref()
-            .map(|image| image_barrier(image.raw(), color, undefined(COLOR_WRITES), drawable));
-        let barriers: Vec<_> =
-            [depth].into_iter().chain(pictures.iter().map(written)).chain(multisampled).collect();
-        // SAFETY: recording (the caller's promise), and the images are alive and of this device.
-        unsafe { pipeline_barrier(&self.device, commands, &[], &barriers) };
     }
 
     /// # Safety

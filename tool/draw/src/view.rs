@@ -57,18 +57,15 @@ impl Placement {
         let pixels = (width / cols).min(height / rows) * Camera::UPRIGHT.distance / camera.distance;
         // Keep at least one pixel of a very long image.
         let size = [cols, rows].map(|texels| (texels * pixels).max(1.0));
-        let (right, down) = (-camera.target.x * half(size), camera.target.y * half(size));
+        let unit = Self { corner: [0.0; 2], size }.unit();
+        let (right, down) = (-camera.target.x * unit, camera.target.y * unit);
         Self { corner: [0.5 * (width - size[0]) + right, 0.5 * (height - size[1]) + down], size }
     }
 
     /// Returns half of the longer side, in pixels.
     pub fn unit(&self) -> f32 {
-        half(self.size)
+        0.5 * self.size[0].max(self.size[1])
     }
-}
-
-fn half([width, height]: [f32; 2]) -> f32 {
-    0.5 * width.max(height)
 }
 
 impl Camera {

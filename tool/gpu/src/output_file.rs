@@ -2,11 +2,13 @@
 //! renamed once it is on the disk. A FIFO, a device, a terminal or standard output (`-`) is written directly.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+#[cfg(unix)]
+use std::time::{Duration, Instant};
 
 #[cfg(unix)]
 use rustix::{fs, io::Errno};
@@ -147,36 +149,35 @@ fn open(path: &Path, only_check: bool) -> io::Result<(OutputTarget, Option<PathB
 
 /// Opens a FIFO, a device or a terminal. Waits 5 s for a FIFO's reader, since `open` cannot be interrupted.
 #[cfg(unix)]
-fn open_stream(path: &Path) -> io::Result<std::fs::File> {
+fn open_stream(path: &Path) -> io::Result<File> {
     let flags = fs::OFlags::WRONLY | fs::OFlags::NOCTTY | fs::OFlags::NONBLOCK | fs::OFlags::CLOEXEC;
-    for _ in 0..500 {
+    let end = Instant::now() + Duration::from_secs(5);
+    let file = loop {
         match fs::open(path, flags, fs::Mode::empty()) {
-            Err(Errno::NXIO) => std::thread::sleep(std::time::Duration::from_millis(10)),
-            opened => {
-                let file = opened?;
-                fs::fcntl_setfl(&file, fs::OFlags::empty())?; // Writes wait again.
-                return Ok(file.into());
-            }
+            Err(Errno::NXIO) if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            Err(Errno::NXIO) => return Err(io::Error::other("nothing reads from it")),
+            opened => break opened?,
         }
-    }
-    Err(io::Error::other("nothing reads from it"))
+    };
+    fs::fcntl_setfl(&file, fs::OFlags::empty())?; // Writes wait again.
+    Ok(file.into())
 }
 
 /// Gives the new file the old one's owner, group, ACL and mode, as far as this user may. Nobody gains rights.
 #[cfg(unix)]
-fn take_after(file: &std::fs::File, place: &Path) -> io::Result<()> {
+fn take_after(file: &File, place: &Path) -> io::Result<()> {
     let Some(old) = place.try_exists()?.then(|| place.metadata()).transpose()? else { return Ok(()) };
     let owned = fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
     let kept = owned || fchown(file, None, Some(old.gid())).is_ok();
     #[cfg(target_os = "linux")]
     let kept = kept && {
         const ACL: &str = "system.posix_acl_access";
-        let none = |error| matches!(error, Errno::NODATA | Errno::OPNOTSUPP);
         let mut acl = [0; 64 << 10]; // The largest possible attribute.
         match fs::getxattr(place, ACL, &mut acl) {
             Ok(size) => fs::fsetxattr(file, ACL, &acl[..size], fs::XattrFlags::empty()).is_ok(),
             // The folder's default ACL may have given the new file one.
-            Err(error) => none(error) && fs::fremovexattr(file, ACL).err().is_none_or(none),
+            Err(Errno::NODATA) => matches!(fs::fremovexattr(file, ACL), Ok(()) | Err(Errno::NODATA)),
+            Err(error) => error == Errno::OPNOTSUPP,
         }
     };
     let rights = match (owned, kept) {

@@ -24,9 +24,3 @@ impl ProgressLine {
         self.0.set_position(done);
     }
 }
-
-impl Drop for ProgressLine {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
-}

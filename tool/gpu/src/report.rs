@@ -62,24 +62,20 @@ pub fn command_line() -> String {
 
 /// Wraps a line at its blanks to `width` columns and indents the rest. Never breaks a word.
 pub fn wrap(line: &str, width: usize, indent: usize) -> String {
-    let (mut text, mut column) = (String::new(), 0);
+    let (mut text, mut column, mut rest) = (String::new(), 0, line);
     // Each step takes a word with the blanks before it. A new line drops those blanks.
-    let mut from = 0;
-    while from < line.len() {
-        let blanks = line[from..].find(|c| c != ' ').unwrap_or(line.len() - from);
-        let word = line[from + blanks..].split(' ').next().unwrap_or_default();
-        let length = blanks + word.chars().count();
-        if column > indent && column + length > width {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
+    while !rest.is_empty() {
+        let word = rest.trim_start_matches(' ');
+        let end = rest.len() - word.len() + word.find(' ').unwrap_or(word.len());
+        let mut piece = &rest[..end];
+        if column > indent && column + piece.chars().count() > width {
+            text += &format!("\n{:indent$}", "");
             column = indent;
-            text.push_str(word);
-            column += length - blanks;
-        } else {
-            text.push_str(&line[from..from + blanks + word.len()]);
-            column += length;
+            piece = piece.trim_start_matches(' ');
         }
-        from += blanks + word.len();
+        text += piece;
+        column += piece.chars().count();
+        rest = &rest[end..];
     }
     text
 }

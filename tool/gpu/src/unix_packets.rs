@@ -13,14 +13,14 @@ use rustix::net::{
 /// The most descriptors that one packet can carry (`SCM_MAX_FD` in `unix(7)`).
 const MOST: usize = 253;
 
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+
 pub fn seqpacket() -> Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
 pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+    net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, FLAGS, None)
 }
 
 /// Sends one packet, either whole or not at all.

@@ -15,7 +15,7 @@ use crate::contents::{built_in, wave::Grid};
 use crate::producer::{CudaTimeline, Frame, ImageSlot, ProducerDesc, Source, TEXTURE_FORMAT, check_texture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::{
-    Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface,
+    Array, Cuda, Kernel, KernelParameters, KernelSource, MipmappedArray, Signature, Stream, Surface, blocks,
 };
 use wavefield_gpu::vulkan::{Device, ImageView, view_of_shared};
 
@@ -140,8 +140,9 @@ impl TextureKernels {
             (&raw mut to_size.cols).cast(),
             (&raw mut to_size.rows).cast(),
         ];
+        let block = self.reduce.block();
         // SAFETY: the types of `reduce`; a stream runs its kernels in order, so the level above is written.
-        unsafe { self.reduce.launch_for(stream, to.size.count(), &mut arguments) }
+        unsafe { self.reduce.launch_with(stream, blocks(to.size.count(), block), block, &mut arguments) }
     }
 }
 

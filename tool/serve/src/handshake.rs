@@ -35,7 +35,7 @@ pub(super) fn welcome(
         array,
         depth: ring_for(&setup.config, array, hello.ring).depth(),
         largest_allocation: info.largest_buffer.0,
-        offset_alignment: engine.device().storage_alignment().max(size_of::<Vertex>() as u64),
+        offset_alignment: engine.device().info().storage_alignment.max(size_of::<Vertex>() as u64),
     };
     let FieldView { limits, size, .. } = FieldView::of(&array);
     let parameters = ClientParameters { field: parameters, limits, size };

@@ -32,7 +32,7 @@ pub(super) struct Reloader {
 impl Reloader {
     /// If the file cannot be watched, prints a note and returns `None`.
     pub(super) fn new(argument: String) -> Option<Self> {
-        let file = KernelSource::file_of(&argument);
+        let (file, _) = KernelSource::split_argument(&argument);
         let saved = Arc::new(AtomicBool::new(false));
         match watch(&file, saved.clone()) {
             Ok(watcher) => {

@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUjitInputType, CUlinkState};
+use cudarc::driver::sys::CUjitInputType;
 
 use super::api;
 use super::jit_log::JitLog;
+use super::owned::AutoDestroy;
 use super::{Cuda, KernelSource};
 use crate::Result;
 
@@ -28,21 +29,18 @@ impl Cubin {
 }
 
 pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
-    context.bind()?;
     let ptx = source.text()?;
     let mut log = JitLog::new();
     let (count, options, values) = log.options();
-    let mut state = std::ptr::null_mut();
     // SAFETY: `options` and `values` have `count` elements; `log` outlives the linker.
-    let code = unsafe { api::cuLinkCreate(count, options, values, &mut state) };
-    context.check("cuLinkCreate", code)?;
-    let linker = Linker { state, context };
+    let create = |linker| unsafe { api::cuLinkCreate(count, options, values, linker) };
+    let linker = AutoDestroy::new(context, "cuLinkCreate", create)?;
 
     let bytes = ptx.as_bytes_with_nul();
     // SAFETY: the linker only reads the text, which is terminated and outlives the call; no options.
     let code = unsafe {
         api::cuLinkAddData(
-            linker.state,
+            linker.raw,
             CUjitInputType::CU_JIT_INPUT_PTX,
             bytes.as_ptr().cast_mut().cast(),
             bytes.len(),
@@ -55,22 +53,10 @@ pub fn link(context: &Cuda, source: &KernelSource) -> Result<Cubin> {
     let (mut cubin, mut size) = (std::ptr::null_mut(), 0);
     let linked = context.check("cuLinkAddData", code).and_then(|()| {
         // SAFETY: a live linker, which owns the result.
-        let code = unsafe { api::cuLinkComplete(linker.state, &mut cubin, &mut size) };
+        let code = unsafe { api::cuLinkComplete(linker.raw, &mut cubin, &mut size) };
         context.check("cuLinkComplete", code)
     });
     linked.map_err(|error| source.refused(context, error, &log))?;
     // SAFETY: the linker returned `size` bytes, which live until it is destroyed.
     Ok(Cubin(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), size) }.into()))
-}
-
-struct Linker<'a> {
-    state: CUlinkState,
-    context: &'a Cuda,
-}
-
-impl Drop for Linker<'_> {
-    fn drop(&mut self) {
-        // SAFETY: created above, destroyed once.
-        self.context.cleanup("cuLinkDestroy", || unsafe { api::cuLinkDestroy(self.state) });
-    }
 }

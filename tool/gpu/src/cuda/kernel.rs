@@ -6,6 +6,7 @@ use cudarc::driver::sys;
 use super::api;
 use super::cubin::Cubin;
 use super::jit_log::JitLog;
+use super::owned::{AutoDestroy, call_in};
 use super::parameters::{self, KernelParameters};
 use super::ptx::{self, PtxCode, Signature};
 use super::{Cuda, Driver, Stream, is_sticky, nvrtc};
@@ -39,7 +40,7 @@ impl KernelSource {
         if argument.ends_with(':') {
             return Err(Error::Usage(format!("--kernel `{argument}` names no entry after the colon")));
         }
-        let (path, entry) = split_argument(argument);
+        let (path, entry) = Self::split_argument(argument);
         Self::from_file(&path, entry.as_deref())
     }
 
@@ -64,8 +65,16 @@ impl KernelSource {
         Ok(Self { name, ptx, entry, cubin: None, built_in: None })
     }
 
-    pub fn file_of(argument: &str) -> PathBuf {
-        split_argument(argument).0
+    /// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
+    pub fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
+        match argument.rsplit_once(':') {
+            Some((path, entry))
+                if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) =>
+            {
+                (Path::new(path).into(), Some(entry.into()))
+            }
+            _ => (Path::new(argument).into(), None),
+        }
     }
 
     /// Replaces characters that are not ASCII, which compilers refuse even in comments.
@@ -144,23 +153,12 @@ fn text_of(bytes: Vec<u8>) -> Result<(String, Vec<u8>), &'static str> {
     }
 }
 
-/// Splits at a colon after the last dot and path separator, so that `C:\…` stays whole.
-fn split_argument(argument: &str) -> (PathBuf, Option<String>) {
-    match argument.rsplit_once(':') {
-        Some((path, entry)) if !path.is_empty() && !entry.is_empty() && !entry.contains(['/', '\\', '.']) => {
-            (Path::new(path).into(), Some(entry.into()))
-        }
-        _ => (Path::new(argument).into(), None),
-    }
-}
-
 pub struct Kernel {
     name: String,
     parameters: KernelParameters,
     block: u32,
     function: sys::CUfunction,
-    module: sys::CUmodule,
-    context: Cuda,
+    module: AutoDestroy<sys::CUmodule>,
 }
 
 // SAFETY: the driver API is thread-safe, and every use binds the context first.
@@ -187,25 +185,20 @@ impl Kernel {
 
         let mut log = JitLog::new();
         let (count, options, values) = log.options();
-        let mut module = std::ptr::null_mut();
         // SAFETY: the text is terminated, machine code has its length inside, `options` and `values` have
         // `count` elements, and `log` outlives the call.
-        let code = unsafe { api::cuModuleLoadDataEx(&mut module, image, count, options, values) };
-        context.check("cuModuleLoadDataEx", code).map_err(|error| source.refused(context, error, &log))?;
-        // From here on, `Drop` unloads the module.
-        let mut kernel = Self {
-            name: source.name.clone(),
-            parameters: KernelParameters::default(),
-            block: BLOCK,
-            function: std::ptr::null_mut(),
-            module,
-            context: context.clone(),
-        };
+        let load = |module| unsafe { api::cuModuleLoadDataEx(module, image, count, options, values) };
+        let module = AutoDestroy::new(context, "cuModuleLoadDataEx", load)
+            .map_err(|error| source.refused(context, error, &log))?;
+        let mut function = std::ptr::null_mut();
         // SAFETY: a loaded module and a terminated name.
-        let code = unsafe { api::cuModuleGetFunction(&mut kernel.function, module, entry.as_ptr()) };
+        let code = unsafe { api::cuModuleGetFunction(&mut function, module.raw, entry.as_ptr()) };
         context
             .check("cuModuleGetFunction", code)
             .map_err(|error| problem(format!("entry `{}`: {}", source.entry, Error::from(error))))?;
+        // Only now, because the compiler gives a better error for text that is not PTX.
+        let parameters = source.parameters()?;
+        let mut kernel = Self { name: source.name.clone(), parameters, block: BLOCK, function, module };
         kernel.block = match PtxCode::of(&source.ptx).entry(&source.entry).and_then(|entry| entry.block()) {
             Some([threads, 1, 1]) if threads > 0 => threads,
             Some([x, y, z]) => {
@@ -221,8 +214,6 @@ impl Kernel {
                 most.clamp(1, BLOCK)
             }
         };
-        // Only now, because the compiler gives a better error for text that is not PTX.
-        kernel.parameters = source.parameters()?;
         Ok(kernel)
     }
 
@@ -232,11 +223,10 @@ impl Kernel {
     }
 
     fn attribute(&self, which: sys::CUfunction_attribute) -> Result<u32> {
-        self.context.bind()?;
         let mut value = 0;
         // SAFETY: a function of a loaded module; writes one integer.
-        let code = unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
-        self.context.check("cuFuncGetAttribute", code)?;
+        let ask = || unsafe { api::cuFuncGetAttribute(&mut value, which, self.function) };
+        call_in(&self.module.context, "cuFuncGetAttribute", ask)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
@@ -275,21 +265,7 @@ impl Kernel {
             values.pointer(),
         ];
         // SAFETY: the caller promises that the arguments have the types of the documented signature.
-        unsafe { self.launch_for(stream, count, &mut arguments) }
-    }
-
-    /// Enqueues at least `count` threads, rounded up to whole blocks that the kernel accepts.
-    ///
-    /// # Safety
-    /// As for [`Kernel::launch_with`].
-    pub unsafe fn launch_for(
-        &self,
-        stream: &Stream,
-        count: u64,
-        arguments: &mut [*mut c_void],
-    ) -> Result<()> {
-        // SAFETY: stream, arguments and memory are the kernel's (the caller's promise).
-        unsafe { self.launch_with(stream, blocks(count, self.block), self.block, arguments) }
+        unsafe { self.launch_with(stream, blocks(count, self.block), self.block, &mut arguments) }
     }
 
     /// Enqueues a one-dimensional launch of any signature.
@@ -304,27 +280,21 @@ impl Kernel {
         threads: u32,
         arguments: &mut [*mut c_void],
     ) -> Result<()> {
-        self.context.bind()?;
+        let context = &self.module.context;
+        context.bind()?;
         let (function, arguments) = (self.function, arguments.as_mut_ptr());
         let none = std::ptr::null_mut();
         // SAFETY: the caller's promise; the arguments are copied before the call returns.
         let code = unsafe {
             api::cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream.raw(), arguments, none)
         };
-        self.context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
+        context.check("cuLaunchKernel", code).map_err(|error| match Error::from(error) {
             // A sticky error may come from an earlier kernel.
             error @ Error::Cuda { code, .. } if !is_sticky(code) => {
                 Error::Kernel { kernel: self.name.clone(), problem: error.to_string() }
             }
             error => error,
         })
-    }
-}
-
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        // SAFETY: loaded above. The streams that ran it are idle: code that drops a kernel waits first.
-        self.context.cleanup("cuModuleUnload", || unsafe { api::cuModuleUnload(self.module) });
     }
 }
 
@@ -335,7 +305,7 @@ mod tests {
     #[test]
     fn the_argument_is_a_file_and_maybe_an_entry() {
         let split = |text| {
-            let (path, entry) = split_argument(text);
+            let (path, entry) = KernelSource::split_argument(text);
             (path.display().to_string(), entry)
         };
         assert_eq!(split("a.ptx"), ("a.ptx".into(), None));

@@ -9,22 +9,20 @@ mod kernel;
 mod memory;
 mod mipmap;
 mod nvrtc;
+mod owned;
 mod parameters;
 mod peers;
 mod ptx;
 mod stream;
 
-pub use kernel::blocks;
-pub use kernel::{Kernel, KernelSource, MAX_PTX};
-pub use memory::DeviceMemory;
-pub use memory::memset;
+pub use kernel::{Kernel, KernelSource, MAX_PTX, blocks};
+pub use memory::{DeviceMemory, memset};
 pub use mipmap::MipmappedArray;
 pub use parameters::{KernelParameter, KernelParameters, KernelValues, MAX_PARAMETERS};
 pub use peers::peers;
 pub use ptx::Signature;
 pub use stream::{Event, Stream};
-pub use vulkan_cuda::cuda::is_sticky;
-pub use vulkan_cuda::cuda::{Array, Surface};
+pub use vulkan_cuda::cuda::{Array, Surface, is_sticky};
 pub use vulkan_cuda::{Cuda, CudaInfo, Driver};
 
 use crate::Result;

@@ -26,27 +26,27 @@ impl Signature {
         }
     }
 
-    fn kinds(self) -> [ParameterKind; 5] {
+    fn types(self) -> [&'static [&'static str]; 5] {
         let first = match self {
-            Self::Field => ParameterKind::Pointer,
-            Self::Texture => ParameterKind::U64,
+            Self::Field => POINTER,
+            Self::Texture => U64,
         };
-        [first, ParameterKind::U32, ParameterKind::U32, ParameterKind::U64, ParameterKind::F64]
+        [first, U32, U32, U64, F64]
     }
 
     /// Compares an entry's parameters. They end with a structure of `floats` floats, unless that is 0.
     pub(super) fn check(self, ptx: &str, entry: &str, floats: usize) -> Result<(), String> {
         let code = PtxCode::of(ptx);
         let found = code.entry(entry).ok_or_else(|| no_entry(&code.entries(), entry))?.parameters();
-        let kinds = self.kinds();
+        let types = self.types();
         let structure = (floats > 0).then(|| format!(".b8[{}]", 4 * floats));
-        let (first, rest) = found.split_at(kinds.len().min(found.len()));
-        let fits = |(found, kind): (&String, ParameterKind)| kind.types().contains(&found.as_str());
-        if first.len() == kinds.len() && first.iter().zip(kinds).all(fits) && rest.iter().eq(&structure) {
+        let (first, rest) = found.split_at(types.len().min(found.len()));
+        let fits = |(found, forms): (&String, &[&str])| forms.contains(&found.as_str());
+        if first.len() == types.len() && first.iter().zip(types).all(fits) && rest.iter().eq(&structure) {
             return Ok(());
         }
-        let types = kinds.map(|kind| kind.types()[0].to_owned()).into_iter().chain(structure);
-        let expected = types.collect::<Vec<_>>().join(", ");
+        let usual = types.map(|forms| forms[0].to_owned()).into_iter().chain(structure);
+        let expected = usual.collect::<Vec<_>>().join(", ");
         let found = listed(found.into_iter());
         let words = match floats {
             0 => self.words().to_owned(),
@@ -63,34 +63,12 @@ impl Signature {
     }
 }
 
-#[derive(Clone, Copy)]
-enum ParameterKind {
-    Pointer,
-    U32,
-    U64,
-    F64,
-}
-
-impl ParameterKind {
-    /// Lists how compilers write this kind, the usual form first. `.b64` tells only the size.
-    fn types(self) -> &'static [&'static str] {
-        match self {
-            Self::Pointer => &[
-                ".u64",
-                ".s64",
-                ".b64",
-                ".b8[8]",
-                ".u64 .ptr",
-                ".b64 .ptr",
-                ".u64 .ptr .global",
-                ".b64 .ptr .global",
-            ],
-            Self::U32 => &[".u32", ".s32", ".b32", ".b8[4]"],
-            Self::U64 => &[".u64", ".s64", ".b64", ".b8[8]"],
-            Self::F64 => &[".f64", ".b64", ".b8[8]"],
-        }
-    }
-}
+// How compilers write each kind of parameter, the usual form first. `.b64` tells only the size.
+const POINTER: &[&str] =
+    &[".u64", ".s64", ".b64", ".b8[8]", ".u64 .ptr", ".b64 .ptr", ".u64 .ptr .global", ".b64 .ptr .global"];
+const U32: &[&str] = &[".u32", ".s32", ".b32", ".b8[4]"];
+const U64: &[&str] = &[".u64", ".s64", ".b64", ".b8[8]"];
+const F64: &[&str] = &[".f64", ".b64", ".b8[8]"];
 
 /// Extracts the type, such as `.u64 .ptr .global`, or `.b8[12]` from `.param .align 4 .b8 name[12]`.
 fn parameter(declaration: &str) -> String {

@@ -2,125 +2,93 @@ use cudarc::driver::sys;
 
 use super::Cuda;
 use super::api::{self, Code};
+use super::owned::{AutoDestroy, call_in};
 use crate::Result;
 
-pub struct Stream {
-    raw: sys::CUstream,
-    context: Cuda,
-}
-
-// SAFETY: the driver API is thread-safe, and every use binds the context first.
-unsafe impl Send for Stream {}
-// SAFETY: as above.
-unsafe impl Sync for Stream {}
+pub struct Stream(AutoDestroy<sys::CUstream>);
 
 // SAFETY: the stream is destroyed when the value is dropped, and the value keeps the context alive.
 unsafe impl vulkan_cuda::Stream for Stream {
     fn raw(&self) -> sys::CUstream {
-        self.raw
+        self.0.raw
     }
 
     fn context(&self) -> sys::CUcontext {
-        self.context.raw()
+        self.0.context.raw()
     }
 }
 
 impl Stream {
     /// Creates a stream that does not wait for the legacy default stream.
     pub fn new(context: &Cuda) -> Result<Self> {
-        context.bind()?;
-        let (mut raw, flags) = (std::ptr::null_mut(), sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes one handle; the context is current.
-        context.check("cuStreamCreate", unsafe { api::cuStreamCreate(&mut raw, flags) })?;
-        Ok(Self { raw, context: context.clone() })
+        let create = |stream| unsafe { api::cuStreamCreate(stream, flags) };
+        Ok(Self(AutoDestroy::new(context, "cuStreamCreate", create)?))
     }
 
     pub fn raw(&self) -> sys::CUstream {
-        self.raw
+        self.0.raw
     }
 
     pub fn context(&self) -> &Cuda {
-        &self.context
+        &self.0.context
     }
 
     /// Returns without waiting whether all enqueued work is done. Fails if a kernel failed.
     pub fn is_idle(&self) -> Result<bool> {
-        self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        is_ready(&self.context, "cuStreamQuery", unsafe { api::cuStreamQuery(self.raw) })
+        is_ready(&self.0.context, "cuStreamQuery", || unsafe { api::cuStreamQuery(self.0.raw) })
     }
 
     /// Blocks the CPU until all enqueued work is done. Fails if a kernel failed.
     pub fn synchronize(&self) -> Result<()> {
-        self.context.bind()?;
         // SAFETY: a live stream of the current context.
-        Ok(self.context.check("cuStreamSynchronize", unsafe { api::cuStreamSynchronize(self.raw) })?)
+        let wait = || unsafe { api::cuStreamSynchronize(self.0.raw) };
+        Ok(call_in(&self.0.context, "cuStreamSynchronize", wait)?)
     }
 }
 
 /// Returns false for `NOT_READY`.
-fn is_ready(context: &Cuda, call: &'static str, code: Code) -> Result<bool> {
-    match code {
+fn is_ready(context: &Cuda, call: &'static str, query: impl FnOnce() -> Code) -> Result<bool> {
+    context.bind()?;
+    match query() {
         Code::NOT_READY => Ok(false),
         code => Ok(context.check(call, code).map(|()| true)?),
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        // SAFETY: created above. A stream may be destroyed while it has work, which then still completes.
-        self.context.cleanup("cuStreamDestroy", || unsafe { api::cuStreamDestroy(self.raw) });
-    }
-}
-
-pub struct Event {
-    raw: sys::CUevent,
-    context: Cuda,
-}
-
-// SAFETY: as for `Stream`.
-unsafe impl Send for Event {}
+pub struct Event(AutoDestroy<sys::CUevent>);
 
 impl Event {
     pub fn new(context: &Cuda) -> Result<Self> {
-        context.bind()?;
-        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUevent_flags::CU_EVENT_DEFAULT as u32;
         // SAFETY: writes one handle; the context is current.
-        context.check("cuEventCreate", unsafe {
-            api::cuEventCreate(&mut raw, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
-        })?;
-        Ok(Self { raw, context: context.clone() })
+        let create = |event| unsafe { api::cuEventCreate(event, flags) };
+        Ok(Self(AutoDestroy::new(context, "cuEventCreate", create)?))
     }
 
     /// Marks the end of the work that is enqueued on `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        self.context.require_same(stream.context.raw(), "cuEventRecord")?;
-        self.context.bind()?;
+        let context = &self.0.context;
+        context.require_same(stream.context().raw(), "cuEventRecord")?;
         // SAFETY: event and stream are alive and of one context, checked above.
-        Ok(self.context.check("cuEventRecord", unsafe { api::cuEventRecord(self.raw, stream.raw()) })?)
+        let record = || unsafe { api::cuEventRecord(self.0.raw, stream.raw()) };
+        Ok(call_in(context, "cuEventRecord", record)?)
     }
 
     /// Returns without waiting whether all work before the mark is done. True if it was never recorded.
     pub fn is_done(&self) -> Result<bool> {
-        self.context.bind()?;
         // SAFETY: a live event of the current context.
-        is_ready(&self.context, "cuEventQuery", unsafe { api::cuEventQuery(self.raw) })
+        is_ready(&self.0.context, "cuEventQuery", || unsafe { api::cuEventQuery(self.0.raw) })
     }
 
     /// Returns the milliseconds between two recorded events; `None` until the stream has reached both.
     pub fn elapsed_ms(&self, end: &Event) -> Result<Option<f32>> {
-        self.context.require_same(end.context.raw(), "cuEventElapsedTime")?;
-        self.context.bind()?;
-        let mut milliseconds = 0.0;
+        let (context, mut milliseconds) = (&self.0.context, 0.0);
+        context.require_same(end.0.context.raw(), "cuEventElapsedTime")?;
         // SAFETY: both events are alive and of one context, checked above.
-        let code = unsafe { api::cuEventElapsedTime(&mut milliseconds, self.raw, end.raw) };
-        Ok(is_ready(&self.context, "cuEventElapsedTime", code)?.then_some(milliseconds))
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: created above.
-        self.context.cleanup("cuEventDestroy", || unsafe { api::cuEventDestroy(self.raw) });
+        let elapsed = || unsafe { api::cuEventElapsedTime(&mut milliseconds, self.0.raw, end.0.raw) };
+        Ok(is_ready(context, "cuEventElapsedTime", elapsed)?.then_some(milliseconds))
     }
 }

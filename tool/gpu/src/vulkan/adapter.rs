@@ -30,6 +30,8 @@ pub struct AdapterInfo {
     pub largest_buffer: (u64, &'static str),
     /// Bytes (`maxMemoryAllocationSize`).
     pub largest_allocation: u64,
+    /// Bytes (`minStorageBufferOffsetAlignment`).
+    pub storage_alignment: u64,
     pub inline: bool,
     /// Nanoseconds per timestamp tick; `None` if the queue has no timestamps.
     pub timestamp_period: Option<f64>,
@@ -45,9 +47,9 @@ pub struct AdapterInfo {
     pub largest_picture: u32,
 }
 
-impl Adapter {
-    pub(super) fn enumerate(instance: &Instance) -> Result<Vec<Self>> {
-        let vk = instance.raw();
+impl Instance {
+    pub fn adapters(&self) -> Result<Vec<Adapter>> {
+        let vk = self.raw();
         // SAFETY: a live instance.
         let devices = unsafe { vk.enumerate_physical_devices() }
             .map_err(failed("vkEnumeratePhysicalDevices", "the Vulkan instance"))?;
@@ -55,11 +57,13 @@ impl Adapter {
             .into_iter()
             .map(|raw| {
                 let info = AdapterInfo::query(vk, raw)?;
-                Ok(Self { instance: instance.clone(), raw, info })
+                Ok(Adapter { instance: self.clone(), raw, info })
             })
             .collect()
     }
+}
 
+impl Adapter {
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
@@ -177,6 +181,7 @@ impl AdapterInfo {
             queue_family,
             largest_allocation: maintenance3.max_memory_allocation_size,
             largest_buffer,
+            storage_alignment: base.limits.min_storage_buffer_offset_alignment,
             largest_picture: base.limits.max_image_dimension2_d.min(base.limits.max_framebuffer_width),
             name,
         })

@@ -46,12 +46,8 @@ impl Bound {
 
 impl From<vk::Buffer> for Bound {
     fn from(buffer: vk::Buffer) -> Self {
-        Self::Buffer(whole(buffer))
+        Self::Buffer(vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE })
     }
-}
-
-fn whole(buffer: vk::Buffer) -> vk::DescriptorBufferInfo {
-    vk::DescriptorBufferInfo { buffer, offset: 0, range: vk::WHOLE_SIZE }
 }
 
 /// Sets that can be bound as one set of a shader. They differ only in what they point at.
@@ -60,23 +56,6 @@ pub struct SetDesc<'a> {
     pub bindings: &'a [(vk::DescriptorType, vk::ShaderStageFlags)],
     /// At least one.
     pub count: usize,
-}
-
-impl SetDesc<'_> {
-    fn layout(&self, device: &Device) -> Result<AutoDestroy<vk::DescriptorSetLayout>> {
-        let binding = |(index, &(kind, stages))| {
-            vk::DescriptorSetLayoutBinding::default()
-                .binding(index)
-                .descriptor_type(kind)
-                .descriptor_count(1)
-                .stage_flags(stages)
-        };
-        let bindings: Vec<_> = (0..).zip(self.bindings).map(binding).collect();
-        let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
-        // SAFETY: a live device, and a description that points to locals.
-        let raw = unsafe { device.raw().create_descriptor_set_layout(&info, None) };
-        Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateDescriptorSetLayout"))?))
-    }
 }
 
 pub struct Bindings {
@@ -90,14 +69,27 @@ pub struct Bindings {
 impl Bindings {
     /// Allocates the sets. Each must be [pointed](Self::point) at something before it is used.
     pub fn new(device: &Device, desc: &[SetDesc<'_>], constants: &[vk::PushConstantRange]) -> Result<Self> {
-        let vk = device.raw();
-        let set_layouts = desc.iter().map(|set| set.layout(device)).collect::<Result<Vec<_>>>()?;
+        let set_layout = |set: &SetDesc<'_>| {
+            let binding = |(index, &(kind, stages))| {
+                vk::DescriptorSetLayoutBinding::default()
+                    .binding(index)
+                    .descriptor_type(kind)
+                    .descriptor_count(1)
+                    .stage_flags(stages)
+            };
+            let bindings: Vec<_> = (0..).zip(set.bindings).map(binding).collect();
+            let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
+            // SAFETY: a live device, and a description that points to locals.
+            let create = |vk: &ash::Device| unsafe { vk.create_descriptor_set_layout(&info, None) };
+            AutoDestroy::new(device, "vkCreateDescriptorSetLayout", create)
+        };
+        let set_layouts = desc.iter().map(set_layout).collect::<Result<Vec<_>>>()?;
         let layouts: Vec<_> = set_layouts.iter().map(AutoDestroy::raw).collect();
         let info =
             vk::PipelineLayoutCreateInfo::default().set_layouts(&layouts).push_constant_ranges(constants);
         // SAFETY: (here and for all calls below) a live device, and descriptions that point to locals.
-        let layout = unsafe { vk.create_pipeline_layout(&info, None) };
-        let layout = AutoDestroy::new(device, layout.map_err(device.failed("vkCreatePipelineLayout"))?);
+        let create = |vk: &ash::Device| unsafe { vk.create_pipeline_layout(&info, None) };
+        let layout = AutoDestroy::new(device, "vkCreatePipelineLayout", create)?;
 
         let sizes: Vec<_> = desc
             .iter()
@@ -107,14 +99,15 @@ impl Bindings {
         let count = desc.iter().map(|set| set.count as u32).sum();
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(count).pool_sizes(&sizes);
         // SAFETY: as above.
-        let pool = unsafe { vk.create_descriptor_pool(&info, None) };
-        let pool = AutoDestroy::new(device, pool.map_err(device.failed("vkCreateDescriptorPool"))?);
+        let create = |vk: &ash::Device| unsafe { vk.create_descriptor_pool(&info, None) };
+        let pool = AutoDestroy::new(device, "vkCreateDescriptorPool", create)?;
         let sets = desc.iter().zip(layouts).map(|(set, layout)| {
             let layouts = vec![layout; set.count];
             let info =
                 vk::DescriptorSetAllocateInfo::default().descriptor_pool(pool.raw()).set_layouts(&layouts);
             // SAFETY: as above; the pool was sized for this.
-            unsafe { vk.allocate_descriptor_sets(&info) }.map_err(device.failed("vkAllocateDescriptorSets"))
+            unsafe { device.raw().allocate_descriptor_sets(&info) }
+                .map_err(device.failed("vkAllocateDescriptorSets"))
         });
         let sets = sets.collect::<Result<_>>()?;
         Ok(Self { layout, _set_layouts: set_layouts, _pool: pool, sets })
@@ -173,6 +166,5 @@ pub fn sampler(device: &Device, beyond: vk::SamplerAddressMode) -> Result<AutoDe
         .address_mode_u(beyond)
         .address_mode_v(beyond);
     // SAFETY: a live device and a plain description.
-    let raw = unsafe { device.raw().create_sampler(&info, None) };
-    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateSampler"))?))
+    AutoDestroy::new(device, "vkCreateSampler", |vk| unsafe { vk.create_sampler(&info, None) })
 }

@@ -27,13 +27,9 @@ pub struct Buffer {
 
 impl Buffer {
     pub fn new(device: &Device, desc: &BufferDesc) -> Result<Self> {
-        let info = vk::BufferCreateInfo::default()
-            .size(desc.size)
-            .usage(desc.usage)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        let info = vk::BufferCreateInfo::default().size(desc.size).usage(desc.usage);
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { device.raw().create_buffer(&info, None) };
-        let raw = AutoDestroy::new(device, raw.map_err(device.failed("vkCreateBuffer"))?);
+        let raw = AutoDestroy::new(device, "vkCreateBuffer", |vk| unsafe { vk.create_buffer(&info, None) })?;
         let desc = AllocationCreateDesc {
             name: desc.label,
             // SAFETY: made above.
@@ -77,12 +73,13 @@ impl Buffer {
 
     /// Returns the bytes, aligned as the device requires for such a buffer. Fails for `GpuOnly` memory.
     pub fn bytes(&self) -> Result<&[u8]> {
-        let bytes = self.memory.bytes().and_then(|bytes| bytes.get(..self.size as usize));
+        let bytes = self.memory.allocation.mapped_slice().and_then(|bytes| bytes.get(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 
     pub fn bytes_mut(&mut self) -> Result<&mut [u8]> {
-        let bytes = self.memory.bytes_mut().and_then(|bytes| bytes.get_mut(..self.size as usize));
+        let bytes = self.memory.allocation.mapped_slice_mut();
+        let bytes = bytes.and_then(|bytes| bytes.get_mut(..self.size as usize));
         bytes.ok_or_else(|| unmapped(self.raw.device()))
     }
 }

@@ -24,17 +24,12 @@ pub enum Choices<'a> {
 }
 
 impl Choices<'_> {
-    fn kind(&self) -> vk::DescriptorType {
-        match self {
-            Self::These(list) => list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind),
-            Self::Later(kind, _) => *kind,
-        }
-    }
-
-    fn count(&self) -> usize {
-        match self {
-            Self::These(list) => list.len(),
-            Self::Later(_, count) => *count,
+    fn kind_and_count(&self) -> (vk::DescriptorType, usize) {
+        match *self {
+            Self::These(list) => {
+                (list.first().map_or(vk::DescriptorType::STORAGE_BUFFER, Bound::kind), list.len())
+            }
+            Self::Later(kind, count) => (kind, count),
         }
     }
 }
@@ -54,10 +49,10 @@ impl ComputePipeline {
         sets: &[Choices<'_>],
     ) -> Result<Self> {
         let compute = vk::ShaderStageFlags::COMPUTE;
-        let kinds: Vec<_> = sets.iter().map(|choices| [(choices.kind(), compute)]).collect();
-        let descs = kinds.iter().zip(sets);
+        let kinds = sets.iter().map(Choices::kind_and_count);
+        let kinds: Vec<_> = kinds.map(|(kind, count)| ([(kind, compute)], count)).collect();
         let descs: Vec<_> =
-            descs.map(|(bindings, choices)| SetDesc { bindings, count: choices.count() }).collect();
+            kinds.iter().map(|(bindings, count)| SetDesc { bindings, count: *count }).collect();
         let range = [vk::PushConstantRange::default().stage_flags(compute).size(constants)];
         // Vulkan forbids an empty range.
         let ranges = &range[..usize::from(constants > 0)];
@@ -76,9 +71,11 @@ impl ComputePipeline {
             .name(entry);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(bindings.layout())];
         // SAFETY: a live device, and a description that points to locals. On failure, nothing was made.
-        let made = unsafe { device.raw().create_compute_pipelines(vk::PipelineCache::null(), &info, None) }
-            .map_err(|(_, result)| device.failed("vkCreateComputePipelines")(result))?;
-        Ok(Self { raw: AutoDestroy::new(device, made[0]), bindings })
+        let raw = AutoDestroy::new(device, "vkCreateComputePipelines", |vk| unsafe {
+            let made = vk.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
+            made.map(|made| made[0]).map_err(|(_, result)| result)
+        })?;
+        Ok(Self { raw, bindings })
     }
 
     /// Dispatches `groups` workgroups (see [`groups`]). Entry `chosen[n]` of the n-th list is bound to set n.
@@ -113,6 +110,5 @@ pub fn shader_module(device: &Device, spirv: &[u8]) -> Result<AutoDestroy<vk::Sh
         .map_err(|error| Error::Unsupported(format!("a shader of this build is not SPIR-V: {error}")))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
     // SAFETY: naga validated the module that this SPIR-V was made from.
-    let raw = unsafe { device.raw().create_shader_module(&info, None) };
-    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateShaderModule"))?))
+    AutoDestroy::new(device, "vkCreateShaderModule", |vk| unsafe { vk.create_shader_module(&info, None) })
 }

@@ -7,8 +7,7 @@ use ash::{ext, khr, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use vulkan_cuda::{Cuda, Pair, Vk};
 
-use super::fault::FaultReport;
-use super::{Adapter, AdapterInfo, AutoDestroy, Instance};
+use super::{Adapter, AdapterInfo, AutoDestroy, Instance, fault};
 use crate::{Error, Result, stuck_gpu};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +41,6 @@ struct DeviceInner {
     swapchain: Option<khr::swapchain::Device>,
     calibrated_timestamps: Option<ext::calibrated_timestamps::Device>,
     inline: bool,
-    fault: Option<FaultReport>,
     stuck: AtomicBool,
     adapter: Adapter,
 }
@@ -83,7 +81,6 @@ impl Device {
                 .calibrated_timestamps
                 .then(|| ext::calibrated_timestamps::Device::new(instance, &raw)),
             inline,
-            fault: info.device_fault.then(|| FaultReport::new(instance, &raw)),
             raw,
             stuck: AtomicBool::new(false),
             adapter: adapter.clone(),
@@ -172,9 +169,9 @@ impl Device {
     }
 
     pub fn semaphore(&self) -> Result<AutoDestroy<vk::Semaphore>> {
+        let info = vk::SemaphoreCreateInfo::default();
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { self.raw().create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
-        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        AutoDestroy::new(self, "vkCreateSemaphore", |vk| unsafe { vk.create_semaphore(&info, None) })
     }
 
     pub fn timeline(&self, value: u64) -> Result<AutoDestroy<vk::Semaphore>> {
@@ -183,8 +180,7 @@ impl Device {
             .initial_value(value);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: a live device with timeline semaphores enabled.
-        let raw = unsafe { self.raw().create_semaphore(&info, None) };
-        Ok(AutoDestroy::new(self, raw.map_err(self.failed("vkCreateSemaphore"))?))
+        AutoDestroy::new(self, "vkCreateSemaphore", |vk| unsafe { vk.create_semaphore(&info, None) })
     }
 
     /// Returns whether the timeline reached `value` within `limit`.
@@ -214,7 +210,8 @@ impl Device {
             let device = self.info().name.clone();
             match result {
                 vk::Result::ERROR_DEVICE_LOST => {
-                    let fault = self.shared.fault.as_ref().and_then(FaultReport::words);
+                    let report = || fault::report(self.instance().raw(), self.raw());
+                    let fault = self.info().device_fault.then(report).flatten();
                     Error::DeviceLost { call, device, fault }
                 }
                 result => Error::Vulkan { call, device, result },
@@ -249,14 +246,6 @@ impl Device {
         let local = |heap: &vk::MemoryHeap| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL);
         let heaps = heaps.memory_heaps_as_slice().iter().enumerate().filter(|(_, heap)| local(heap));
         Some(heaps.map(|(index, _)| ask(&budget, index)).sum())
-    }
-
-    /// Returns `minStorageBufferOffsetAlignment`, in bytes.
-    pub fn storage_alignment(&self) -> u64 {
-        // SAFETY: a live physical device.
-        let properties =
-            unsafe { self.instance().raw().get_physical_device_properties(self.adapter().raw()) };
-        properties.limits.min_storage_buffer_offset_alignment
     }
 }
 

@@ -4,43 +4,35 @@ use std::ffi::CStr;
 
 use ash::{ext, vk};
 
-pub(super) struct FaultReport(ext::device_fault::Device);
-
-impl FaultReport {
-    pub(super) fn new(instance: &ash::Instance, device: &ash::Device) -> Self {
-        Self(ext::device_fault::Device::new(instance, device))
+/// Returns the driver's report in words; `None` if there is none. Call it only after the device was lost.
+pub(super) fn report(instance: &ash::Instance, device: &ash::Device) -> Option<String> {
+    let functions = ext::device_fault::Device::new(instance, device);
+    let (ask, device) = (functions.fp().get_device_fault_info_ext, functions.device());
+    let mut counts = vk::DeviceFaultCountsEXT::default();
+    // SAFETY: the device was lost; with a null report, only the counts are written.
+    unsafe { ask(device, &mut counts, std::ptr::null_mut()) }.result().ok()?;
+    // The vendor's binary dump needs a feature of its own, and only the vendor's tool can read it.
+    counts.vendor_binary_size = 0;
+    let mut addresses = vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
+    let mut vendors = vec![vk::DeviceFaultVendorInfoEXT::default(); counts.vendor_info_count as usize];
+    let mut report = vk::DeviceFaultInfoEXT {
+        p_address_infos: addresses.as_mut_ptr(),
+        p_vendor_infos: vendors.as_mut_ptr(),
+        ..Default::default()
+    };
+    // SAFETY: the arrays have the lengths in `counts`, which the driver lowers to what it wrote.
+    let answer = unsafe { ask(device, &mut counts, &mut report) };
+    if answer != vk::Result::SUCCESS && answer != vk::Result::INCOMPLETE {
+        return None;
     }
-
-    /// Returns the driver's report in words; `None` if there is none. Call it only after the device was lost.
-    pub(super) fn words(&self) -> Option<String> {
-        let (ask, device) = (self.0.fp().get_device_fault_info_ext, self.0.device());
-        let mut counts = vk::DeviceFaultCountsEXT::default();
-        // SAFETY: the device was lost; with a null report, only the counts are written.
-        unsafe { ask(device, &mut counts, std::ptr::null_mut()) }.result().ok()?;
-        // The vendor's binary dump needs a feature of its own, and only the vendor's tool can read it.
-        counts.vendor_binary_size = 0;
-        let mut addresses =
-            vec![vk::DeviceFaultAddressInfoEXT::default(); counts.address_info_count as usize];
-        let mut vendors = vec![vk::DeviceFaultVendorInfoEXT::default(); counts.vendor_info_count as usize];
-        let mut report = vk::DeviceFaultInfoEXT {
-            p_address_infos: addresses.as_mut_ptr(),
-            p_vendor_infos: vendors.as_mut_ptr(),
-            ..Default::default()
-        };
-        // SAFETY: the arrays have the lengths in `counts`, which the driver lowers to what it wrote.
-        let answer = unsafe { ask(device, &mut counts, &mut report) };
-        if answer != vk::Result::SUCCESS && answer != vk::Result::INCOMPLETE {
-            return None;
-        }
-        addresses.truncate(counts.address_info_count as usize);
-        vendors.truncate(counts.vendor_info_count as usize);
-        let description = report.description_as_c_str().map_or("".into(), CStr::to_string_lossy);
-        let mut words = vec![description.into_owned()];
-        words.extend(addresses.iter().map(address_words));
-        words.extend(vendors.iter().map(vendor_words));
-        words.retain(|words| !words.is_empty());
-        (!words.is_empty()).then(|| words.join(", "))
-    }
+    addresses.truncate(counts.address_info_count as usize);
+    vendors.truncate(counts.vendor_info_count as usize);
+    let description = report.description_as_c_str().map_or("".into(), CStr::to_string_lossy);
+    let mut words = vec![description.into_owned()];
+    words.extend(addresses.iter().map(address_words));
+    words.extend(vendors.iter().map(vendor_words));
+    words.retain(|words| !words.is_empty());
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Returns the range of the fault, which the precision, a power of two, gives.

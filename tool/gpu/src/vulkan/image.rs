@@ -54,13 +54,9 @@ impl Image {
             .mip_levels(desc.levels)
             .array_layers(1)
             .samples(desc.samples)
-            .tiling(vk::ImageTiling::OPTIMAL)
-            .usage(desc.usage)
-            .sharing_mode(vk::SharingMode::EXCLUSIVE)
-            .initial_layout(vk::ImageLayout::UNDEFINED);
+            .usage(desc.usage);
         // SAFETY: a live device and a plain description.
-        let raw = unsafe { device.raw().create_image(&info, None) };
-        let raw = AutoDestroy::new(device, raw.map_err(device.failed("vkCreateImage"))?);
+        let raw = AutoDestroy::new(device, "vkCreateImage", |vk| unsafe { vk.create_image(&info, None) })?;
         let allocation = AllocationCreateDesc {
             name: desc.label,
             // SAFETY: made above.
@@ -156,8 +152,7 @@ pub fn view(
         .format(format)
         .subresource_range(range);
     // SAFETY: a live device; the image has this format, and was created for views of this kind.
-    let raw = unsafe { device.raw().create_image_view(&info, None) };
-    Ok(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateImageView"))?))
+    AutoDestroy::new(device, "vkCreateImageView", |vk| unsafe { vk.create_image_view(&info, None) })
 }
 
 /// Makes a view of all levels and layers. The image's shape gives the view type.

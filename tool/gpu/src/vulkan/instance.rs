@@ -1,11 +1,12 @@
 use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
+use ash::ext::debug_utils;
 use ash::vk;
 use winit::raw_window_handle::RawDisplayHandle;
 
-use super::validation::{LAYER, LOADER, Messenger, Validation, ValidationLog, messenger_info};
-use super::{Adapter, failed};
+use super::failed;
+use super::validation::{LAYER, LOADER, Validation, ValidationLog, messenger_info};
 use crate::{Error, Result};
 
 /// The first Vulkan with timeline semaphores, synchronization2 and dynamic rendering in core.
@@ -18,7 +19,7 @@ pub struct Instance(Arc<InstanceInner>);
 struct InstanceInner {
     raw: ash::Instance,
     entry: ash::Entry,
-    messenger: Option<Messenger>,
+    messenger: Option<(debug_utils::Instance, vk::DebugUtilsMessengerEXT)>,
     log: Arc<ValidationLog>,
 }
 
@@ -99,13 +100,13 @@ impl Instance {
             unsafe { entry.create_instance(&info, None) }.map_err(failed("vkCreateInstance", LOADER))?;
         let mut shared = InstanceInner { raw, entry, messenger: None, log };
         if with_layer {
-            shared.messenger = Some(Messenger::new(&shared.entry, &shared.raw, shared.log.clone())?);
+            let ext = debug_utils::Instance::new(&shared.entry, &shared.raw);
+            // SAFETY: the instance was made with VK_EXT_debug_utils, and keeps the log alive.
+            let messenger = unsafe { ext.create_debug_utils_messenger(&messenger_info(&shared.log), None) }
+                .map_err(failed("vkCreateDebugUtilsMessengerEXT", LOADER))?;
+            shared.messenger = Some((ext, messenger));
         }
         Ok(Self(Arc::new(shared)))
-    }
-
-    pub fn adapters(&self) -> Result<Vec<Adapter>> {
-        Adapter::enumerate(self)
     }
 
     /// Returns the counts, which are zero if the layer is not loaded.
@@ -139,9 +140,14 @@ impl Drop for InstanceInner {
             let bare = unsafe { self.entry.create_instance(&vk::InstanceCreateInfo::default(), None) };
             Some((self.entry.clone(), bare.ok()?))
         });
-        self.messenger = None;
-        // SAFETY: devices and surfaces each hold a clone of `Instance`, so none is left.
-        unsafe { self.raw.destroy_instance(None) };
+        // SAFETY: the messenger is of this instance. Devices and surfaces each hold a clone of `Instance`, so
+        // none is left.
+        unsafe {
+            if let Some((ext, messenger)) = &self.messenger {
+                ext.destroy_debug_utils_messenger(*messenger, None);
+            }
+            self.raw.destroy_instance(None);
+        }
     }
 }
 

@@ -1,3 +1,4 @@
+use ash::prelude::VkResult;
 use ash::vk;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc};
 
@@ -11,9 +12,14 @@ pub struct AutoDestroy<T: Destroy> {
 }
 
 impl<T: Destroy> AutoDestroy<T> {
-    /// Takes ownership: `raw` must come from this device, and nothing else may destroy it.
-    pub fn new(device: &Device, raw: T) -> Self {
-        Self { raw, device: device.clone() }
+    /// Owns what `create` makes from this device; nothing else may destroy it.
+    pub fn new(
+        device: &Device,
+        call: &'static str,
+        create: impl FnOnce(&ash::Device) -> VkResult<T>,
+    ) -> Result<Self> {
+        let raw = create(device.raw()).map_err(device.failed(call))?;
+        Ok(Self { raw, device: device.clone() })
     }
 
     pub fn raw(&self) -> T {
@@ -68,8 +74,7 @@ destroyed! {
 
 /// Memory from gpu-allocator. Declare it after the buffer or image bound to it, which must go first.
 pub(super) struct OwnedMemory {
-    // None only while it is being dropped.
-    allocation: Option<Allocation>,
+    pub(super) allocation: Allocation,
     device: Device,
 }
 
@@ -81,32 +86,20 @@ impl OwnedMemory {
             device: device.info().name.clone(),
             source,
         })?;
-        Ok(Self { allocation: Some(allocation), device: device.clone() })
+        Ok(Self { allocation, device: device.clone() })
     }
 
     pub(super) fn place(&self) -> (vk::DeviceMemory, u64) {
-        let allocation = self.allocation.as_ref();
         // SAFETY: bound once, by the owner, and freed only by `Drop`.
-        allocation.map_or_else(Default::default, |a| (unsafe { a.memory() }, a.offset()))
-    }
-
-    /// Returns `None` if the CPU cannot reach the memory.
-    pub(super) fn bytes(&self) -> Option<&[u8]> {
-        self.allocation.as_ref()?.mapped_slice()
-    }
-
-    pub(super) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
-        self.allocation.as_mut()?.mapped_slice_mut()
+        (unsafe { self.allocation.memory() }, self.allocation.offset())
     }
 }
 
 impl Drop for OwnedMemory {
     fn drop(&mut self) {
-        if !self.device.is_stuck()
-            && let Some(allocation) = self.allocation.take()
-        {
+        if !self.device.is_stuck() {
             // It fails only for a block that the allocator does not know, and this one is its own.
-            let _ = self.device.allocator().free(allocation);
+            let _ = self.device.allocator().free(std::mem::take(&mut self.allocation));
         }
     }
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ash::vk;
 
-use super::{AutoDestroy, Device};
+use super::Device;
 use crate::{Error, Result};
 
 /// A device's only queue. Used through `&mut`, because Vulkan demands external synchronization.
@@ -73,25 +73,23 @@ impl Queue {
             .stage_mask(vk::PipelineStageFlags2::ALL_COMMANDS)];
         let batch = vk::SubmitInfo2::default().command_buffer_infos(commands).signal_semaphore_infos(&signal);
         // SAFETY: the caller's promise; the semaphore lives until the submission is done, or is leaked.
-        let outcome = unsafe { self.submit(&[batch]) }.and_then(|()| self.wait_for(&done));
-        match outcome {
-            Ok(()) => {}
-            Err(Error::Stuck { .. }) => device.mark_stuck(),
-            // The wait failed, so the commands may still be running.
-            Err(_) => drop(self.wait_presented()),
-        }
-        outcome
-    }
-
-    /// Waits with a timeout, which `vkQueueWaitIdle` does not have.
-    fn wait_for(&self, done: &AutoDestroy<vk::Semaphore>) -> Result<()> {
-        match self.device.wait(done, 1, self.patience)? {
-            true => Ok(()),
-            false => Err(Error::Stuck {
-                device: self.device.info().name.clone(),
-                seconds: self.patience.as_secs_f64(),
-                progress: "Vulkan's queue did not become idle".into(),
-            }),
+        let submitted = unsafe { self.submit(&[batch]) };
+        // With a timeout, which `vkQueueWaitIdle` does not have.
+        match submitted.and_then(|()| device.wait(&done, 1, self.patience)) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                device.mark_stuck();
+                Err(Error::Stuck {
+                    device: device.info().name.clone(),
+                    seconds: self.patience.as_secs_f64(),
+                    progress: "Vulkan's queue did not become idle".into(),
+                })
+            }
+            Err(error) => {
+                // The wait failed, so the commands may still be running.
+                let _ = self.wait_presented();
+                Err(error)
+            }
         }
     }
 

@@ -133,8 +133,8 @@ impl CommandPool {
     pub fn new(device: &Device, family: u32, flags: vk::CommandPoolCreateFlags) -> Result<Self> {
         let info = vk::CommandPoolCreateInfo::default().flags(flags).queue_family_index(family);
         // SAFETY: a live device and a family of its queue.
-        let raw = unsafe { device.raw().create_command_pool(&info, None) };
-        Ok(Self(AutoDestroy::new(device, raw.map_err(device.failed("vkCreateCommandPool"))?)))
+        let create = |vk: &ash::Device| unsafe { vk.create_command_pool(&info, None) };
+        Ok(Self(AutoDestroy::new(device, "vkCreateCommandPool", create)?))
     }
 
     pub fn transient(device: &Device, family: u32) -> Result<Self> {
@@ -146,10 +146,8 @@ impl CommandPool {
     }
 
     pub fn allocate(&self, count: u32) -> Result<Vec<vk::CommandBuffer>> {
-        let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(self.raw())
-            .level(vk::CommandBufferLevel::PRIMARY)
-            .command_buffer_count(count);
+        let info =
+            vk::CommandBufferAllocateInfo::default().command_pool(self.raw()).command_buffer_count(count);
         let device = self.0.device();
         // SAFETY: a live pool.
         unsafe { device.raw().allocate_command_buffers(&info) }

@@ -22,33 +22,23 @@ impl Adapter {
     }
 }
 
-fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<&'static CStr> {
-    let mut extensions = Vec::new();
-    if desc.present {
-        extensions.push(khr::swapchain::NAME);
-    }
-    if desc.interop {
-        // A device that exports memory but no semaphores still shows what exporting costs a draw.
-        extensions.extend(info.sharing.extensions());
-    }
-    if info.calibrated_timestamps {
-        extensions.push(ext::calibrated_timestamps::NAME);
-    }
-    if info.memory_budget {
-        extensions.push(ext::memory_budget::NAME);
-    }
-    if desc.inline(info) {
-        extensions.push(nvx::binary_import::NAME);
-    }
-    if info.device_fault {
-        extensions.push(ext::device_fault::NAME);
-    }
-    extensions
+fn extensions(info: &AdapterInfo, desc: &DeviceDesc) -> Vec<*const c_char> {
+    let optional = [
+        (desc.present, khr::swapchain::NAME),
+        (info.calibrated_timestamps, ext::calibrated_timestamps::NAME),
+        (info.memory_budget, ext::memory_budget::NAME),
+        (desc.inline(info), nvx::binary_import::NAME),
+        (info.device_fault, ext::device_fault::NAME),
+    ];
+    let wanted = optional.into_iter().filter_map(|(is_wanted, name)| is_wanted.then_some(name));
+    // A device that exports memory but no semaphores still shows what exporting costs a draw.
+    let exports = desc.interop.then(|| info.sharing.extensions());
+    wanted.chain(exports.into_iter().flatten()).map(CStr::as_ptr).collect()
 }
 
 fn create(adapter: &Adapter, desc: &DeviceDesc, family: u32) -> Result<ash::Device> {
     let info = adapter.info();
-    let extensions: Vec<*const c_char> = extensions(info, desc).into_iter().map(CStr::as_ptr).collect();
+    let extensions = extensions(info, desc);
     let inline = desc.inline(info);
     let priorities = [1.0];
     let queues =

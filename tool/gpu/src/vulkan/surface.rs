@@ -9,13 +9,13 @@ use crate::{Error, Result};
 
 /// The surface of a window, for a [`super::Swapchain`]. It keeps its window alive.
 #[derive(Clone)]
-pub struct WindowSurface(Arc<SurfaceInner>);
+pub struct WindowSurface(pub(super) Arc<SurfaceInner>);
 
-struct SurfaceInner {
-    raw: vk::SurfaceKHR,
-    ext: khr::surface::Instance,
-    instance: Instance,
-    window: Arc<Window>,
+pub(super) struct SurfaceInner {
+    pub(super) raw: vk::SurfaceKHR,
+    pub(super) ext: khr::surface::Instance,
+    pub(super) instance: Instance,
+    pub(super) window: Arc<Window>,
 }
 
 impl WindowSurface {
@@ -38,20 +38,8 @@ impl WindowSurface {
         })))
     }
 
-    pub(super) fn remake(&self) -> Result<Self> {
-        Self::new(&self.0.instance, self.0.window.clone())
-    }
-
     pub fn window(&self) -> &Window {
         &self.0.window
-    }
-
-    pub(super) fn raw(&self) -> vk::SurfaceKHR {
-        self.0.raw
-    }
-
-    pub(super) fn ext(&self) -> &khr::surface::Instance {
-        &self.0.ext
     }
 
     pub fn supported_by(&self, adapter: &Adapter, family: u32) -> bool {

@@ -73,7 +73,7 @@ impl Swapchain {
         let format = preferred_format(device, surface)?;
         // SAFETY: surface and physical device belong to the same instance.
         let modes =
-            unsafe { surface.ext().get_physical_device_surface_present_modes(adapter, surface.raw()) }
+            unsafe { surface.0.ext.get_physical_device_surface_present_modes(adapter, surface.0.raw) }
                 .map_err(device.failed("vkGetPhysicalDeviceSurfacePresentModesKHR"))?;
         let all = [PresentMode::Fifo, PresentMode::Mailbox, PresentMode::Immediate];
         let modes: Vec<_> = all.into_iter().filter(|mode| modes.contains(&mode.raw())).collect();
@@ -118,7 +118,7 @@ impl Swapchain {
     fn capabilities(&self) -> ash::prelude::VkResult<vk::SurfaceCapabilitiesKHR> {
         let (surface, adapter) = (&self.surface, self.device.adapter().raw());
         // SAFETY: surface and physical device belong to the same instance.
-        unsafe { surface.ext().get_physical_device_surface_capabilities(adapter, surface.raw()) }
+        unsafe { surface.0.ext.get_physical_device_surface_capabilities(adapter, surface.0.raw) }
     }
 
     /// Allows copies from the images, which a driver may then not compress, from the next acquire on.
@@ -231,7 +231,7 @@ impl Swapchain {
     fn replace_surface(&mut self) -> Result<()> {
         // A window may have only one swapchain.
         self.destroy_images();
-        self.surface = self.surface.remake()?;
+        self.surface = WindowSurface::new(&self.surface.0.instance, self.surface.0.window.clone())?;
         let family = self.device.info().queue_family.unwrap_or(0);
         let differs =
             |reason| Error::Window { what: "the window's surface was lost, and the new one differs", reason };
@@ -240,7 +240,8 @@ impl Swapchain {
         }
         let format = preferred_format(&self.device, &self.surface)?;
         if format != self.format {
-            return Err(differs(format!("{} instead of {}", in_words(format), in_words(self.format))));
+            let [new, old] = [format, self.format].map(|f| format!("{:?} in {:?}", f.format, f.color_space));
+            return Err(differs(format!("{new} instead of {old}")));
         }
         self.lost = false;
         Ok(())
@@ -284,14 +285,13 @@ impl Swapchain {
         .find(|&alpha| caps.supported_composite_alpha.contains(alpha))
         .unwrap_or(vk::CompositeAlphaFlagsKHR::OPAQUE);
         let info = vk::SwapchainCreateInfoKHR::default()
-            .surface(self.surface.raw())
+            .surface(self.surface.0.raw)
             .min_image_count(choose_image_count(&caps))
             .image_format(self.format.format)
             .image_color_space(self.format.color_space)
             .image_extent(extent)
             .image_array_layers(1)
             .image_usage(self.usage)
-            .image_sharing_mode(vk::SharingMode::EXCLUSIVE)
             .pre_transform(caps.current_transform)
             .composite_alpha(alpha)
             .present_mode(self.mode.raw())
@@ -346,13 +346,9 @@ impl Drop for Swapchain {
 fn preferred_format(device: &Device, surface: &WindowSurface) -> Result<vk::SurfaceFormatKHR> {
     let adapter = device.adapter().raw();
     // SAFETY: surface and physical device belong to the same instance.
-    let formats = unsafe { surface.ext().get_physical_device_surface_formats(adapter, surface.raw()) }
+    let formats = unsafe { surface.0.ext.get_physical_device_surface_formats(adapter, surface.0.raw) }
         .map_err(device.failed("vkGetPhysicalDeviceSurfaceFormatsKHR"))?;
     Ok(choose_format(&formats))
-}
-
-fn in_words(format: vk::SurfaceFormatKHR) -> String {
-    format!("{:?} in {:?}", format.format, format.color_space)
 }
 
 /// Prefers an sRGB format, because the shaders write linear light.

@@ -15,8 +15,8 @@ impl<const MARKS: usize> Timestamps<MARKS> {
             .query_type(vk::QueryType::TIMESTAMP)
             .query_count((flights * MARKS) as u32);
         // SAFETY: a live device.
-        let pool = unsafe { device.raw().create_query_pool(&info, None) };
-        let pool = AutoDestroy::new(device, pool.map_err(device.failed("vkCreateQueryPool"))?);
+        let create = |vk: &ash::Device| unsafe { vk.create_query_pool(&info, None) };
+        let pool = AutoDestroy::new(device, "vkCreateQueryPool", create)?;
         Ok(Some(Self { pool, period }))
     }
 

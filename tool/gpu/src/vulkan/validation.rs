@@ -2,9 +2,8 @@ use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ash::{ext::debug_utils, vk};
+use ash::vk;
 
-use super::failed;
 use crate::{Error, Result};
 
 /// Stands for the device in errors before there is one.
@@ -67,36 +66,13 @@ pub(super) fn messenger_info(log: &Arc<ValidationLog>) -> vk::DebugUtilsMessenge
         .user_data(Arc::as_ptr(log) as *mut c_void)
 }
 
-pub(super) struct Messenger {
-    ext: debug_utils::Instance,
-    raw: vk::DebugUtilsMessengerEXT,
-    _log: Arc<ValidationLog>,
-}
-
-impl Messenger {
-    pub(super) fn new(entry: &ash::Entry, instance: &ash::Instance, log: Arc<ValidationLog>) -> Result<Self> {
-        let ext = debug_utils::Instance::new(entry, instance);
-        // SAFETY: the instance was made with VK_EXT_debug_utils; the log is kept alive beside the messenger.
-        let raw = unsafe { ext.create_debug_utils_messenger(&messenger_info(&log), None) }
-            .map_err(failed("vkCreateDebugUtilsMessengerEXT", LOADER))?;
-        Ok(Self { ext, raw, _log: log })
-    }
-}
-
-impl Drop for Messenger {
-    fn drop(&mut self) {
-        // SAFETY: made from this instance, which is still alive: it owns this messenger.
-        unsafe { self.ext.destroy_debug_utils_messenger(self.raw, None) };
-    }
-}
-
 unsafe extern "system" fn on_message(
     severity: vk::DebugUtilsMessageSeverityFlagsEXT,
     _kind: vk::DebugUtilsMessageTypeFlagsEXT,
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     log: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: `log` is the Arc's pointee that `Messenger` keeps alive; it is only ever read through `&`.
+    // SAFETY: `log` is the Arc's pointee that outlives the messenger; it is only ever read through `&`.
     let log = unsafe { &*(log as *const ValidationLog) };
     // SAFETY: the layer passes a valid structure whose strings live for the call.
     let text = unsafe { data.as_ref().and_then(|data| data.message_as_c_str()) };
