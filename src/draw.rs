@@ -10,7 +10,9 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
+use crate::objects::{
+    AutoDestroy, Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples,
+};
 
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -132,8 +134,8 @@ struct Constants {
 const TILE: u32 = 32;
 
 pub struct Draw {
-    surface: vk::Pipeline,
-    background: vk::Pipeline,
+    surface: AutoDestroy<vk::Pipeline>,
+    background: AutoDestroy<vk::Pipeline>,
     layout: Layout,
     indices: Buffer,
     index_count: u32,
@@ -169,30 +171,32 @@ impl Draw {
         let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
         let is_drawable =
             found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
-        let mut draw = Self {
-            surface: vk::Pipeline::null(),
-            background: vk::Pipeline::null(),
+        let depth_format = if is_drawable { small } else { vk::Format::D32_SFLOAT };
+        let samples = possible_samples(gpu, samples);
+        // Depth is reversed: greater is nearer, and 0 is the farthest.
+        let formats = (format, depth_format, samples);
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
+        let nearer = vk::CompareOp::GREATER;
+        let surface = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, nearer)?;
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
+        let nearer = vk::CompareOp::GREATER_OR_EQUAL;
+        let background = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, nearer)?;
+        Ok(Self {
+            surface,
+            background,
             layout,
             indices: buffer,
             index_count: indices.len() as u32,
             grid,
-            depth_format: if is_drawable { small } else { vk::Format::D32_SFLOAT },
+            depth_format,
             format,
-            samples: possible_samples(gpu, samples),
+            samples,
             extent: vk::Extent2D::default(),
             attachments: None,
             gpu: gpu.clone(),
-        };
-        // From here on, Drop cleans up. Depth is reversed: greater is nearer, and 0 is the farthest.
-        let (layout, formats) = (draw.layout.raw, (draw.format, draw.depth_format, draw.samples));
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
-        draw.surface = graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER)?;
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
-        draw.background =
-            graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER_OR_EQUAL)?;
-        Ok(draw)
+        })
     }
 
     /// Makes the attachments for targets of this size.
@@ -241,10 +245,10 @@ impl Draw {
             self.begin(commands, target, color.as_ref(), depth);
             let graphics = vk::PipelineBindPoint::GRAPHICS;
             self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
-            device.cmd_bind_pipeline(commands, graphics, self.surface);
-            device.cmd_bind_index_buffer(commands, self.indices.raw, 0, vk::IndexType::UINT16);
+            device.cmd_bind_pipeline(commands, graphics, self.surface.raw);
+            device.cmd_bind_index_buffer(commands, self.indices.buffer.raw, 0, vk::IndexType::UINT16);
             device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
-            device.cmd_bind_pipeline(commands, graphics, self.background);
+            device.cmd_bind_pipeline(commands, graphics, self.background.raw);
             device.cmd_draw(commands, 3, 1, 0, 0);
             if let Some(bar) = &view.bar {
                 bar.record(&self.gpu, commands, target.extent);
@@ -279,9 +283,9 @@ impl Draw {
         let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![
             image_barrier(target.image, aspect, colored, target_before, COLOR),
-            image_barrier(depth.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
         ];
-        barriers.extend(color.map(|color| image_barrier(color.raw, aspect, colored, COLOR, COLOR)));
+        barriers.extend(color.map(|color| image_barrier(color.image.raw, aspect, colored, COLOR, COLOR)));
         let barriers = vk::DependencyInfo::default().image_memory_barriers(&barriers);
 
         // Every pixel is drawn, so the old colours do not matter.
@@ -290,7 +294,7 @@ impl Draw {
             .load_op(vk::AttachmentLoadOp::DONT_CARE);
         let colors = [match color {
             Some(samples) => drawn
-                .image_view(samples.view)
+                .image_view(samples.view.raw)
                 .store_op(vk::AttachmentStoreOp::DONT_CARE)
                 .resolve_mode(vk::ResolveModeFlags::AVERAGE)
                 .resolve_image_view(target.view)
@@ -298,7 +302,7 @@ impl Draw {
             None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
         }];
         let depth = vk::RenderingAttachmentInfo::default()
-            .image_view(depth.view)
+            .image_view(depth.view.raw)
             .image_layout(deep.1)
             .load_op(vk::AttachmentLoadOp::CLEAR)
             .store_op(vk::AttachmentStoreOp::DONT_CARE);
@@ -317,16 +321,6 @@ impl Draw {
             device.cmd_begin_rendering(commands, &rendering);
             device.cmd_set_viewport(commands, 0, &[viewport]);
             device.cmd_set_scissor(commands, 0, &[area]);
-        }
-    }
-}
-
-impl Drop for Draw {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with them: `Frames` waits before anything is dropped.
-        unsafe {
-            self.gpu.device.destroy_pipeline(self.surface, None);
-            self.gpu.device.destroy_pipeline(self.background, None);
         }
     }
 }
