@@ -9,11 +9,11 @@ use wavefield_gpu::report::{Failures, command_line};
 use wavefield_gpu::vulkan::AdapterInfo;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop};
+use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop, parse};
 
 use super::args::KernelArgs;
+use super::help;
 use super::outcome::write;
-use super::{help, parse};
 
 const EXAMPLES: &str =
     "  wavefield bench --quick                                 under 30 seconds, and what to use
