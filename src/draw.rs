@@ -132,13 +132,14 @@ struct Constants {
 
 /// Cells along a tile's edge, as in `shaders/surface.wgsl`.
 const TILE: u32 = 32;
+/// Two triangles for each cell.
+const INDICES: u32 = 6 * TILE * TILE;
 
 pub struct Draw {
     surface: AutoDestroy<vk::Pipeline>,
     background: AutoDestroy<vk::Pipeline>,
     layout: Layout,
     indices: Buffer,
-    index_count: u32,
     grid: [u32; 2],
     depth_format: vk::Format,
     pub format: vk::Format,
@@ -160,11 +161,9 @@ impl Draw {
     pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
-        let indices = tile_indices();
-        let (bytes, usage) = (bytemuck::cast_slice(&indices), vk::BufferUsageFlags::INDEX_BUFFER);
-        let mut buffer =
-            Buffer::new(gpu, "the indices", bytes.len() as u64, usage, MemoryLocation::CpuToGpu)?;
-        buffer.bytes()?.copy_from_slice(bytes);
+        let (size, usage) = (2 * u64::from(INDICES), vk::BufferUsageFlags::INDEX_BUFFER);
+        let mut indices = Buffer::new(gpu, "the indices", size, usage, MemoryLocation::CpuToGpu)?;
+        indices.bytes()?.copy_from_slice(bytemuck::cast_slice(&tile_indices()));
         // Every device has one of these two. Fewer bits are faster.
         let small = vk::Format::X8_D24_UNORM_PACK32;
         // SAFETY: a live physical device of this instance.
@@ -177,18 +176,17 @@ impl Draw {
         let formats = (format, depth_format, samples);
         let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
         let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
-        let nearer = vk::CompareOp::GREATER;
-        let surface = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, nearer)?;
+        let shows = vk::CompareOp::GREATER;
+        let surface = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
         let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
         let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
-        let nearer = vk::CompareOp::GREATER_OR_EQUAL;
-        let background = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, nearer)?;
+        let shows = vk::CompareOp::GREATER_OR_EQUAL;
+        let background = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
         Ok(Self {
             surface,
             background,
             layout,
-            indices: buffer,
-            index_count: indices.len() as u32,
+            indices,
             grid,
             depth_format,
             format,
@@ -247,7 +245,7 @@ impl Draw {
             self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
             device.cmd_bind_pipeline(commands, graphics, self.surface.raw);
             device.cmd_bind_index_buffer(commands, self.indices.buffer.raw, 0, vk::IndexType::UINT16);
-            device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
+            device.cmd_draw_indexed(commands, INDICES, cols * rows, 0, 0, 0);
             device.cmd_bind_pipeline(commands, graphics, self.background.raw);
             device.cmd_draw(commands, 3, 1, 0, 0);
             if let Some(bar) = &view.bar {
@@ -340,7 +338,7 @@ const DEPTH: Scope = (
 /// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
 fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
-    let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
+    let mut indices = Vec::with_capacity(INDICES as usize);
     for strip in (0..TILE).step_by(STRIP as usize) {
         for row in 0..TILE {
             for col in strip..strip + STRIP {

@@ -15,8 +15,9 @@ use vulkan_cuda::SharedTimeline;
 use super::record::{Distribution, Machine};
 use super::runner::choose;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, Stream};
+use wavefield_gpu::report::{Failures, command_line};
 use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps, begin, end};
-use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_gpu::{Error, Result, stuck_gpu};
 use wavefield_run::{Config, ProducerKind, Stop};
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
@@ -50,7 +51,6 @@ const HOST_ROUNDS: usize = 300;
 /// what was measured before and is marked incomplete.
 pub fn measure_latency(
     rounds: usize,
-    command: String,
     base: &Config,
     stop: &Stop,
     failures: &mut Failures,
@@ -108,7 +108,7 @@ pub fn measure_latency(
     Ok(Latency {
         schema: LATENCY_SCHEMA.to_owned(),
         complete,
-        command,
+        command: command_line(),
         machine: choice.machine(),
         rounds: trips.len() as u64,
         round_trip_us: of(&|trip| (trip.back - trip.out) * 1e-3),

@@ -9,7 +9,7 @@ use super::record::{Report, SCHEMA, Settings, Skipped, with_overhead};
 use super::session::{BenchSession, Measurements};
 use super::strategy::{CellPlan, Plan, Strategy};
 use wavefield_gpu::cuda::Cuda;
-use wavefield_gpu::report::{Failures, word};
+use wavefield_gpu::report::{Failures, command_line, word};
 use wavefield_gpu::{Result, progress::ProgressLine, threads::cpu_time};
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_handoff::{FieldKernels, TextureKernels};
@@ -81,7 +81,7 @@ pub fn run(
     Ok(Report {
         schema: SCHEMA.to_owned(),
         complete: done == total,
-        command: plan.command.clone(),
+        command: command_line(),
         started,
         machine: choice.machine(),
         settings: Settings {
@@ -99,15 +99,14 @@ pub fn run(
 
 /// Returns why a cell cannot be measured on this machine.
 fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
-    let strategy = cell.strategy;
+    let (strategy, info) = (cell.strategy, choice.adapter.info());
     if strategy.uses_cuda() && choice.cuda.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
-        return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+        return Some(format!("no CUDA on {} ({reason})", info.name));
     }
-    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
+    if strategy == Strategy::RenderShared && info.sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
-    let info = choice.adapter.info();
     if let Err(reason) = strategy.handoff().supports(info) {
         return Some(reason.to_owned());
     }

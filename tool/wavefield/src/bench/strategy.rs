@@ -109,10 +109,6 @@ impl Strategy {
     pub fn has_ring(self) -> bool {
         matches!(self, Self::TIMELINE | Self::Handoff(Handoff::DeviceCopy) | Self::RenderOnly)
     }
-
-    pub fn has_batch(self) -> bool {
-        self == Self::TIMELINE
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +118,6 @@ pub struct Plan {
     pub warmup_frames: u64,
     pub round: Duration,
     pub size: vk::Extent2D,
-    pub command: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +184,7 @@ pub fn plan(
                 let ring = if strategy.handoff().has_one_slot() { Ring::ONE } else { Ring::default() };
                 return vec![cell(ring, 1)];
             }
-            let batches = if strategy.has_batch() { batches } else { &[1] };
+            let batches = if strategy == Strategy::TIMELINE { batches } else { &[1] };
             let fitting = |&ring: &Ring| {
                 let fitting = batches.iter().filter(move |&&batch| batch as usize <= ring.depth());
                 fitting.map(move |&batch| cell(ring, batch))
