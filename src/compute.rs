@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use ash::vk;
+use ash::{Device, vk};
 use bytemuck::{Pod, Zeroable};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Layout, memory_barrier, shader};
+use crate::objects::{AutoDestroy, Buffer, Layout, memory_barrier, shader};
 
 /// Seconds after which the wave repeats, as in `kernels/wave.cu`.
 const LOOP: f64 = 20.0;
@@ -27,7 +27,7 @@ struct Constants {
 /// The shader and the buffer that it writes. One is enough: each frame waits for the last at a barrier.
 pub struct Compute {
     pub vertices: Buffer,
-    pipeline: vk::Pipeline,
+    pipeline: AutoDestroy<vk::Pipeline>,
     layout: Layout,
     grid: [u32; 2],
     pub is_written: bool,
@@ -43,17 +43,14 @@ impl Compute {
         let module = shader(gpu, include_bytes!(concat!(env!("OUT_DIR"), "/wave.wave.spv")))?;
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
-            .module(module)
+            .module(module.raw)
             .name(c"wave");
-        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.raw)];
+        let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(layout.pipeline.raw)];
         // SAFETY: the description points to locals. The module is needed only until the pipeline is made.
-        let made = unsafe {
-            let made = gpu.device.create_compute_pipelines(vk::PipelineCache::null(), &info, None);
-            gpu.device.destroy_shader_module(module, None);
-            made
-        };
-        let made = gpu.check("vkCreateComputePipelines", made.map_err(|(_, result)| result))?;
-        Ok(Self { vertices, pipeline: made[0], layout, grid, is_written: false, gpu: gpu.clone() })
+        let made = unsafe { gpu.device.create_compute_pipelines(vk::PipelineCache::null(), &info, None) };
+        let made = made.map(|made| made[0]).map_err(|(_, result)| result);
+        let pipeline = AutoDestroy::new(gpu, "vkCreateComputePipelines", made, Device::destroy_pipeline)?;
+        Ok(Self { vertices, pipeline, layout, grid, is_written: false, gpu: gpu.clone() })
     }
 
     /// # Safety
@@ -73,18 +70,11 @@ impl Compute {
         // SAFETY: the caller's promise; everything named is alive and of this device.
         unsafe {
             device.cmd_pipeline_barrier2(commands, &before);
-            device.cmd_bind_pipeline(commands, point, self.pipeline);
-            self.layout.bind(commands, point, self.vertices.raw, bytemuck::bytes_of(&constants));
+            device.cmd_bind_pipeline(commands, point, self.pipeline.raw);
+            self.layout.bind(commands, point, self.vertices.buffer.raw, bytemuck::bytes_of(&constants));
             device.cmd_dispatch(commands, across, down, 1);
             device.cmd_pipeline_barrier2(commands, &after);
         }
         self.is_written = true;
-    }
-}
-
-impl Drop for Compute {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: `Frames` waits before anything is dropped.
-        unsafe { self.gpu.device.destroy_pipeline(self.pipeline, None) };
     }
 }

@@ -10,7 +10,9 @@ use glam::{Mat4, Vec3, Vec4};
 use gpu_allocator::MemoryLocation;
 
 use crate::gpu::Gpu;
-use crate::objects::{Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples};
+use crate::objects::{
+    AutoDestroy, Buffer, Image, Layout, Scope, graphics_pipeline, image_barrier, possible_samples,
+};
 
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -130,13 +132,14 @@ struct Constants {
 
 /// Cells along a tile's edge, as in `shaders/surface.wgsl`.
 const TILE: u32 = 32;
+/// Two triangles for each cell.
+const INDICES: u32 = 6 * TILE * TILE;
 
 pub struct Draw {
-    surface: vk::Pipeline,
-    background: vk::Pipeline,
+    surface: AutoDestroy<vk::Pipeline>,
+    background: AutoDestroy<vk::Pipeline>,
     layout: Layout,
     indices: Buffer,
-    index_count: u32,
     grid: [u32; 2],
     depth_format: vk::Format,
     pub format: vk::Format,
@@ -158,41 +161,40 @@ impl Draw {
     pub fn new(gpu: &Arc<Gpu>, grid: [u32; 2], format: vk::Format, samples: u32) -> Result<Self> {
         let stages = vk::ShaderStageFlags::VERTEX | vk::ShaderStageFlags::FRAGMENT;
         let layout = Layout::new(gpu, stages, size_of::<Constants>())?;
-        let indices = tile_indices();
-        let (bytes, usage) = (bytemuck::cast_slice(&indices), vk::BufferUsageFlags::INDEX_BUFFER);
-        let mut buffer =
-            Buffer::new(gpu, "the indices", bytes.len() as u64, usage, MemoryLocation::CpuToGpu)?;
-        buffer.bytes()?.copy_from_slice(bytes);
+        let (size, usage) = (2 * u64::from(INDICES), vk::BufferUsageFlags::INDEX_BUFFER);
+        let mut indices = Buffer::new(gpu, "the indices", size, usage, MemoryLocation::CpuToGpu)?;
+        indices.bytes()?.copy_from_slice(bytemuck::cast_slice(&tile_indices()));
         // Every device has one of these two. Fewer bits are faster.
         let small = vk::Format::X8_D24_UNORM_PACK32;
         // SAFETY: a live physical device of this instance.
         let found = unsafe { gpu.instance.raw.get_physical_device_format_properties(gpu.physical, small) };
         let is_drawable =
             found.optimal_tiling_features.contains(vk::FormatFeatureFlags::DEPTH_STENCIL_ATTACHMENT);
-        let mut draw = Self {
-            surface: vk::Pipeline::null(),
-            background: vk::Pipeline::null(),
+        let depth_format = if is_drawable { small } else { vk::Format::D32_SFLOAT };
+        let samples = possible_samples(gpu, samples);
+        // Depth is reversed: greater is nearer, and 0 is the farthest.
+        let formats = (format, depth_format, samples);
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
+        let shows = vk::CompareOp::GREATER;
+        let surface = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
+        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
+        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
+        let shows = vk::CompareOp::GREATER_OR_EQUAL;
+        let background = graphics_pipeline(gpu, vertex, fragment, layout.pipeline.raw, formats, shows)?;
+        Ok(Self {
+            surface,
+            background,
             layout,
-            indices: buffer,
-            index_count: indices.len() as u32,
+            indices,
             grid,
-            depth_format: if is_drawable { small } else { vk::Format::D32_SFLOAT },
+            depth_format,
             format,
-            samples: possible_samples(gpu, samples),
+            samples,
             extent: vk::Extent2D::default(),
             attachments: None,
             gpu: gpu.clone(),
-        };
-        // From here on, Drop cleans up. Depth is reversed: greater is nearer, and 0 is the farthest.
-        let (layout, formats) = (draw.layout.raw, (draw.format, draw.depth_format, draw.samples));
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/surface.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/surface.fragment_main.spv"));
-        draw.surface = graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER)?;
-        let vertex = include_bytes!(concat!(env!("OUT_DIR"), "/background.vertex_main.spv"));
-        let fragment = include_bytes!(concat!(env!("OUT_DIR"), "/background.fragment_main.spv"));
-        draw.background =
-            graphics_pipeline(gpu, vertex, fragment, layout, formats, vk::CompareOp::GREATER_OR_EQUAL)?;
-        Ok(draw)
+        })
     }
 
     /// Makes the attachments for targets of this size.
@@ -241,10 +243,10 @@ impl Draw {
             self.begin(commands, target, color.as_ref(), depth);
             let graphics = vk::PipelineBindPoint::GRAPHICS;
             self.layout.bind(commands, graphics, vertices, bytemuck::bytes_of(&constants));
-            device.cmd_bind_pipeline(commands, graphics, self.surface);
-            device.cmd_bind_index_buffer(commands, self.indices.raw, 0, vk::IndexType::UINT16);
-            device.cmd_draw_indexed(commands, self.index_count, cols * rows, 0, 0, 0);
-            device.cmd_bind_pipeline(commands, graphics, self.background);
+            device.cmd_bind_pipeline(commands, graphics, self.surface.raw);
+            device.cmd_bind_index_buffer(commands, self.indices.buffer.raw, 0, vk::IndexType::UINT16);
+            device.cmd_draw_indexed(commands, INDICES, cols * rows, 0, 0, 0);
+            device.cmd_bind_pipeline(commands, graphics, self.background.raw);
             device.cmd_draw(commands, 3, 1, 0, 0);
             if let Some(bar) = &view.bar {
                 bar.record(&self.gpu, commands, target.extent);
@@ -279,9 +281,9 @@ impl Draw {
         let depth_after = (DEPTH.0, DEPTH.1 | vk::AccessFlags2::DEPTH_STENCIL_ATTACHMENT_READ);
         let mut barriers = vec![
             image_barrier(target.image, aspect, colored, target_before, COLOR),
-            image_barrier(depth.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
+            image_barrier(depth.image.raw, vk::ImageAspectFlags::DEPTH, deep, DEPTH, depth_after),
         ];
-        barriers.extend(color.map(|color| image_barrier(color.raw, aspect, colored, COLOR, COLOR)));
+        barriers.extend(color.map(|color| image_barrier(color.image.raw, aspect, colored, COLOR, COLOR)));
         let barriers = vk::DependencyInfo::default().image_memory_barriers(&barriers);
 
         // Every pixel is drawn, so the old colours do not matter.
@@ -290,7 +292,7 @@ impl Draw {
             .load_op(vk::AttachmentLoadOp::DONT_CARE);
         let colors = [match color {
             Some(samples) => drawn
-                .image_view(samples.view)
+                .image_view(samples.view.raw)
                 .store_op(vk::AttachmentStoreOp::DONT_CARE)
                 .resolve_mode(vk::ResolveModeFlags::AVERAGE)
                 .resolve_image_view(target.view)
@@ -298,7 +300,7 @@ impl Draw {
             None => drawn.image_view(target.view).store_op(vk::AttachmentStoreOp::STORE),
         }];
         let depth = vk::RenderingAttachmentInfo::default()
-            .image_view(depth.view)
+            .image_view(depth.view.raw)
             .image_layout(deep.1)
             .load_op(vk::AttachmentLoadOp::CLEAR)
             .store_op(vk::AttachmentStoreOp::DONT_CARE);
@@ -321,16 +323,6 @@ impl Draw {
     }
 }
 
-impl Drop for Draw {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with them: `Frames` waits before anything is dropped.
-        unsafe {
-            self.gpu.device.destroy_pipeline(self.surface, None);
-            self.gpu.device.destroy_pipeline(self.background, None);
-        }
-    }
-}
-
 const COLOR: Scope =
     (vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT, vk::AccessFlags2::COLOR_ATTACHMENT_WRITE);
 const DEPTH: Scope = (
@@ -346,7 +338,7 @@ const DEPTH: Scope = (
 /// The cells go in strips of 4 columns, so that most of a cell's vertices were transformed shortly before.
 fn tile_indices() -> Vec<u16> {
     const STRIP: u32 = 4;
-    let mut indices = Vec::with_capacity((TILE * TILE * 6) as usize);
+    let mut indices = Vec::with_capacity(INDICES as usize);
     for strip in (0..TILE).step_by(STRIP as usize) {
         for row in 0..TILE {
             for col in strip..strip + STRIP {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use ash::vk;
+use ash::{Device, vk};
 use cudarc::driver::PushKernelArg;
 use vulkan_cuda::Error;
 
@@ -21,6 +21,7 @@ use crate::compute::Compute;
 use crate::draw::{Draw, View};
 use crate::field::{Field, PARAMETERS, Vertex, failed};
 use crate::gpu::{Gpu, PATIENCE, at};
+use crate::objects::{AutoDestroy, semaphore};
 use crate::picture::Picture;
 use crate::swapchain::{Acquired, Swapchain};
 
@@ -62,7 +63,7 @@ impl Frames {
         // ANCHOR: first
         // PACE. Some frames are in flight, each with a command buffer. Wait until Vulkan has drawn the frame
         // that last used this one. Otherwise the CPU would enqueue frames without end.
-        let Flight { commands, acquired } = self.pace()?;
+        let (commands, acquired) = self.pace()?;
 
         // ACQUIRE an image, before anything is enqueued: without an image there is no frame.
         let Some(image) = self.acquire(acquired)? else { return Ok(false) };
@@ -116,7 +117,7 @@ impl Frames {
                 if *hand_off != HandOff::Skipped || !compute.is_written {
                     compute.record(commands, view.time);
                 }
-                draw.record(commands, compute.vertices.raw, target, view);
+                draw.record(commands, compute.vertices.buffer.raw, target, view);
             }
         }
         gpu.end(commands)?;
@@ -151,9 +152,7 @@ impl Frames {
         }
         Ok(true)
     }
-}
 
-impl Frames {
     /// `ring` is the number of slots.
     pub fn new(gpu: &Arc<Gpu>, canvas: Canvas, grid: [u32; 2], ring: usize, samples: u32) -> Result<Self> {
         let format = match &canvas {
@@ -196,11 +195,12 @@ impl Frames {
 
     /// Waits until the GPU is done with the oldest frame in flight. Its objects are then free.
     // ANCHOR: pace
-    fn pace(&self) -> Result<Flight> {
+    fn pace(&self) -> Result<(vk::CommandBuffer, vk::Semaphore)> {
         let Flights { all, submitted, .. } = &self.flights;
         let count = all.len() as u64;
         self.flights.wait_for((submitted + 1).saturating_sub(count), &self.field)?;
-        Ok(all[(submitted % count) as usize])
+        let Flight { commands, acquired } = &all[(submitted % count) as usize];
+        Ok((*commands, acquired.raw))
     }
     // ANCHOR_END: pace
 
@@ -226,7 +226,7 @@ impl Frames {
 
     /// Waits for the frames, and returns the last one's pixels, or `None` for a window.
     pub fn pixels(&mut self) -> Result<Option<Vec<u8>>> {
-        let commands = self.pace()?.commands;
+        let (commands, _) = self.pace()?;
         let Self { gpu, field, canvas: Canvas::Picture(picture), flights, .. } = self else {
             return Ok(None);
         };
@@ -263,58 +263,54 @@ impl Frames {
 }
 
 /// The command buffer of a frame in flight, and the semaphore with which it acquires its image.
-#[derive(Clone, Copy)]
 struct Flight {
     commands: vk::CommandBuffer,
-    acquired: vk::Semaphore,
+    acquired: AutoDestroy<vk::Semaphore>,
 }
 
 struct Flights {
     all: Vec<Flight>,
-    pool: vk::CommandPool,
+    _pool: AutoDestroy<vk::CommandPool>,
     /// The timeline that counts the frames drawn.
-    done: vk::Semaphore,
+    done: AutoDestroy<vk::Semaphore>,
     submitted: u64,
     gpu: Arc<Gpu>,
 }
 
 impl Flights {
     fn new(gpu: &Arc<Gpu>, count: usize) -> Result<Self> {
-        let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
-        let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: (and below) a live device, and objects of it.
-        let done = gpu.check("vkCreateSemaphore", unsafe { gpu.device.create_semaphore(&info, None) })?;
-        // From here on, Drop cleans up; destroying a null pool does nothing.
-        let pool = vk::CommandPool::null();
-        let mut flights = Self { all: Vec::new(), pool, done, submitted: 0, gpu: gpu.clone() };
         let info = vk::CommandPoolCreateInfo::default()
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER)
             .queue_family_index(gpu.family);
-        // SAFETY: as above.
+        // SAFETY: a live device.
         let pool = unsafe { gpu.device.create_command_pool(&info, None) };
-        flights.pool = gpu.check("vkCreateCommandPool", pool)?;
+        let pool = AutoDestroy::new(gpu, "vkCreateCommandPool", pool, Device::destroy_command_pool)?;
         let info = vk::CommandBufferAllocateInfo::default()
-            .command_pool(flights.pool)
+            .command_pool(pool.raw)
             .command_buffer_count(count as u32);
-        // SAFETY: as above.
+        // SAFETY: the pool was made above.
         let commands = unsafe { gpu.device.allocate_command_buffers(&info) };
-        for commands in gpu.check("vkAllocateCommandBuffers", commands)? {
-            // SAFETY: as above.
-            let acquired = unsafe { gpu.device.create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
-            let acquired = gpu.check("vkCreateSemaphore", acquired)?;
-            flights.all.push(Flight { commands, acquired });
-        }
-        Ok(flights)
+        let commands = gpu.check("vkAllocateCommandBuffers", commands)?.into_iter();
+        let flight = |commands| Ok(Flight { commands, acquired: semaphore(gpu, vk::SemaphoreType::BINARY)? });
+        Ok(Self {
+            all: commands.map(flight).collect::<Result<_>>()?,
+            _pool: pool,
+            done: semaphore(gpu, vk::SemaphoreType::TIMELINE)?,
+            submitted: 0,
+            gpu: gpu.clone(),
+        })
     }
 
     /// Waits until Vulkan has drawn the first `frames` frames.
     fn wait_for(&self, frames: u64, field: &Option<Field>) -> Result<()> {
         let (mut done, mut since) = (0, Instant::now());
-        while !self.gpu.wait(self.done, frames, LOOK)? {
+        while !self.gpu.wait(self.done.raw, frames, LOOK)? {
             let ring = field.as_ref().map(|field| &field.ring);
             // After a fault CUDA signals nothing more. `check` notices, and ends Vulkan's waits.
             ring.map_or(Ok(()), |ring| ring.check())?;
-            let now_done = self.gpu.value(self.done)?;
+            // SAFETY: a live timeline of this device.
+            let now_done = unsafe { self.gpu.device.get_semaphore_counter_value(self.done.raw) };
+            let now_done = self.gpu.check("vkGetSemaphoreCounterValue", now_done)?;
             if now_done > done {
                 (done, since) = (now_done, Instant::now());
             }
@@ -329,13 +325,13 @@ impl Flights {
 
     /// Returns whether Vulkan has drawn everything within `limit`.
     fn are_done(&self, limit: Duration) -> bool {
-        let wait = || self.gpu.wait(self.done, self.submitted, limit);
+        let wait = || self.gpu.wait(self.done.raw, self.submitted, limit);
         // The second try is for an error that passes.
         wait().or_else(|_| wait()).unwrap_or(false)
     }
 
     fn signal(&self) -> vk::SemaphoreSubmitInfo<'static> {
-        at(self.done, self.submitted + 1)
+        at(self.done.raw, self.submitted + 1)
     }
 }
 
@@ -344,14 +340,6 @@ impl Drop for Flights {
         // `close` has waited, unless a panic skipped it.
         if std::thread::panicking() && !self.are_done(PATIENCE) {
             std::process::abort();
-        }
-        // SAFETY: no frame is in flight.
-        unsafe {
-            for flight in &self.all {
-                self.gpu.device.destroy_semaphore(flight.acquired, None);
-            }
-            self.gpu.device.destroy_command_pool(self.pool, None);
-            self.gpu.device.destroy_semaphore(self.done, None);
         }
     }
 }

@@ -224,12 +224,6 @@ impl Gpu {
         }
     }
 
-    pub fn value(&self, timeline: vk::Semaphore) -> Result<u64> {
-        // SAFETY: a live timeline of this device.
-        let value = unsafe { self.device.get_semaphore_counter_value(timeline) };
-        self.check("vkGetSemaphoreCounterValue", value)
-    }
-
     /// The GPU must be done with the commands.
     pub fn begin(&self, commands: vk::CommandBuffer) -> Result<()> {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);

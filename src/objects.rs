@@ -4,17 +4,73 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use ash::vk;
+use ash::{Device, vk};
 use gpu_allocator::MemoryLocation;
 use gpu_allocator::vulkan::{Allocation, AllocationCreateDesc, AllocationScheme};
 
 use crate::gpu::Gpu;
 
-pub struct Buffer {
-    pub raw: vk::Buffer,
-    pub size: u64,
-    allocation: Option<Allocation>,
+type Destroy<T> = unsafe fn(&Device, T, Option<&vk::AllocationCallbacks<'_>>);
+
+/// Destroys its handle when dropped. The GPU is then done with it: `Frames` waits before anything is dropped.
+pub struct AutoDestroy<T: Copy> {
+    pub raw: T,
+    destroy: Destroy<T>,
     gpu: Arc<Gpu>,
+}
+
+impl<T: Copy> AutoDestroy<T> {
+    /// Takes what `call` has made from this device, or adds the call to its error.
+    pub fn new(
+        gpu: &Arc<Gpu>,
+        call: &'static str,
+        made: Result<T, vk::Result>,
+        destroy: Destroy<T>,
+    ) -> Result<Self> {
+        Ok(Self { raw: gpu.check(call, made)?, destroy, gpu: gpu.clone() })
+    }
+}
+
+impl<T: Copy> Drop for AutoDestroy<T> {
+    fn drop(&mut self) {
+        // SAFETY: made from this device, destroyed once, and not in use any more: see above.
+        unsafe { (self.destroy)(&self.gpu.device, self.raw, None) };
+    }
+}
+
+struct Memory {
+    allocation: Allocation,
+    gpu: Arc<Gpu>,
+}
+
+impl Memory {
+    fn new(
+        gpu: &Arc<Gpu>,
+        name: &'static str,
+        requirements: vk::MemoryRequirements,
+        location: MemoryLocation,
+        allocation_scheme: AllocationScheme,
+    ) -> Result<Self> {
+        let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme };
+        let allocation = gpu.allocator().allocate(&desc);
+        let allocation = allocation
+            .with_context(|| format!("no memory for {name}, {} bytes, on {}", requirements.size, gpu.name))?;
+        Ok(Self { allocation, gpu: gpu.clone() })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // It fails only for memory that is not the allocator's own.
+        let _ = self.gpu.allocator().free(std::mem::take(&mut self.allocation));
+    }
+}
+
+pub struct Buffer {
+    pub buffer: AutoDestroy<vk::Buffer>,
+    // Dropped after the buffer.
+    memory: Memory,
+    pub size: u64,
 }
 
 impl Buffer {
@@ -27,41 +83,33 @@ impl Buffer {
     ) -> Result<Self> {
         let info = vk::BufferCreateInfo::default().size(size).usage(usage);
         // SAFETY: a live device and a plain description.
-        let raw = gpu.check("vkCreateBuffer", unsafe { gpu.device.create_buffer(&info, None) })?;
-        // From here on, Drop cleans up.
-        let mut buffer = Self { raw, size, allocation: None, gpu: gpu.clone() };
+        let made = unsafe { gpu.device.create_buffer(&info, None) };
+        let buffer = AutoDestroy::new(gpu, "vkCreateBuffer", made, Device::destroy_buffer)?;
         // SAFETY: made above.
-        let requirements = unsafe { gpu.device.get_buffer_memory_requirements(raw) };
-        let memory = allocate(gpu, name, requirements, location, AllocationScheme::DedicatedBuffer(raw))?;
-        let memory = buffer.allocation.insert(memory);
+        let requirements = unsafe { gpu.device.get_buffer_memory_requirements(buffer.raw) };
+        let memory =
+            Memory::new(gpu, name, requirements, location, AllocationScheme::DedicatedBuffer(buffer.raw))?;
+        let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this buffer's requirements, bound once.
-        let bound = unsafe { gpu.device.bind_buffer_memory(raw, memory.memory(), memory.offset()) };
+        let bound = unsafe { gpu.device.bind_buffer_memory(buffer.raw, block.memory(), offset) };
         gpu.check("vkBindBufferMemory", bound)?;
-        Ok(buffer)
+        Ok(Self { buffer, memory, size })
     }
 
     /// Fails if the CPU cannot map the memory.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
-        let bytes = self.allocation.as_mut().and_then(|memory| memory.mapped_slice_mut());
+        let bytes = self.memory.allocation.mapped_slice_mut();
         bytes.and_then(|bytes| bytes.get_mut(..self.size as usize)).context("the CPU cannot read this memory")
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: `Frames` waits before anything is dropped.
-        unsafe { self.gpu.device.destroy_buffer(self.raw, None) };
-        release(&self.gpu, &mut self.allocation);
-    }
-}
-
 pub struct Image {
-    pub raw: vk::Image,
-    pub view: vk::ImageView,
+    pub view: AutoDestroy<vk::ImageView>,
+    pub image: AutoDestroy<vk::Image>,
+    // Dropped after the image.
+    _memory: Memory,
     pub extent: vk::Extent2D,
     pub format: vk::Format,
-    allocation: Option<Allocation>,
-    gpu: Arc<Gpu>,
 }
 
 impl Image {
@@ -82,76 +130,52 @@ impl Image {
             .samples(samples)
             .usage(usage);
         // SAFETY: a live device and a plain description.
-        let raw = gpu.check("vkCreateImage", unsafe { gpu.device.create_image(&info, None) })?;
-        // From here on, Drop cleans up; destroying a null view does nothing.
-        let mut image =
-            Self { raw, view: vk::ImageView::null(), extent, format, allocation: None, gpu: gpu.clone() };
+        let made = unsafe { gpu.device.create_image(&info, None) };
+        let image = AutoDestroy::new(gpu, "vkCreateImage", made, Device::destroy_image)?;
         // SAFETY: made above.
-        let requirements = unsafe { gpu.device.get_image_memory_requirements(raw) };
-        let scheme = AllocationScheme::DedicatedImage(raw);
-        let memory = allocate(gpu, name, requirements, MemoryLocation::GpuOnly, scheme)?;
-        let memory = image.allocation.insert(memory);
+        let requirements = unsafe { gpu.device.get_image_memory_requirements(image.raw) };
+        let scheme = AllocationScheme::DedicatedImage(image.raw);
+        let memory = Memory::new(gpu, name, requirements, MemoryLocation::GpuOnly, scheme)?;
+        let (block, offset) = (&memory.allocation, memory.allocation.offset());
         // SAFETY: memory for this image's requirements, bound once.
-        let bound = unsafe { gpu.device.bind_image_memory(raw, memory.memory(), memory.offset()) };
+        let bound = unsafe { gpu.device.bind_image_memory(image.raw, block.memory(), offset) };
         gpu.check("vkBindImageMemory", bound)?;
         let aspect = match usage.contains(vk::ImageUsageFlags::DEPTH_STENCIL_ATTACHMENT) {
             true => vk::ImageAspectFlags::DEPTH,
             false => vk::ImageAspectFlags::COLOR,
         };
-        image.view = view(gpu, raw, format, aspect)?;
-        Ok(image)
-    }
-}
-
-impl Drop for Image {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: `Frames` waits before anything is dropped.
-        unsafe {
-            self.gpu.device.destroy_image_view(self.view, None);
-            self.gpu.device.destroy_image(self.raw, None);
-        }
-        release(&self.gpu, &mut self.allocation);
+        let view = view(gpu, image.raw, format, aspect)?;
+        Ok(Self { view, image, _memory: memory, extent, format })
     }
 }
 
 pub fn view(
-    gpu: &Gpu,
+    gpu: &Arc<Gpu>,
     image: vk::Image,
     format: vk::Format,
     aspect: vk::ImageAspectFlags,
-) -> Result<vk::ImageView> {
+) -> Result<AutoDestroy<vk::ImageView>> {
     let info = vk::ImageViewCreateInfo::default()
         .image(image)
         .view_type(vk::ImageViewType::TYPE_2D)
         .format(format)
         .subresource_range(whole(aspect));
     // SAFETY: a live image of this device and format.
-    gpu.check("vkCreateImageView", unsafe { gpu.device.create_image_view(&info, None) })
+    let made = unsafe { gpu.device.create_image_view(&info, None) };
+    AutoDestroy::new(gpu, "vkCreateImageView", made, Device::destroy_image_view)
+}
+
+pub fn semaphore(gpu: &Arc<Gpu>, kind: vk::SemaphoreType) -> Result<AutoDestroy<vk::Semaphore>> {
+    let mut kind = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
+    let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
+    // SAFETY: a live device and a plain description.
+    let made = unsafe { gpu.device.create_semaphore(&info, None) };
+    AutoDestroy::new(gpu, "vkCreateSemaphore", made, Device::destroy_semaphore)
 }
 
 /// Returns all of an image with one level and one layer.
 pub fn whole(aspect: vk::ImageAspectFlags) -> vk::ImageSubresourceRange {
     vk::ImageSubresourceRange::default().aspect_mask(aspect).level_count(1).layer_count(1)
-}
-
-fn allocate(
-    gpu: &Gpu,
-    name: &'static str,
-    requirements: vk::MemoryRequirements,
-    location: MemoryLocation,
-    scheme: AllocationScheme,
-) -> Result<Allocation> {
-    let desc = AllocationCreateDesc { name, requirements, location, linear: true, allocation_scheme: scheme };
-    gpu.allocator()
-        .allocate(&desc)
-        .with_context(|| format!("no memory for {name}, {} bytes, on {}", requirements.size, gpu.name))
-}
-
-fn release(gpu: &Gpu, allocation: &mut Option<Allocation>) {
-    if let Some(allocation) = allocation.take() {
-        // It fails only for memory that is not the allocator's own.
-        let _ = gpu.allocator().free(allocation);
-    }
 }
 
 /// Stages, and how they access memory.
@@ -189,8 +213,8 @@ pub fn memory_barrier(before: Scope, after: Scope) -> vk::MemoryBarrier2<'static
 
 /// What a pipeline's shaders read: one storage buffer, and constants.
 pub struct Layout {
-    pub raw: vk::PipelineLayout,
-    set: vk::DescriptorSetLayout,
+    pub pipeline: AutoDestroy<vk::PipelineLayout>,
+    _set: AutoDestroy<vk::DescriptorSetLayout>,
     stages: vk::ShaderStageFlags,
     gpu: Arc<Gpu>,
 }
@@ -206,18 +230,18 @@ impl Layout {
             .flags(vk::DescriptorSetLayoutCreateFlags::PUSH_DESCRIPTOR_KHR)
             .bindings(&binding);
         // SAFETY: a live device with the extension.
-        let set = unsafe { gpu.device.create_descriptor_set_layout(&info, None) };
-        let set = gpu.check("vkCreateDescriptorSetLayout", set)?;
-        // From here on, Drop cleans up; destroying a null layout does nothing.
-        let mut layout = Self { raw: vk::PipelineLayout::null(), set, stages, gpu: gpu.clone() };
-        let sets = [set];
+        let made = unsafe { gpu.device.create_descriptor_set_layout(&info, None) };
+        let destroy = Device::destroy_descriptor_set_layout;
+        let set = AutoDestroy::new(gpu, "vkCreateDescriptorSetLayout", made, destroy)?;
+        let sets = [set.raw];
         let constants = [vk::PushConstantRange::default().stage_flags(stages).size(constants as u32)];
         let info =
             vk::PipelineLayoutCreateInfo::default().set_layouts(&sets).push_constant_ranges(&constants);
         // SAFETY: a live device, and a set made above.
-        let raw = unsafe { gpu.device.create_pipeline_layout(&info, None) };
-        layout.raw = gpu.check("vkCreatePipelineLayout", raw)?;
-        Ok(layout)
+        let made = unsafe { gpu.device.create_pipeline_layout(&info, None) };
+        let pipeline =
+            AutoDestroy::new(gpu, "vkCreatePipelineLayout", made, Device::destroy_pipeline_layout)?;
+        Ok(Self { pipeline, _set: set, stages, gpu: gpu.clone() })
     }
 
     /// # Safety
@@ -235,50 +259,36 @@ impl Layout {
             .buffer_info(&buffer)];
         // SAFETY: the caller's promise.
         unsafe {
-            self.gpu.push_descriptor.cmd_push_descriptor_set(commands, point, self.raw, 0, &write);
-            self.gpu.device.cmd_push_constants(commands, self.raw, self.stages, 0, constants);
+            self.gpu.push_descriptor.cmd_push_descriptor_set(commands, point, self.pipeline.raw, 0, &write);
+            self.gpu.device.cmd_push_constants(commands, self.pipeline.raw, self.stages, 0, constants);
         }
     }
 }
 
-impl Drop for Layout {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with them: `Frames` waits before anything is dropped.
-        unsafe {
-            self.gpu.device.destroy_pipeline_layout(self.raw, None);
-            self.gpu.device.destroy_descriptor_set_layout(self.set, None);
-        }
-    }
-}
-
-/// Creates a shader module, which the caller destroys.
-pub fn shader(gpu: &Gpu, spirv: &[u8]) -> Result<vk::ShaderModule> {
+pub fn shader(gpu: &Arc<Gpu>, spirv: &[u8]) -> Result<AutoDestroy<vk::ShaderModule>> {
     let words = ash::util::read_spv(&mut std::io::Cursor::new(spirv))?;
     let info = vk::ShaderModuleCreateInfo::default().code(&words);
     // SAFETY: naga wrote the words.
-    gpu.check("vkCreateShaderModule", unsafe { gpu.device.create_shader_module(&info, None) })
+    let made = unsafe { gpu.device.create_shader_module(&info, None) };
+    AutoDestroy::new(gpu, "vkCreateShaderModule", made, Device::destroy_shader_module)
 }
 
 /// Creates a pipeline. `formats` are those of colour and depth, and the number of samples.
 pub fn graphics_pipeline(
-    gpu: &Gpu,
+    gpu: &Arc<Gpu>,
     vertex: &[u8],
     fragment: &[u8],
     layout: vk::PipelineLayout,
     formats: (vk::Format, vk::Format, vk::SampleCountFlags),
     shows: vk::CompareOp,
-) -> Result<vk::Pipeline> {
-    let vertex = shader(gpu, vertex)?;
-    let fragment = shader(gpu, fragment).inspect_err(|_| {
-        // SAFETY: made above.
-        unsafe { gpu.device.destroy_shader_module(vertex, None) }
-    })?;
+) -> Result<AutoDestroy<vk::Pipeline>> {
+    let (vertex, fragment) = (shader(gpu, vertex)?, shader(gpu, fragment)?);
     let stage = |stage, module, name: &'static CStr| {
         vk::PipelineShaderStageCreateInfo::default().stage(stage).module(module).name(name)
     };
     let stages = [
-        stage(vk::ShaderStageFlags::VERTEX, vertex, c"vertex_main"),
-        stage(vk::ShaderStageFlags::FRAGMENT, fragment, c"fragment_main"),
+        stage(vk::ShaderStageFlags::VERTEX, vertex.raw, c"vertex_main"),
+        stage(vk::ShaderStageFlags::FRAGMENT, fragment.raw, c"fragment_main"),
     ];
     let input = vk::PipelineVertexInputStateCreateInfo::default();
     let assembly =
@@ -313,13 +323,9 @@ pub fn graphics_pipeline(
         .layout(layout)
         .push_next(&mut rendering)];
     // SAFETY: the description points to locals. The modules are needed only until the pipeline is made.
-    let made = unsafe {
-        let made = gpu.device.create_graphics_pipelines(vk::PipelineCache::null(), &info, None);
-        gpu.device.destroy_shader_module(vertex, None);
-        gpu.device.destroy_shader_module(fragment, None);
-        made
-    };
-    Ok(gpu.check("vkCreateGraphicsPipelines", made.map_err(|(_, result)| result))?[0])
+    let made = unsafe { gpu.device.create_graphics_pipelines(vk::PipelineCache::null(), &info, None) };
+    let made = made.map(|made| made[0]).map_err(|(_, result)| result);
+    AutoDestroy::new(gpu, "vkCreateGraphicsPipelines", made, Device::destroy_pipeline)
 }
 
 /// Returns the wanted number of samples, or the next smaller one for both colour and depth.

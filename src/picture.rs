@@ -42,9 +42,10 @@ impl Picture {
         let read = (vk::PipelineStageFlags2::HOST, vk::AccessFlags2::HOST_READ);
         let seen = [memory_barrier(written, read)];
         let seen = vk::DependencyInfo::default().memory_barriers(&seen);
+        let (image, pixels) = (self.image.image.raw, self.pixels.buffer.raw);
         // SAFETY: the caller's promise; both are alive.
         unsafe {
-            gpu.device.cmd_copy_image_to_buffer(commands, self.image.raw, layout, self.pixels.raw, &copy);
+            gpu.device.cmd_copy_image_to_buffer(commands, image, layout, pixels, &copy);
             gpu.device.cmd_pipeline_barrier2(commands, &seen);
         }
     }

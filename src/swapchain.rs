@@ -10,7 +10,7 @@ use winit::window::Window;
 use crate::draw::Target;
 use crate::gpu::{Gpu, at};
 use crate::instance::{Instance, failed};
-use crate::objects::{Image, view};
+use crate::objects::{AutoDestroy, Image, semaphore, view};
 
 /// How long to wait for an image. A hidden window may never get one, and the events must go on.
 const LIMIT_NS: u64 = 100_000_000;
@@ -63,7 +63,7 @@ impl Acquired {
     /// Wraps a picture, which needs no semaphores because only this queue uses it.
     pub fn picture(image: &Image) -> Self {
         let layout = vk::ImageLayout::TRANSFER_SRC_OPTIMAL;
-        let target = Target { image: image.raw, view: image.view, extent: image.extent, layout };
+        let target = Target { image: image.image.raw, view: image.view.raw, extent: image.extent, layout };
         Self { target, index: 0, acquired: None, rendered: None }
     }
 }
@@ -84,9 +84,9 @@ pub struct Swapchain {
 
 struct Shown {
     image: vk::Image,
-    view: vk::ImageView,
+    view: AutoDestroy<vk::ImageView>,
     // One for each image: after a present it is free only when the same image is acquired again.
-    rendered: vk::Semaphore,
+    rendered: AutoDestroy<vk::Semaphore>,
 }
 
 impl Swapchain {
@@ -122,23 +122,22 @@ impl Swapchain {
         let (ext, fence) = (&self.gpu.swapchain, vk::Fence::null());
         // ANCHOR: acquire
         // SAFETY: a live swapchain, and the caller's promise.
-        match unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, acquired, fence) } {
-            Ok((index, suboptimal)) => {
-                // A suboptimal image must still be drawn on: its semaphore will be signalled.
-                self.is_stale = suboptimal;
-                let Shown { image, view, rendered } = self.images[index as usize];
-                let layout = vk::ImageLayout::PRESENT_SRC_KHR;
-                let stage = vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT;
-                Ok(Some(Acquired {
-                    target: Target { image, view, extent: self.extent, layout },
-                    index,
-                    acquired: Some(at(acquired, 0).stage_mask(stage)),
-                    rendered: Some(at(rendered, 0)),
-                }))
-            }
-            Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) => Ok(None),
-            Err(result) => self.unless_changed("vkAcquireNextImageKHR", result).map(|()| None),
+        let found = unsafe { ext.acquire_next_image(self.raw, LIMIT_NS, acquired, fence) };
+        if let Err(vk::Result::TIMEOUT | vk::Result::NOT_READY) = found {
+            return Ok(None);
         }
+        let found = self.unless_changed("vkAcquireNextImageKHR", found)?;
+        let Some((index, suboptimal)) = found else { return Ok(None) };
+        // A suboptimal image must still be drawn on: its semaphore will be signalled.
+        self.is_stale = suboptimal;
+        let Shown { image, view, rendered } = &self.images[index as usize];
+        let layout = vk::ImageLayout::PRESENT_SRC_KHR;
+        Ok(Some(Acquired {
+            target: Target { image: *image, view: view.raw, extent: self.extent, layout },
+            index,
+            acquired: Some(at(acquired, 0).stage_mask(vk::PipelineStageFlags2::COLOR_ATTACHMENT_OUTPUT)),
+            rendered: Some(at(rendered.raw, 0)),
+        }))
         // ANCHOR_END: acquire
     }
 
@@ -148,36 +147,34 @@ impl Swapchain {
     /// The image was acquired from this swapchain, and a submission signals its `rendered`.
     pub unsafe fn present(&mut self, image: &Acquired) -> Result<()> {
         let (swapchains, indices) = ([self.raw], [image.index]);
-        let waits = [self.images[image.index as usize].rendered];
+        let waits = [self.images[image.index as usize].rendered.raw];
         let info = vk::PresentInfoKHR::default()
             .swapchains(&swapchains)
             .image_indices(&indices)
             .wait_semaphores(&waits);
         self.surface.window.pre_present_notify();
         // SAFETY: the caller's promise; only this thread uses the queue.
-        match unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) } {
-            Ok(suboptimal) => {
-                self.is_stale |= suboptimal;
-                self.losses = 0;
-                Ok(())
-            }
-            // The wait for the semaphore still happens. Only the picture is lost.
-            Err(result) => self.unless_changed("vkQueuePresentKHR", result),
+        let shown = unsafe { self.gpu.swapchain.queue_present(self.gpu.queue, &info) };
+        // After an error the wait for the semaphore still happens. Only the picture is lost.
+        if let Some(suboptimal) = self.unless_changed("vkQueuePresentKHR", shown)? {
+            self.is_stale |= suboptimal;
+            self.losses = 0;
         }
+        Ok(())
     }
 
-    /// Accepts that the window has changed, or that its surface was lost: the images are then made again.
-    fn unless_changed(&mut self, call: &'static str, result: vk::Result) -> Result<()> {
+    /// Returns `None` if the window has changed, or its surface was lost: the images are then made again.
+    fn unless_changed<T>(&mut self, call: &'static str, result: Result<T, vk::Result>) -> Result<Option<T>> {
         match result {
-            vk::Result::ERROR_OUT_OF_DATE_KHR => {}
-            vk::Result::ERROR_SURFACE_LOST_KHR if self.losses < MOST_LOSSES => {
+            Err(vk::Result::ERROR_OUT_OF_DATE_KHR) => {}
+            Err(vk::Result::ERROR_SURFACE_LOST_KHR) if self.losses < MOST_LOSSES => {
                 self.losses += 1;
                 self.is_lost = true;
             }
-            result => return self.gpu.check(call, Err(result)),
+            result => return self.gpu.check(call, result).map(Some),
         }
         self.is_stale = true;
-        Ok(())
+        Ok(None)
     }
 
     /// Makes the images for the window's size. Returns `false` if the window has none. Waits for the GPU.
@@ -196,14 +193,9 @@ impl Swapchain {
         }
         let (ext, surface) = (&self.surface.ext, self.surface.raw);
         // SAFETY: surface and device are of the same instance.
-        let caps = match unsafe { ext.get_physical_device_surface_capabilities(gpu.physical, surface) } {
-            Ok(caps) => caps,
-            Err(result) => {
-                return self
-                    .unless_changed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", result)
-                    .map(|()| false);
-            }
-        };
+        let caps = unsafe { ext.get_physical_device_surface_capabilities(gpu.physical, surface) };
+        let caps = self.unless_changed("vkGetPhysicalDeviceSurfaceCapabilitiesKHR", caps)?;
+        let Some(caps) = caps else { return Ok(false) };
         let extent = extent_of(&caps, self.surface.window.inner_size().into());
         if extent.width == 0 || extent.height == 0 {
             return Ok(false);
@@ -228,20 +220,15 @@ impl Swapchain {
         // SAFETY: the device can present to the surface; this retires the old swapchain.
         let made = unsafe { gpu.swapchain.create_swapchain(&info, None) };
         self.destroy();
-        self.raw = match made {
-            Ok(made) => made,
-            Err(result) => return self.unless_changed("vkCreateSwapchainKHR", result).map(|()| false),
-        };
+        let Some(made) = self.unless_changed("vkCreateSwapchainKHR", made)? else { return Ok(false) };
+        self.raw = made;
         self.extent = extent;
         // SAFETY: made above.
         let images = unsafe { gpu.swapchain.get_swapchain_images(self.raw) };
         for image in gpu.check("vkGetSwapchainImagesKHR", images)? {
             let view = view(&gpu, image, self.format.format, vk::ImageAspectFlags::COLOR)?;
-            self.images.push(Shown { image, view, rendered: vk::Semaphore::null() });
-            // SAFETY: a live device.
-            let rendered = unsafe { gpu.device.create_semaphore(&vk::SemaphoreCreateInfo::default(), None) };
-            let rendered = gpu.check("vkCreateSemaphore", rendered)?;
-            self.images.last_mut().into_iter().for_each(|shown| shown.rendered = rendered);
+            let rendered = semaphore(&gpu, vk::SemaphoreType::BINARY)?;
+            self.images.push(Shown { image, view, rendered });
         }
         self.is_stale = false;
         Ok(true)
@@ -249,14 +236,9 @@ impl Swapchain {
 
     /// The queue must be idle.
     fn destroy(&mut self) {
-        // SAFETY: the queue is idle, so nothing uses them; destroying null objects does nothing.
-        unsafe {
-            for shown in self.images.drain(..) {
-                self.gpu.device.destroy_image_view(shown.view, None);
-                self.gpu.device.destroy_semaphore(shown.rendered, None);
-            }
-            self.gpu.swapchain.destroy_swapchain(self.raw, None);
-        }
+        self.images.clear();
+        // SAFETY: the queue is idle, so nothing uses it; destroying a null swapchain does nothing.
+        unsafe { self.gpu.swapchain.destroy_swapchain(self.raw, None) };
         self.raw = vk::SwapchainKHR::null();
     }
 }

@@ -1,5 +1,7 @@
-//! wgpu's device and CUDA's context, and wgpu's turn of a frame.
+//! wgpu's device and CUDA's context, slots for both, and wgpu's turn of a frame.
 
+use std::fmt::Display;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;
@@ -9,16 +11,14 @@ use ash::vk;
 use cudarc::driver::{CudaContext, CudaStream};
 use vulkan_cuda::shared_ring::{Resource, Slot};
 use vulkan_cuda::{
-    Cuda, CudaInfo, Driver, Error, Pair, QueueUse, Result, RingToCuda, SharedRing, Vk, VkInfo, find_twin,
+    Cuda, CudaInfo, Driver, Error, ImageRequest, Pair, QueueUse, Result, RingToCuda, Shape, SharedBuffer,
+    SharedImage, SharedRing, ViewType, Vk, VkInfo, find_twin,
 };
-use wgpu::hal::vulkan::{Api, CreateDeviceCallbackArgs};
-use wgpu::{CommandBuffer, CommandEncoder};
+use wgpu::hal::vulkan::{Adapter, Api, Buffer, CreateDeviceCallbackArgs, TextureMemory};
+use wgpu::{BufferUsages, CommandBuffer, CommandEncoder, TextureUsages, TextureUses};
 
-use crate::slot::{WgpuSlot, sealed::Sealed};
+use crate::slot::{CUDA_HAS_IT, WgpuBuffer, WgpuSlot, WgpuTexture, sealed::Sealed};
 use crate::turn::WgpuTurn;
-
-/// How long [`Gpu::shared_ring`] waits for the queue.
-const LIMIT: Duration = Duration::from_secs(10);
 
 /// Returns the first of wgpu's adapters that is also a CUDA device: they have the same UUID.
 ///
@@ -38,8 +38,7 @@ pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
 
 /// Finds the CUDA device that is the same GPU.
 fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaInfo)> {
-    // SAFETY: nothing is destroyed.
-    let raw = unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(adapter))?;
+    let raw = hal(adapter)?;
     // SAFETY: the physical device belongs to this instance. wgpu asks for the latest version.
     let info = unsafe { VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device()) }?;
     match find_twin(&info, devices) {
@@ -48,18 +47,21 @@ fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaIn
     }
 }
 
-fn not_vulkan(adapter: &wgpu::Adapter) -> Error {
-    let name = adapter.get_info().name;
-    Error::Unsupported(format!(
-        "wgpu's adapter {name} is not one of Vulkan: create the instance with Backends::VULKAN"
-    ))
+fn hal(adapter: &wgpu::Adapter) -> Result<impl Deref<Target = Adapter>> {
+    // SAFETY: nothing is destroyed.
+    unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| {
+        let name = adapter.get_info().name;
+        Error::Unsupported(format!(
+            "wgpu's adapter {name} is not one of Vulkan: create the instance with Backends::VULKAN"
+        ))
+    })
 }
 
 /// wgpu's device and queue, and CUDA's context, on one GPU.
 pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
-    family: u32,
+    queue_use: QueueUse,
     context: Arc<CudaContext>,
     pair: Pair,
     /// Maps wgpu's formats to Vulkan's.
@@ -85,7 +87,8 @@ impl Gpu {
                 info.name
             )));
         }
-        let failed = |error: String| Error::Unsupported(format!("wgpu did not open {}: {error}", info.name));
+        let failed =
+            |error: &dyn Display| Error::Unsupported(format!("wgpu did not open {}: {error}", info.name));
         // wgpu itself enables timelines and the export of memory, but not the export of semaphores.
         let extend = |args: CreateDeviceCallbackArgs| {
             let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();
@@ -93,24 +96,29 @@ impl Gpu {
         };
         // SAFETY: the adapter has all that is requested. `Vk` keeps the device alive. wgpu enables timelines.
         let (device, queue, family, vk) = unsafe {
-            let raw = adapter.as_hal::<Api>().ok_or_else(|| not_vulkan(adapter))?;
+            let raw = hal(adapter)?;
             let (features, limits) = (desc.required_features, &desc.required_limits);
             let opened = raw
                 .open_with_callback(features, limits, &desc.memory_hints, Some(Box::new(extend)))
-                .map_err(|error| failed(error.to_string()))?;
+                .map_err(|error| failed(&error))?;
             let instance = raw.shared_instance().raw_instance().clone();
             let (physical, logical) = (raw.raw_physical_device(), opened.device.raw_device().clone());
             let family = opened.device.queue_family_index();
             let (device, queue) =
-                adapter.create_device_from_hal(opened, desc).map_err(|error| failed(error.to_string()))?;
+                adapter.create_device_from_hal(opened, desc).map_err(|error| failed(&error))?;
             let vk = Vk::from_raw(instance, physical, logical, Arc::new(device.clone()))?;
             (device, queue, family, vk)
         };
         let context = CudaContext::new(twin.ordinal as usize)
             .map_err(|error| Error::from_cudarc("cuDevicePrimaryCtxRetain", &twin.name, error))?;
         let pair = Pair::new(vk, Cuda::from_cudarc(&context)?)?;
+        let queue_use = QueueUse {
+            family,
+            stage: vk::PipelineStageFlags::ALL_COMMANDS,
+            access: vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
+        };
         let (adapter, submitting, submitter) = (adapter.clone(), Mutex::default(), Mutex::default());
-        Ok(Self { device, queue, family, context, pair, adapter, submitting, submitter })
+        Ok(Self { device, queue, queue_use, context, pair, adapter, submitting, submitter })
     }
 
     /// Returns wgpu's device.
@@ -133,18 +141,99 @@ impl Gpu {
         &self.pair
     }
 
-    pub(crate) fn vulkan_format(&self, format: wgpu::TextureFormat) -> Result<vk::Format> {
-        // SAFETY: nothing is destroyed.
-        let raw = unsafe { self.adapter.as_hal::<Api>() }.ok_or_else(|| not_vulkan(&self.adapter))?;
-        Ok(raw.texture_format_as_raw(format))
+    /// Makes a buffer in Vulkan, imports it into CUDA, and gives it to wgpu.
+    ///
+    /// # Errors
+    /// Fails if the buffer is to be mapped, is empty, or has no usage or one that cannot be shared.
+    pub fn buffer(&self, desc: &wgpu::BufferDescriptor) -> Result<WgpuBuffer> {
+        const USAGES: [(BufferUsages, vk::BufferUsageFlags); 7] = [
+            (BufferUsages::COPY_SRC, vk::BufferUsageFlags::TRANSFER_SRC),
+            (BufferUsages::COPY_DST, vk::BufferUsageFlags::TRANSFER_DST),
+            (BufferUsages::INDEX, vk::BufferUsageFlags::INDEX_BUFFER),
+            (BufferUsages::VERTEX, vk::BufferUsageFlags::VERTEX_BUFFER),
+            (BufferUsages::UNIFORM, vk::BufferUsageFlags::UNIFORM_BUFFER),
+            (BufferUsages::STORAGE, vk::BufferUsageFlags::STORAGE_BUFFER),
+            (BufferUsages::INDIRECT, vk::BufferUsageFlags::INDIRECT_BUFFER),
+        ];
+        let known = USAGES.iter().fold(BufferUsages::empty(), |all, (known, _)| all | *known);
+        if desc.mapped_at_creation || !known.contains(desc.usage) {
+            let text = format!("a shared buffer cannot be mapped, or have usages other than {known:?}");
+            return Err(Error::Rule(text));
+        }
+        let wanted = USAGES.iter().filter(|(wanted, _)| desc.usage.contains(*wanted));
+        let usage = wanted.fold(vk::BufferUsageFlags::empty(), |all, (_, usage)| all | *usage);
+        let shared = Arc::new(SharedBuffer::new(&self.pair, desc.size, usage)?);
+        let keep = shared.clone();
+        // SAFETY: this device's buffer, with this size and usage, which lives as long as the closure.
+        let wgpu = unsafe {
+            let raw = Buffer::from_raw_externally_owned(shared.vulkan(), Box::new(move || drop(keep)));
+            self.device.create_buffer_from_hal::<Api>(raw, desc)
+        };
+        Ok(WgpuBuffer { wgpu, shared })
     }
 
-    fn queue_use(&self) -> QueueUse {
-        QueueUse {
-            family: self.family,
-            stage: vk::PipelineStageFlags::ALL_COMMANDS,
-            access: vk::AccessFlags::MEMORY_READ | vk::AccessFlags::MEMORY_WRITE,
+    /// Makes a texture in Vulkan, imports it into CUDA, and gives it to wgpu. It is two-dimensional, with any
+    /// number of levels. Its format is one of [`vulkan_cuda::FORMATS`].
+    ///
+    /// # Errors
+    /// Fails if the texture has layers, samples or other formats for views, or if a driver has no such image.
+    pub fn texture(&self, desc: &wgpu::TextureDescriptor) -> Result<WgpuTexture> {
+        use vk::ImageUsageFlags as Usage;
+        const STORAGE: TextureUses = TextureUses::STORAGE_READ_ONLY
+            .union(TextureUses::STORAGE_WRITE_ONLY)
+            .union(TextureUses::STORAGE_READ_WRITE);
+        const USAGES: [(TextureUsages, Usage, TextureUses); 5] = [
+            (TextureUsages::COPY_SRC, Usage::TRANSFER_SRC, TextureUses::COPY_SRC),
+            (TextureUsages::COPY_DST, Usage::TRANSFER_DST, TextureUses::COPY_DST),
+            (TextureUsages::TEXTURE_BINDING, Usage::SAMPLED, TextureUses::RESOURCE),
+            (TextureUsages::STORAGE_BINDING, Usage::STORAGE, STORAGE),
+            (TextureUsages::RENDER_ATTACHMENT, Usage::COLOR_ATTACHMENT, TextureUses::COLOR_TARGET),
+        ];
+        let known = USAGES.iter().fold(TextureUsages::empty(), |all, (known, ..)| all | *known);
+        if !known.contains(desc.usage) {
+            return Err(Error::Rule(format!("a shared texture has no usages other than {known:?}")));
         }
+        let wanted = USAGES.iter().filter(|(wanted, ..)| desc.usage.contains(*wanted));
+        let (usage, uses) = wanted.fold((Usage::empty(), TextureUses::empty()), |all, (_, usage, uses)| {
+            (all.0 | *usage, all.1 | *uses)
+        });
+        let wgpu::Extent3d { width, height, depth_or_array_layers } = desc.size;
+        let flat = desc.dimension == wgpu::TextureDimension::D2 && depth_or_array_layers == 1;
+        if !flat || desc.sample_count != 1 || !desc.view_formats.is_empty() {
+            return Err(Error::Rule(
+                "a shared texture has two dimensions, one layer, one sample and no view formats".into(),
+            ));
+        }
+        let extent = vk::Extent3D { width, height, depth: 1 };
+        let request = ImageRequest {
+            format: hal(&self.adapter)?.texture_format_as_raw(desc.format),
+            shape: Shape::new(ViewType::D2, extent, 1, desc.mip_level_count)?,
+            usage,
+            surface: true,
+        };
+        let image = SharedImage::new(&self.pair, &request)?;
+        let surface = image.level(0)?.surface()?;
+        let hal_desc = wgpu::hal::TextureDescriptor {
+            label: None,
+            size: desc.size,
+            mip_level_count: desc.mip_level_count,
+            sample_count: desc.sample_count,
+            dimension: desc.dimension,
+            format: desc.format,
+            usage: uses,
+            memory_flags: wgpu::hal::MemoryFlags::empty(),
+            view_formats: Vec::new(),
+        };
+        let keep = image.clone();
+        // SAFETY: this device's image, as described, which lives as long as the closure. A barrier sets its
+        // layout.
+        let wgpu = unsafe {
+            let device = self.device.as_hal::<Api>().expect("the device is one of Vulkan");
+            let (raw, done) = (image.exported().raw(), Box::new(move || drop(keep)));
+            let raw = device.texture_from_raw(raw, &hal_desc, Some(done), TextureMemory::External);
+            self.device.create_texture_from_hal::<Api>(raw, desc, CUDA_HAS_IT)
+        };
+        Ok(WgpuTexture { wgpu, surface, image })
     }
 
     /// Makes a ring whose slots CUDA writes, on `stream`, and wgpu reads. Waits until the slots are CUDA's.
@@ -152,11 +241,12 @@ impl Gpu {
     /// # Errors
     /// Fails as [`SharedRing::new`] does, and if the queue is not done within 10 seconds.
     pub fn shared_ring<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<SharedRing<S>> {
-        let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use())?;
+        let ring = SharedRing::new(&self.pair, stream, slots, self.queue_use)?;
         // SAFETY: records barriers for the ring's family. CUDA writes after the wait below.
         let release = self.raw(|commands| unsafe { ring.record_first_release(commands) });
         let index = self.queue.submit([release]);
-        let limit = wgpu::PollType::Wait { submission_index: Some(index), timeout: Some(LIMIT) };
+        let timeout = Some(Duration::from_secs(10));
+        let limit = wgpu::PollType::Wait { submission_index: Some(index), timeout };
         match self.device.poll(limit) {
             Ok(_) => Ok(ring),
             Err(error) => Err(Error::Timeout(format!("wgpu did not give the slots to CUDA: {error}"))),
@@ -168,7 +258,7 @@ impl Gpu {
     /// # Errors
     /// Same as [`RingToCuda::new`].
     pub fn ring_to_cuda<S: WgpuSlot>(&self, stream: Arc<CudaStream>, slots: Vec<S>) -> Result<RingToCuda<S>> {
-        RingToCuda::new(&self.pair, stream, slots, self.queue_use())
+        RingToCuda::new(&self.pair, stream, slots, self.queue_use)
     }
 
     /// Submits wgpu's turn: what `record` records, between the barriers that take the slot from CUDA and give
@@ -191,7 +281,7 @@ impl Gpu {
     ) -> Result<wgpu::SubmissionIndex> {
         // (wgpu's own comparison takes the devices of two instances to be equal.)
         let (Resource::Buffer { device, .. } | Resource::Image { device, .. }) = turn.slot().resource();
-        if device != self.pair.vk().device().handle() || turn.queue().family != self.family {
+        if device != self.pair.vk().device().handle() || turn.queue().family != self.queue_use.family {
             return Err(Error::Rule("the turn is of a ring that was not made by this Gpu".into()));
         }
         // Three encoders, because wgpu's commands and raw commands cannot share one.

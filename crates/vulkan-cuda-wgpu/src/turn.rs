@@ -5,6 +5,8 @@ use vulkan_cuda::{QueueUse, Result, VulkanTurn, WriteTurn};
 
 use crate::slot::WgpuSlot;
 
+type Info = SemaphoreSubmitInfo<'static>;
+
 /// A turn for [`Gpu::submit`](crate::Gpu::submit): a [`VulkanTurn`] to read, or a [`WriteTurn`] to write.
 pub trait WgpuTurn: sealed::Turn {}
 
@@ -19,17 +21,10 @@ pub(crate) mod sealed {
         type Slot: WgpuSlot;
 
         fn slot(&self) -> &Self::Slot;
-
         fn queue(&self) -> QueueUse;
-
         unsafe fn record_acquire(&self, commands: CommandBuffer);
-
         unsafe fn record_release(&self, commands: CommandBuffer);
-
-        unsafe fn submit<R>(
-            self,
-            submit: impl FnOnce(SemaphoreSubmitInfo<'static>, SemaphoreSubmitInfo<'static>) -> Result<R>,
-        ) -> Result<R>;
+        unsafe fn submit<R>(self, submit: impl FnOnce(Info, Info) -> Result<R>) -> Result<R>;
     }
 }
 
@@ -56,10 +51,7 @@ macro_rules! turn {
                 unsafe { self.record_release(commands) }
             }
 
-            unsafe fn submit<R>(
-                self,
-                submit: impl FnOnce(SemaphoreSubmitInfo<'static>, SemaphoreSubmitInfo<'static>) -> Result<R>,
-            ) -> Result<R> {
+            unsafe fn submit<R>(self, submit: impl FnOnce(Info, Info) -> Result<R>) -> Result<R> {
                 // SAFETY: the caller's promise.
                 unsafe { self.submit(submit) }
             }

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         }
     };
     if wavefield_gpu::stuck_gpu::leaked() {
-        leave_at_once(1);
+        signals::leave_at_once(1);
     }
     ExitCode::from(code)
 }
@@ -42,23 +42,6 @@ fn one_cuda_connection() {
             unsafe { std::env::set_var(name, "1") };
         }
     }
-}
-
-/// Ends the process without the drivers' exit handlers, which would wait for a kernel that never ends.
-fn leave_at_once(code: u8) -> ! {
-    #[cfg(unix)]
-    // SAFETY: ends the process. None of its code runs afterwards, and every output file is already complete.
-    unsafe {
-        libc::_exit(code.into())
-    }
-    #[cfg(windows)]
-    // SAFETY: as above; the handle is a constant that means this process and needs no closing.
-    unsafe {
-        use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
-        TerminateProcess(GetCurrentProcess(), code.into());
-    }
-    #[cfg(not(unix))]
-    std::process::abort()
 }
 
 fn run(cli: Cli, matches: &ArgMatches) -> anyhow::Result<()> {

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use clap::ValueEnum;
+
 use super::figures::{NOTHING, align, by_grid, figure, grid, moment, plain, setting, short};
 use super::record::{Cell, Report};
 use super::stats::{NOISY_SPREAD, Ratio, ratio};
-use wavefield_gpu::{Error, Result};
+use wavefield_gpu::{Error, Result, report::word};
 
 /// A change this small counts as the same even if the interval excludes 1. Runs of one program on one machine
 /// differ by as much: clocks, memory layout and neighbours differ, which no interval within a run sees.
@@ -20,24 +22,13 @@ pub struct CompareOptions {
     pub fail_above: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompareVerdict {
     Slower,
     Faster,
     Same,
     /// The rounds lie too far apart, or are too few, to tell.
     Noisy,
-}
-
-impl CompareVerdict {
-    fn name(self) -> &'static str {
-        match self {
-            CompareVerdict::Slower => "slower",
-            CompareVerdict::Faster => "faster",
-            CompareVerdict::Same => "same",
-            CompareVerdict::Noisy => "noisy",
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -92,7 +83,9 @@ pub fn compare(old: &[Report], new: &[Report], options: &CompareOptions) -> Resu
         notes.push(format!("compared by force: {apart}"));
     }
     notes.extend(differences(&NOTED, old, new));
+    let mut started = Vec::new();
     for (which, runs) in [("old", old), ("new", new)] {
+        started.extend(runs.iter().map(|run| (which, run.started)));
         for at in (0..runs.len()).filter(|&at| !runs[at].complete) {
             let run = called(which, at, runs);
             notes.push(format!("{run} is INCOMPLETE: it was stopped before its last round"));
@@ -104,11 +97,7 @@ pub fn compare(old: &[Report], new: &[Report], options: &CompareOptions) -> Resu
     let all = || old.iter().chain(new).flat_map(|run| &run.cells);
     let left_out: BTreeSet<String> = all().filter(|cell| !in_all(cell)).map(name).collect();
     Ok(Comparison {
-        runs: old
-            .iter()
-            .map(|run| ("old", run.started))
-            .chain(new.iter().map(|run| ("new", run.started)))
-            .collect(),
+        runs: started,
         notes,
         cells: cells.map(|cell| compare_cell(cell, old, new, options.fail_above)).collect(),
         left_out: left_out.into_iter().collect(),
@@ -262,13 +251,11 @@ impl Comparison {
     }
 
     fn outcome(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |verdict: CompareVerdict| {
+        let count = |&verdict: &CompareVerdict| {
             let count = self.cells.iter().filter(|cell| cell.verdict == verdict).count();
-            format!("{count} {}", verdict.name())
+            format!("{count} {}", word(verdict))
         };
-        let counts =
-            [CompareVerdict::Slower, CompareVerdict::Faster, CompareVerdict::Same, CompareVerdict::Noisy]
-                .map(count);
+        let counts: Vec<_> = CompareVerdict::value_variants().iter().map(count).collect();
         write!(f, "\n{}", counts.join(", "))?;
         let Some(factor) = self.fail_above else { return Ok(()) };
         let failed = self.cells.iter().filter(|cell| cell.failed).count();
@@ -304,7 +291,7 @@ fn row(compared: &Compared) -> [String; 9] {
         figure(*new_us),
         value,
         interval,
-        verdict.name().into(),
+        word(*verdict),
         if *failed { "FAILED".into() } else { String::new() },
     ]
 }

@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use vulkan_cuda::SharedTimeline;
 
 use super::record::{Distribution, Machine};
+use super::runner::choose;
 use wavefield_gpu::cuda::{Cuda, DeviceMemory, Kernel, Stream};
+use wavefield_gpu::report::{Failures, command_line};
 use wavefield_gpu::vulkan::{CommandPool, Device, DeviceDesc, Queue, Timestamps, begin, end};
-use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_gpu::{Error, Result, stuck_gpu};
 use wavefield_run::{Config, ProducerKind, Stop};
 
 const LATENCY_SCHEMA: &str = "wavefield-latency/1";
@@ -49,18 +51,17 @@ const HOST_ROUNDS: usize = 300;
 /// what was measured before and is marked incomplete.
 pub fn measure_latency(
     rounds: usize,
-    command: String,
     base: &Config,
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<Latency> {
-    let choice = super::choose(base, ProducerKind::Cuda)?;
+    let choice = choose(base, ProducerKind::Cuda)?;
     let Some((driver, info)) = &choice.cuda else {
         return Err(Error::Unsupported("no CUDA device to measure".into()));
     };
     let context = Cuda::primary(*driver, info)?;
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
-    let (device, mut queue) = choice.adapter.request_device(&desc)?;
+    let (device, queue) = choice.adapter.request_device(&desc)?;
     let stream = Stream::new(&context)?;
     let kernel = Kernel::load(&context, &wavefield_handoff::contents::built_in::clock())?;
     let stamps = DeviceMemory::new(&context, (CHUNK * 2 * size_of::<u64>()) as u64)?;
@@ -71,7 +72,6 @@ pub fn measure_latency(
     };
     let pool = CommandPool::transient(&device, queue.family())?;
     let commands = record(&device, &pool, &timestamps)?;
-    let queue = &mut queue;
     let mut bench = LatencyBench {
         queue,
         stream,
@@ -108,7 +108,7 @@ pub fn measure_latency(
     Ok(Latency {
         schema: LATENCY_SCHEMA.to_owned(),
         complete,
-        command,
+        command: command_line(),
         machine: choice.machine(),
         rounds: trips.len() as u64,
         round_trip_us: of(&|trip| (trip.back - trip.out) * 1e-3),
@@ -148,8 +148,8 @@ fn record(device: &Device, pool: &CommandPool, timestamps: &Timestamps<1>) -> Re
     Ok(commands)
 }
 
-struct LatencyBench<'a> {
-    queue: &'a mut Queue,
+struct LatencyBench {
+    queue: Queue,
     stream: Stream,
     kernel: Kernel,
     stamps: DeviceMemory,
@@ -170,7 +170,7 @@ struct LatencySamples {
     host_us: [Vec<f64>; 3],
 }
 
-impl LatencyBench<'_> {
+impl LatencyBench {
     /// After an error, the GPU may have work that never ends.
     fn measure(&mut self, rounds: usize, stop: &Stop, found: &mut LatencySamples) -> Result<()> {
         self.chunk()?; // The warm-up.

@@ -3,7 +3,8 @@
 //! [`choose`] chooses a device, [`plan`] lists the cells, and [`run`] measures them into a
 //! [`record::Report`], from which every output (table, JSON, page, comparison) is made.
 //!
-//! - `strategy`: what is compared; `runner`: measures it; `produce_only`, `latency`: other measurements
+//! - `strategy`: what is compared; `runner`: measures it; `session`: what both sides of that share
+//! - `produce_only`, `latency`: other measurements
 //! - [`record`]: the results as data; `stats`: means and intervals; `figures`: how they are written
 //! - `table`, `files`, `html`, `chart`, `advice`: the report as text, JSON and a page
 //! - `compare`: two reports beside each other
@@ -18,6 +19,7 @@ mod latency;
 mod produce_only;
 pub mod record;
 mod runner;
+mod session;
 mod stats;
 mod strategy;
 mod table;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use vulkan_cuda::shared_ring::{Resource, Slot};
 
-use super::runner::{BenchSession, Measurements};
+use super::session::{BenchSession, Measurements};
 use wavefield_gpu::cuda::{Cuda, memset};
 use wavefield_gpu::vulkan::DeviceDesc;
 use wavefield_gpu::{Error, Result, stuck_gpu};

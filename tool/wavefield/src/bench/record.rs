@@ -57,17 +57,6 @@ pub struct Cell {
     pub noisy: bool,
 }
 
-impl Cell {
-    pub fn frames_per_second(&self) -> f64 {
-        1e6 / self.frame_us.mean
-    }
-
-    /// Returns the producer's rate in 10^9 bytes per second.
-    pub fn gigabytes_per_second(&self) -> f64 {
-        self.bytes as f64 / self.frame_us.mean * 1e-3
-    }
-}
-
 /// Fills in the overhead: a cell's mean frame, less its kernel, less the mean frame of `render-only` on the
 /// same grid with the same ring ([one slot](Strategy::slots_alone) for `inline`). `None` if one is missing.
 ///

@@ -1,58 +1,21 @@
 //! Measures the cells in rounds. Each cell runs once in each round, so that drift affects all cells alike.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use vulkan_cuda::Ring;
 
 use super::produce_only;
-use super::record::{Cell, Distribution, Report, SCHEMA, Settings, Skipped, with_overhead};
-use super::stats;
+use super::record::{Report, SCHEMA, Settings, Skipped, with_overhead};
+use super::session::{BenchSession, Measurements};
 use super::strategy::{CellPlan, Plan, Strategy};
 use wavefield_gpu::cuda::Cuda;
-use wavefield_gpu::report::{Failures, word};
+use wavefield_gpu::report::{Failures, command_line, word};
 use wavefield_gpu::{Result, progress::ProgressLine, threads::cpu_time};
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_handoff::{FieldKernels, TextureKernels};
-use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, Scene, Stop};
+use wavefield_run::{Choice, Config, DeviceTable, FrameTiming, Headless, ProducerKind, STEP, Scene, Stop};
 
 const MIN_FRAMES: usize = 4;
-
-pub(super) struct BenchSession<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) choice: &'a Choice,
-    pub(super) stop: &'a Stop,
-    /// Held for the whole run, so that no cell pays for making it.
-    pub(super) context: Option<Cuda>,
-}
-
-#[derive(Default)]
-pub(super) struct Measurements {
-    pub(super) frame_us: Vec<f64>,
-    pub(super) kernel_us: Vec<f64>,
-    pub(super) draw_us: Vec<f64>,
-    pub(super) cpu_us: Vec<f64>,
-    pub(super) latency_us: Vec<f64>,
-    pub(super) memset_us: Vec<f64>,
-    pub(super) waits: u64,
-    /// CPU time of the whole process during `time`.
-    pub(super) cpu: Duration,
-    pub(super) time: Duration,
-    pub(super) round_means_us: Vec<f64>,
-}
-
-impl Measurements {
-    /// Adds a frame, whose time is from the end of `last` to its own end.
-    pub(super) fn add(&mut self, last: &FrameTiming, timing: &FrameTiming) {
-        let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
-        if let (Some(from), Some(to)) = (last.end_ns, timing.end_ns) {
-            self.frame_us.push((to - from) * 1e-3);
-        }
-        self.kernel_us.extend(timing.kernel.map(microseconds));
-        self.draw_us.extend(timing.draw.map(microseconds));
-        self.cpu_us.push(microseconds(timing.cpu));
-        self.latency_us.push(microseconds(timing.latency));
-    }
-}
 
 pub fn choose(base: &Config, producer: ProducerKind) -> Result<Choice> {
     DeviceTable::headless(base.validation)?.choose(base.device.as_deref(), producer)
@@ -114,11 +77,11 @@ pub fn run(
         }
     }
     let measured = cells.into_iter().filter(|(_, samples)| !samples.frame_us.is_empty());
-    let measured = measured.map(|(cell, samples)| summarise(&cell, base.scene, samples));
+    let measured = measured.map(|(cell, samples)| samples.summarise(&cell, base.scene));
     Ok(Report {
         schema: SCHEMA.to_owned(),
         complete: done == total,
-        command: plan.command.clone(),
+        command: command_line(),
         started,
         machine: choice.machine(),
         settings: Settings {
@@ -135,16 +98,15 @@ pub fn run(
 }
 
 /// Returns why a cell cannot be measured on this machine.
-pub(super) fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
-    let strategy = cell.strategy;
+fn obstacle(cell: &CellPlan, scene: Scene, choice: &Choice) -> Option<String> {
+    let (strategy, info) = (cell.strategy, choice.adapter.info());
     if strategy.uses_cuda() && choice.cuda.is_none() {
         let reason = choice.fallback.clone().unwrap_or_else(|| "no CUDA".to_owned());
-        return Some(format!("no CUDA on {} ({reason})", choice.adapter.info().name));
+        return Some(format!("no CUDA on {} ({reason})", info.name));
     }
-    if strategy == Strategy::RenderShared && choice.adapter.info().sharing.buffer_export.is_none() {
+    if strategy == Strategy::RenderShared && info.sharing.buffer_export.is_none() {
         return Some("the device exports no memory".to_owned());
     }
-    let info = choice.adapter.info();
     if let Err(reason) = strategy.handoff().supports(info) {
         return Some(reason.to_owned());
     }
@@ -194,7 +156,6 @@ fn frames(
     samples: &mut Measurements,
 ) -> Result<()> {
     let BenchSession { plan, stop, .. } = session;
-    const STEP: f64 = 1.0 / 60.0;
     let began = Instant::now();
     for frame in 0..warmup {
         run.frame(STEP)?;
@@ -224,36 +185,4 @@ fn frames(
     }
     samples.waits += run.engine().blocking_waits() - waits;
     run.engine().finish()
-}
-
-fn summarise(plan: &CellPlan, scene: Scene, mut samples: Measurements) -> Cell {
-    let mean =
-        |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-    let frames = samples.frame_us.len();
-    let frame_us = Distribution::of(&mut samples.frame_us);
-    let produces = plan.strategy.produces();
-    let draws = plan.strategy != Strategy::ProduceOnly;
-    let kernel_us = mean(&samples.kernel_us).filter(|_| produces);
-    let draw_us = mean(&samples.draw_us).filter(|_| draws);
-    let spread = stats::spread(&samples.round_means_us);
-    Cell {
-        strategy: plan.strategy.name().to_owned(),
-        ring: plan.ring.depth() as u32,
-        batch: plan.batch,
-        grid: [plan.grid.cols, plan.grid.rows],
-        frames: frames as u64,
-        frame_us,
-        kernel_us,
-        memset_us: mean(&samples.memset_us),
-        draw_us,
-        cpu_us: Distribution::of(&mut samples.cpu_us),
-        cores: (!samples.time.is_zero()).then(|| samples.cpu.div_duration_f64(samples.time)),
-        blocking_waits: samples.waits as f64 / frames.max(1) as f64,
-        bytes: if produces { scene.frame_bytes(plan.grid) } else { 0 },
-        latency_frames: mean(&samples.latency_us).unwrap_or(0.0) / frame_us.mean.max(f64::MIN_POSITIVE),
-        overhead_us: None,
-        noisy: stats::is_noisy(&samples.round_means_us),
-        spread,
-        round_means_us: samples.round_means_us,
-    }
 }

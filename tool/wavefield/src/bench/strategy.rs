@@ -1,12 +1,12 @@
 //! The strategies that can be measured, and the combinations that are worth it.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use ash::vk;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use vulkan_cuda::Ring;
-
 use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::{Batching, Config, ProducerKind, Scene};
@@ -29,7 +29,13 @@ pub enum Strategy {
 
 impl ValueEnum for Strategy {
     fn value_variants<'a>() -> &'a [Self] {
-        &Self::ALL
+        static ALL: LazyLock<Vec<Strategy>> = LazyLock::new(|| {
+            let others =
+                [Strategy::Compute, Strategy::RenderOnly, Strategy::RenderShared, Strategy::ProduceOnly];
+            let handoffs = Handoff::ALL.into_iter().map(Strategy::Handoff);
+            std::iter::once(Strategy::Auto).chain(handoffs).chain(others).collect()
+        });
+        &ALL
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -39,19 +45,6 @@ impl ValueEnum for Strategy {
 }
 
 impl Strategy {
-    pub const ALL: [Self; Handoff::ALL.len() + 5] = {
-        let mut all = [Self::Auto; Handoff::ALL.len() + 5];
-        let mut at = 0;
-        while at < Handoff::ALL.len() {
-            all[1 + at] = Self::Handoff(Handoff::ALL[at]);
-            at += 1;
-        }
-        all[1 + at] = Self::Compute;
-        all[2 + at] = Self::RenderOnly;
-        all[3 + at] = Self::RenderShared;
-        all[4 + at] = Self::ProduceOnly;
-        all
-    };
     pub const TIMELINE: Self = Self::Handoff(Handoff::Timeline);
     pub const INLINE: Self = Self::Handoff(Handoff::Inline);
 
@@ -116,10 +109,6 @@ impl Strategy {
     pub fn has_ring(self) -> bool {
         matches!(self, Self::TIMELINE | Self::Handoff(Handoff::DeviceCopy) | Self::RenderOnly)
     }
-
-    pub fn has_batch(self) -> bool {
-        self == Self::TIMELINE
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -129,7 +118,6 @@ pub struct Plan {
     pub warmup_frames: u64,
     pub round: Duration,
     pub size: vk::Extent2D,
-    pub command: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,7 +184,7 @@ pub fn plan(
                 let ring = if strategy.handoff().has_one_slot() { Ring::ONE } else { Ring::default() };
                 return vec![cell(ring, 1)];
             }
-            let batches = if strategy.has_batch() { batches } else { &[1] };
+            let batches = if strategy == Strategy::TIMELINE { batches } else { &[1] };
             let fitting = |&ring: &Ring| {
                 let fitting = batches.iter().filter(move |&&batch| batch as usize <= ring.depth());
                 fitting.map(move |&batch| cell(ring, batch))

@@ -20,13 +20,15 @@ pub(super) const COLUMNS: [Column; 17] = [
     ("p95", "µs", |cell| figure(cell.frame_us.p95)),
     ("p99", "µs", |cell| figure(cell.frame_us.p99)),
     ("max", "µs", |cell| figure(cell.frame_us.max)),
-    ("rate", "frames/s", |cell| figure(cell.frames_per_second())),
+    ("rate", "frames/s", |cell| figure(1e6 / cell.frame_us.mean)),
     ("kernel", "µs", |cell| maybe(cell.kernel_us)),
     ("draw", "µs", |cell| maybe(cell.draw_us)),
     ("overhead", "µs", |cell| maybe(cell.overhead_us)),
     ("CPU", "µs", |cell| figure(cell.cpu_us.mean)),
     ("waits", "/frame", |cell| figure(cell.blocking_waits)),
-    ("written", "GB/s", |cell| maybe(Some(cell.gigabytes_per_second()).filter(|rate| *rate > 0.0))),
+    ("written", "GB/s", |cell| {
+        maybe(Some(cell.bytes as f64 / cell.frame_us.mean * 1e-3).filter(|rate| *rate > 0.0))
+    }),
     ("latency", "frames", |cell| figure(cell.latency_frames)),
     ("", "", |cell| if cell.noisy { "~".into() } else { String::new() }),
 ];

@@ -8,9 +8,9 @@ use wavefield_gpu::{Error, Result, report::word};
 use wavefield_gpu::{cuda::KernelSource, vulkan::Validation};
 use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::gallery;
-use wavefield_run::{Batching, Config, ProducerKind, RISK, Scene};
+use wavefield_run::{Batching, Config, ProducerKind, RISK, Scene, parse};
 
-use super::{help, parse};
+use super::help;
 
 // The settings of a run, and options that other commands take differently or that depend on each other.
 #[derive(Args)]

@@ -5,15 +5,15 @@ use ash::vk;
 use clap::{Args, Subcommand, ValueEnum};
 use wavefield::bench::{self as bench, CompareOptions, Plan, Strategy, Table, record::Report};
 use wavefield_draw::Samples;
-use wavefield_gpu::report::{Failures, command_line};
+use wavefield_gpu::report::Failures;
 use wavefield_gpu::vulkan::AdapterInfo;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, output_file::write_json, say};
 use wavefield_handoff::contents::wave::Grid;
-use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop};
+use wavefield_run::{Config, ProducerKind, RISK, Scene, Stop, parse};
 
 use super::args::KernelArgs;
+use super::help;
 use super::outcome::write;
-use super::{help, parse};
 
 const EXAMPLES: &str =
     "  wavefield bench --quick                                 under 30 seconds, and what to use
@@ -111,7 +111,7 @@ fn latency(args: LatencyArgs, stop: &Stop) -> Result<()> {
     check_outputs(&json)?;
     let config = Config { device, ..Config::default() };
     let mut failures = Failures::default();
-    let found = bench::measure_latency(args.rounds as usize, command_line(), &config, stop, &mut failures)?;
+    let found = bench::measure_latency(args.rounds as usize, &config, stop, &mut failures)?;
     say!("{found}");
     write(&mut failures, &json, |path| write_json(path, &found));
     ended(failures, found.complete, "round trip")
@@ -213,7 +213,7 @@ impl BenchArgs {
                 "--rings: none of --strategies has a ring to choose",
             ),
             (
-                !self.batches.is_empty() && none(Strategy::has_batch),
+                !self.batches.is_empty() && !strategies.contains(&Strategy::TIMELINE),
                 "--batches: only the strategy timeline has them",
             ),
         ];
@@ -264,7 +264,6 @@ impl BenchArgs {
             warmup_frames: if self.quick { 8 } else { 32 },
             round: Duration::from_millis(self.round_ms.unwrap_or(if self.quick { 80 } else { 300 })),
             size: self.size,
-            command: command_line(),
         }
     }
 }

@@ -5,6 +5,8 @@ use wavefield_gpu::{Error, Result, note};
 use wavefield_run::{Config, Stop};
 use wavefield_window::EventLoop;
 
+use crate::signals::leave_at_once;
+
 /// If a display server accepts the connection and then sends nothing, this thread never returns from the
 /// library. So another one watches the time, and may end the process: nothing has begun.
 pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
@@ -31,7 +33,7 @@ pub(super) fn connect(config: &Config, stop: &Stop) -> Result<EventLoop> {
                 continue;
             };
             note!("error: {error}");
-            crate::leave_at_once(error.exit_code());
+            leave_at_once(error.exit_code());
         }
     };
     // Without the thread there is no timeout; a second signal still ends the process.

@@ -3,9 +3,9 @@
 use clap::Args;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_gpu::{Result, say};
-use wavefield_run::{DeviceTable, ProducerKind};
+use wavefield_run::{DeviceTable, ProducerKind, parse};
 
-use super::{help, parse};
+use super::help;
 
 const EXAMPLES: &str =
     "  wavefield devices                              all devices, and which one would be used";

@@ -22,7 +22,7 @@ mod web;
 
 use clap::{ArgMatches, Parser, Subcommand};
 use wavefield_gpu::Result;
-use wavefield_run::{Stop, parse};
+use wavefield_run::Stop;
 
 /// CUDA fills a field of vertices, Vulkan draws it, and nothing is copied.
 ///

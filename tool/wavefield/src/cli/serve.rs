@@ -6,7 +6,7 @@ use clap::{ArgMatches, Args};
 use rustix::fs::FileType;
 use rustix::io::FdFlags;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
-use wavefield_run::{Batching, Stop};
+use wavefield_run::{Batching, Stop, parse};
 use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
 #[cfg(feature = "web")]
 use wavefield_window::run_remote;
@@ -14,8 +14,8 @@ use wavefield_window::run_windowed;
 
 use super::args::RunArgs;
 use super::connect::connect;
+use super::help;
 use super::outcome::show;
-use super::{help, parse};
 
 const EXAMPLES: &str = "  wavefield serve                                a window for one client at a time
   wavefield serve --web                          the window in a browser

@@ -7,8 +7,7 @@
 use clap::Args;
 use vulkan_cuda::DeviceUuid;
 use wavefield_gpu::Result;
-
-use super::parse;
+use wavefield_run::parse;
 
 #[derive(Args)]
 pub(super) struct TryImportArgs {

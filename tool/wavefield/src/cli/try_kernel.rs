@@ -15,8 +15,7 @@ use vulkan_cuda::DeviceUuid;
 use wavefield_gpu::cuda::MAX_PTX;
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::contents::wave::Grid;
-
-use super::parse;
+use wavefield_run::parse;
 
 #[derive(Args)]
 pub(super) struct TryKernelArgs {

@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clap::Args;
 use wavefield_gpu::{Error, Result, note};
+use wavefield_run::parse;
 use wavefield_window::web::Web;
 
-use super::{help, parse};
+use super::help;
 
 #[derive(Args)]
 pub(super) struct WebArgs {
