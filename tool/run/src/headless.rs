@@ -73,11 +73,11 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
     let drawn = run.engine.next_frame();
     for done in times.count()..drawn {
         progress.at(done, frames);
-        run.engine.wait_drawn(done + 1)?;
+        run.engine.work.wait_drawn(done + 1)?;
         times.add(lap(&mut last));
     }
     drop(progress);
-    run.engine.finish()?;
+    run.engine.work.finish()?;
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
         if drawn < frames {

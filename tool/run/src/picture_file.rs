@@ -47,14 +47,14 @@ pub fn picture_texts(
     frames: u64,
     serves: bool,
 ) -> Vec<(&'static str, String)> {
-    let (info, profile) = (engine.device().info(), engine.producer().profile());
+    let (info, profile) = (engine.device().info(), engine.work.producer.profile());
     let how = match config.scene {
         Scene::Field => word(config.style),
         Scene::Texture => "plane".into(),
     };
-    let what = match *engine.array() == DrawnArray::mesh(config.grid) {
+    let what = match *engine.drawer.array() == DrawnArray::mesh(config.grid) {
         true => format!("{} {}, {how}", config.grid, config.scene.elements()),
-        false => engine.array().to_string(),
+        false => engine.drawer.array().to_string(),
     };
     let settings = format!(
         "frame {frames}, {what}, {} by {}, ring of {}, {} samples a pixel",

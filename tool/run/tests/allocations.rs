@@ -78,7 +78,7 @@ fn allocations(
         std::hint::black_box(run.engine().finished());
     }
     let count = COUNT.with(Cell::get) - before;
-    run.engine().finish().unwrap();
+    run.engine().work.finish().unwrap();
     count
 }
 

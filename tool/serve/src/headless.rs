@@ -70,7 +70,7 @@ fn serve(
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.hook.close(serving.run.engine(), &reason));
     // The hook owns the client's memory, so it may be dropped only at rest.
-    match serving.run.engine().quiesce() {
+    match serving.run.engine().work.quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),
     }
@@ -101,16 +101,16 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
         if hook.wants_picture() {
             let extent = run.extent();
             // Drain first, with a time limit: reading back waits without one.
-            match run.engine().drain() {
+            match run.engine().work.drain() {
                 Ok(()) => hook.send_picture(extent, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,
             }
         }
     }
     hook.shut();
-    if let Err(error) = run.engine().finish() {
+    if let Err(error) = run.engine().work.finish() {
         hook.rescue(run.engine(), error)?;
-        run.engine().finish()?;
+        run.engine().work.finish()?;
     }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {

@@ -103,7 +103,7 @@ pub(super) struct Probe {
     /// Per flight, what the GPU reads.
     asked: Vec<Option<Aim>>,
     aim: Option<Aim>,
-    found: Option<FoundElement>,
+    pub(super) found: Option<FoundElement>,
     array: DrawnArray,
     device: Device,
 }
@@ -139,10 +139,6 @@ impl Probe {
         if self.aim.is_none() {
             self.found = None;
         }
-    }
-
-    pub(super) fn found(&self) -> Option<FoundElement> {
-        self.found
     }
 }
 

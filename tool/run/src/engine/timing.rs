@@ -2,8 +2,6 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use super::observers::Observers;
-use crate::watch::observer::Finished;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Timestamps};
 use wavefield_handoff::producer::Producer;
@@ -29,12 +27,12 @@ pub(super) const END: usize = 2;
 
 pub(super) struct FrameTimer {
     timestamps: Option<Timestamps<3>>,
-    /// Finished frames that [`FrameTimer::collect_finished`] has passed.
+    /// Finished frames that [`Observers::collect_finished`](super::Observers::collect_finished) has passed.
     pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
     /// Per flight, until taken.
-    begun: Vec<Option<Begun>>,
+    pub(super) begun: Vec<Option<Begun>>,
 }
 
 #[derive(Clone, Copy)]
@@ -63,41 +61,13 @@ impl FrameTimer {
         }
     }
 
-    pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
-        self.begun[flight] = Some(begun);
-    }
-
-    #[cfg(target_os = "linux")] // Only `exchange` calls this.
-    pub(super) fn forget(&mut self) {
-        self.begun.fill(None);
-    }
-
-    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
-    /// the times of the last. The GPU must have finished these frames.
-    pub(super) fn collect_finished(
-        &mut self,
-        end: u64,
-        producer: &dyn Producer,
-        observers: &mut Observers,
-    ) -> Result<Option<FrameTiming>> {
-        let mut last = None;
-        while self.collected < end {
-            let flight = (self.collected % self.begun.len() as u64) as usize;
-            self.collected += 1;
-            let Some(begun) = self.begun[flight].take() else { continue };
-            let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
-            // Even if its times cannot be read, the observers are told of the frame.
-            let known = marks.as_ref().ok().copied().flatten();
-            let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));
-            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, timeline };
-            observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
-            last = Some(timing(begun, marks?, producer)?);
-        }
-        Ok(last)
+    /// Returns the marks of a finished frame, if there are any.
+    pub(super) fn read(&self, flight: usize) -> Result<Option<[f64; 3]>> {
+        self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight))
     }
 }
 
-fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
+pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
@@ -147,8 +117,9 @@ mod tests {
         let began = Instant::now();
         engine.draw(&flight, moment, &small.picture(), AfterDraw::default()).unwrap();
         let whole = began.elapsed();
-        engine.finish().unwrap();
-        let timing = engine.collect_finished(engine.next_frame()).unwrap().unwrap();
+        engine.work.finish().unwrap();
+        let (end, producer) = (engine.next_frame(), engine.work.producer.get());
+        let timing = engine.observers.collect_finished(end, producer).unwrap().unwrap();
         assert_eq!(timing.frame, 2);
         assert!(timing.cpu < whole / 2, "{:?} of {whole:?}", timing.cpu);
     }

@@ -206,7 +206,7 @@ fn frames(
         }
     }
     let first = run.engine().next_frame();
-    let waits = run.engine().blocking_waits();
+    let waits = run.engine().work.blocking_waits();
     let (began, cpu) = (Instant::now(), cpu_time());
     let mut last: Option<FrameTiming> = None;
     let mut measured = 0;
@@ -222,8 +222,8 @@ fn frames(
         samples.cpu += after.saturating_sub(before);
         samples.time += began.elapsed();
     }
-    samples.waits += run.engine().blocking_waits() - waits;
-    run.engine().finish()
+    samples.waits += run.engine().work.blocking_waits() - waits;
+    run.engine().work.finish()
 }
 
 fn summarise(plan: &CellPlan, scene: Scene, mut samples: Measurements) -> Cell {

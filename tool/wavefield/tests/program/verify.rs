@@ -160,6 +160,8 @@ fn batches_of_changing_length_arrive_whole() {
             for frame in 0..400u32 {
                 // Includes batches longer than the ring, and of no frames.
                 run.engine()
+                    .work
+                    .producer
                     .set_batch((frame.wrapping_mul(2_654_435_761) >> 27) as usize % (depth as usize + 2));
                 run.frame(0.02).unwrap();
             }

@@ -1,5 +1,4 @@
 use ash::vk;
-use vulkan_cuda::ownership::Owner;
 
 use super::slots::{SlotContent, SlotsFound, WaveMoment};
 use super::{Broken, Checker, Footprint, tally::Tally};
@@ -17,14 +16,14 @@ const REMEMBERED: usize = 64;
 
 /// The frame loop owns it in a checked run. It allocates nothing per frame.
 pub struct Check {
-    checker: Checker,
+    pub(crate) checker: Checker,
     /// For each flight, the number that its submitted frame must carry, until its counts are read.
     pending: Vec<Option<u64>>,
     /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
     moments: [(u64, WaveMoment); REMEMBERED],
     /// Includes frames of a batch that were not drawn yet.
     filled: u64,
-    tally: Tally,
+    pub(crate) tally: Tally,
     /// If so, the slots at the end do not hold the run's last frames, and are not checked.
     exchanged: bool,
     settled: Option<Footprint>,
@@ -72,17 +71,8 @@ impl Check {
             desc,
             device,
         };
-        made.blank(queue, &producer.slots, producer.owner)?;
+        made.checker.blank(queue, &producer.slots, producer.owner)?;
         Ok(made)
-    }
-
-    pub fn with_earlier(self, earlier: Tally) -> Self {
-        Self { tally: earlier, ..self }
-    }
-
-    /// Blanks slots that are not in use yet: see [`Checker::blank`]. Waits for the queue.
-    pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
-        self.checker.blank(queue, slots, owner)
     }
 
     /// Goes on with another producer, whose slots hold `array`.
@@ -90,10 +80,6 @@ impl Check {
     pub fn exchanged(&mut self, array: DrawnArray) {
         self.exchanged = true;
         self.checker.set_array(array);
-    }
-
-    pub fn tally(&self) -> Tally {
-        self.tally
     }
 
     /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
