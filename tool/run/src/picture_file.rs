@@ -1,6 +1,5 @@
 //! PNG files, written whole or not at all.
 
-use std::io::Write;
 use std::path::Path;
 
 use ash::vk;
@@ -13,29 +12,23 @@ use wavefield_handoff::contents::array::DrawnArray;
 /// texts. The file appears under its name only once it is complete.
 pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str, String)]) -> Result<()> {
     output_file::write(path, |file| {
-        encode(file, extent, rgba, texts).map_err(|error| match error {
+        let encode = || -> Result<(), png::EncodingError> {
+            let mut encoder = png::Encoder::new(file, extent.width, extent.height);
+            encoder.set_color(png::ColorType::Rgba);
+            encoder.set_depth(png::BitDepth::Eight);
+            encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+            for (keyword, text) in texts {
+                encoder.add_itxt_chunk((*keyword).to_owned(), text.clone())?;
+            }
+            let mut writer = encoder.write_header()?;
+            writer.write_image_data(rgba)?;
+            writer.finish()
+        };
+        encode().map_err(|error| match error {
             png::EncodingError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
     })
-}
-
-fn encode(
-    file: impl Write,
-    extent: vk::Extent2D,
-    rgba: &[u8],
-    texts: &[(&str, String)],
-) -> Result<(), png::EncodingError> {
-    let mut encoder = png::Encoder::new(file, extent.width, extent.height);
-    encoder.set_color(png::ColorType::Rgba);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
-    for (keyword, text) in texts {
-        encoder.add_itxt_chunk((*keyword).to_owned(), text.clone())?;
-    }
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(rgba)?;
-    writer.finish()
 }
 
 /// Returns texts for a picture's file, with the command that draws it again. They omit the file's path: it is

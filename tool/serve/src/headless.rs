@@ -4,9 +4,10 @@ use super::acceptor::Acceptor;
 use super::serve_hook::ServeHook;
 use super::{FRAME_SECONDS, ServeOptions, check_scene, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_handoff::Handoff;
 use wavefield_run::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
-    RunSummary, Stop,
+    RunSummary, Stop, announce,
 };
 
 /// At least this many frames in flight have resources.
@@ -60,7 +61,11 @@ fn serve(
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<RunSummary> {
-    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
+    announce(&choice, config);
+    // Clients need shared memory, whatever fills the field here.
+    let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
+    let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
+    let mut run = Headless::make(&choice, config, interop, inline, flights)?;
     run.engine().set_stop(stop);
     let hook = ServeHook::new(acceptor, choice, config, options);
     let mut serving = Serving { run, hook };
@@ -114,7 +119,7 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
     }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
-        run.save(path, config)?;
+        run.save(path, config, true)?;
     }
     Ok(())
 }

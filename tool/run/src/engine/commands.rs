@@ -91,13 +91,18 @@ impl Drawer {
             }
         };
         observe(At::BeforeDraw);
-        observers.times.mark(commands, flight.index, DRAW);
+        let mark = |mark| {
+            if let Some(timestamps) = &observers.times.timestamps {
+                timestamps.mark(commands, flight.index, mark);
+            }
+        };
+        mark(DRAW);
         let after = |slice| observe(At::Slice(slice));
         let slices = (slices > 0).then_some(Slices { count: slices, after: &after });
         // SAFETY: recording; the pacer says that the flight is free; the producer has made the source
         // readable; the picture is the caller's to draw on.
         unsafe { self.renderer.record(commands, flight.index, source, &picture, slices) }?;
-        observers.times.mark(commands, flight.index, END);
+        mark(END);
         observe(At::AfterDraw);
         work.producer.get().record_after_draw(commands, frame, source);
         end(device, commands)
@@ -118,9 +123,11 @@ fn record_before(
         false => vk::CommandBufferUsageFlags::empty(),
     };
     begin(device, commands, usage)?;
-    // Resets the draw's marks too: its command buffer is submitted after this one.
-    observers.times.reset(commands, flight.index);
-    observers.times.mark(commands, flight.index, BEGIN);
+    if let Some(timestamps) = &observers.times.timestamps {
+        // Resets the draw's marks too: its command buffer is submitted after this one.
+        timestamps.reset(commands, flight.index);
+        timestamps.mark(commands, flight.index, BEGIN);
+    }
     work.producer.get().record_before_draw(commands, frame, source);
     end(device, commands)
 }

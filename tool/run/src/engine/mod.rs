@@ -11,7 +11,6 @@ mod exchange;
 mod observers;
 mod probe;
 mod producer_state;
-mod setup;
 mod side_views;
 mod switch;
 mod timing;
@@ -23,7 +22,6 @@ use std::time::Instant;
 use ash::vk;
 use tracing::trace_span;
 
-use super::watchdog::WaitLimit;
 use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
 use wavefield_draw::{ColorMap, FieldView, Picture, Style};
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
@@ -41,12 +39,11 @@ use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
-use setup::Setup;
 pub use side_views::FromTo;
+use switch::Setup;
 use timing::Begun;
 pub use timing::FrameTiming;
-use work::Health;
-use work::Work;
+use work::{Health, WaitLimit, Work};
 
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
@@ -233,7 +230,7 @@ impl Engine {
             handoff_waits: work.producer.waits,
             ring: profile.slots.len(),
             batch: work.producer.batch(),
-            batch_changes: work.producer.batch_changes(),
+            batch_changes: work.producer.auto.as_ref().map(|auto| auto.changes),
             scene: drawer.scene,
             grid: drawer.array().grid(),
             producer: profile.name,

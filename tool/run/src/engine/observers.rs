@@ -59,7 +59,8 @@ impl Observers {
             let flight = (self.times.collected % self.times.begun.len() as u64) as usize;
             self.times.collected += 1;
             let Some(begun) = self.times.begun[flight].take() else { continue };
-            let marks = self.times.read(flight);
+            let timestamps = self.times.timestamps.as_ref();
+            let marks = timestamps.map_or(Ok(None), |timestamps| timestamps.read(flight));
             // Even if its times cannot be read, the observers are told of the frame.
             let known = marks.as_ref().ok().copied().flatten();
             let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));

@@ -12,7 +12,7 @@ pub struct ProducerState {
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
     pub parameters: KernelValues,
     pub(super) batching: Batching,
-    auto: Option<AutoBatch>,
+    pub(super) auto: Option<AutoBatch>,
     /// A frame's number minus the producer's own number for it.
     pub(super) first: u64,
     /// Frames filled, or being filled, counted from `first`.
@@ -80,10 +80,6 @@ impl ProducerState {
     /// [`Batching::Auto`] this holds until the next automatic choice.
     pub fn set_batch(&mut self, frames: usize) {
         self.producer.set_batch(frames);
-    }
-
-    pub(super) fn batch_changes(&self) -> Option<u64> {
-        self.auto.as_ref().map(|auto| auto.changes)
     }
 
     pub(super) fn choose_batch(&mut self, timing: &FrameTiming, next: u64) {

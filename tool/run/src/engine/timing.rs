@@ -1,7 +1,5 @@
 use std::time::{Duration, Instant};
 
-use ash::vk;
-
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Timestamps};
 use wavefield_handoff::producer::Producer;
@@ -26,7 +24,7 @@ pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
 pub(super) struct FrameTimer {
-    timestamps: Option<Timestamps<3>>,
+    pub(super) timestamps: Option<Timestamps<3>>,
     /// Finished frames that [`Observers::collect_finished`](super::Observers::collect_finished) has passed.
     pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
@@ -46,24 +44,6 @@ impl FrameTimer {
     pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
         let timestamps = Timestamps::new(device, flights)?;
         Ok(Self { timestamps, collected: 0, last: None, begun: vec![None; flights] })
-    }
-
-    /// `commands` must be outside a render pass.
-    pub(super) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.reset(commands, flight);
-        }
-    }
-
-    pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.mark(commands, flight, mark);
-        }
-    }
-
-    /// Returns the marks of a finished frame, if there are any.
-    pub(super) fn read(&self, flight: usize) -> Result<Option<[f64; 3]>> {
-        self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight))
     }
 }
 

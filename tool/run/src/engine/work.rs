@@ -2,16 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use ash::vk;
+
 use super::ProducerState;
 use super::side_views::SideViews;
-use crate::watchdog::WaitLimit;
+use crate::{Choice, Config, Stop};
 use wavefield_gpu::cuda::Cuda;
-use wavefield_gpu::vulkan::{Pacer, Queue};
+use wavefield_gpu::vulkan::{Device, Pacer, Queue};
 use wavefield_gpu::{Error, Result, report};
+use wavefield_handoff::producer::Producer;
 
 /// Once the producer has failed, it signals the timelines that Vulkan waits for, so frames end. But nothing
 /// can signal a binary semaphore in CUDA's place.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
+/// The longest wait after a stop was requested.
+const STOPPING: Duration = Duration::from_secs(2);
 
 pub struct Work {
     // Field order is drop order. `Engine`'s `Drop` first waits for both APIs.
@@ -174,5 +179,83 @@ impl Health {
             *self = Self::Failed;
             report::cleanup_error(error);
         }
+    }
+}
+
+pub(super) struct WaitLimit {
+    pub(super) timeout: Duration,
+    /// Whether the CPU alone fills and draws; a large frame may then take longer than `timeout`.
+    pub(super) software: bool,
+    /// Once a stop is requested, no wait lasts longer than [`STOPPING`].
+    pub(super) stop: Stop,
+}
+
+impl WaitLimit {
+    pub(super) fn new(queue: &Queue, choice: &Choice, config: &Config) -> Self {
+        let is_software = queue.device().info().kind == vk::PhysicalDeviceType::CPU;
+        Self {
+            timeout: config.timeout,
+            software: is_software && choice.cuda.is_none(),
+            stop: Stop::default(),
+        }
+    }
+
+    /// Returns how long to wait for a frame. `slowest` is the longest wait so far.
+    pub(super) fn limit(&self, slowest: Option<Duration>) -> Duration {
+        match (self.software, slowest) {
+            (false, _) => self.timeout,
+            (true, None) => self.timeout.saturating_mul(30),
+            (true, Some(slowest)) => self.timeout.max(slowest.saturating_mul(10)),
+        }
+    }
+
+    /// Returns what to call during a wait, with its duration so far. It fails with the producer, or once
+    /// the wait exceeds the limit or, after a stop request, [`STOPPING`].
+    pub(super) fn watch<'a>(
+        &'a self,
+        producer: &'a dyn Producer,
+        device: &'a Device,
+        slowest: Option<Duration>,
+    ) -> impl Fn(Duration) -> Result<()> + 'a {
+        let limit = self.limit(slowest);
+        move |waited| {
+            producer.is_idle()?;
+            if self.stop.requested() && waited >= STOPPING {
+                let progress = producer.progress().map_or(String::new(), |progress| format!(" ({progress})"));
+                return Err(Error::Stopped(format!(
+                    "stopped before the current frame was done: {} has worked on it for more than {:.0} s{progress}",
+                    device.info().name,
+                    waited.as_secs_f64()
+                )));
+            }
+            if waited < limit {
+                return Ok(());
+            }
+            let progress = producer.progress().unwrap_or_else(|| "Vulkan did not finish a frame".into());
+            let device = device.info().name.clone();
+            Err(Error::Stuck { device, seconds: waited.as_secs_f64(), progress })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_software_device_has_as_long_as_its_frames_take() {
+        let limit = |software, slowest: Option<u64>| {
+            let timeout = Duration::from_secs(10);
+            let wait_limit = WaitLimit { timeout, software, stop: Stop::default() };
+            wait_limit.limit(slowest.map(Duration::from_secs)).as_secs()
+        };
+        assert_eq!([limit(false, None), limit(false, Some(9))], [10, 10]);
+        assert_eq!([limit(true, None), limit(true, Some(0)), limit(true, Some(7))], [300, 10, 70]);
+    }
+
+    #[test]
+    fn a_timeout_without_end_is_no_panic() {
+        let wait_limit = WaitLimit { timeout: Duration::MAX, software: true, stop: Stop::default() };
+        assert_eq!([None, Some(Duration::MAX)].map(|slowest| wait_limit.limit(slowest)), [Duration::MAX; 2]);
     }
 }

@@ -174,7 +174,7 @@ fn measure(
             measure(session, context, &config, samples)?;
         }
         _ => {
-            let mut run = Headless::quietly(session.choice, &config)?;
+            let mut run = Headless::new(session.choice, &config)?;
             let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
             drop(run);
             outcome?;

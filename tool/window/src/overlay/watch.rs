@@ -21,8 +21,8 @@ impl Overlay {
         if let Some(watched) = &engine.observers.watched {
             let profile = engine.work.producer.profile();
             self.figures.filled(profile.uses_cuda, engine.work.producer.batch());
-            for frame in watched.frames() {
-                self.figures.add(frame, profile.in_queue, watched.clock(), self.gpu_cost);
+            for frame in &watched.frames {
+                self.figures.add(frame, profile.in_queue, &watched.clock, self.gpu_cost);
             }
         }
         if now - self.tied > TIE_EVERY {
