@@ -28,10 +28,6 @@ pub struct Recordings {
 }
 
 impl Recordings {
-    pub(super) fn new(flights: usize) -> Self {
-        Self { flights: vec![None; flights], draws: 0 }
-    }
-
     /// Call this when an object in recorded commands is destroyed: a new one may get its handle.
     pub fn forget(&mut self) {
         self.flights.fill(None);

@@ -84,7 +84,7 @@ impl Engine {
         let mut producer = ProducerState::new(producer, &config.parameters, config.batch);
         producer.begin(&mut pacer);
         let view = FieldView { camera: config.camera(), ..FieldView::of(&DrawnArray::mesh(config.grid)) };
-        let recordings = Recordings::new(pacer.depth());
+        let recordings = Recordings { flights: vec![None; pacer.depth()], draws: 0 };
         Ok(Self {
             observers: Observers { check, recorder: None, traced: None, watched: None, probe: None, times },
             drawer: Drawer { renderer, view, scene: config.scene, format, recordings },

@@ -6,11 +6,12 @@ use super::Engine;
 use super::timing::FrameTimer;
 use super::work::WaitLimit;
 use crate::scene::make_producer;
-use crate::watch::verify::{Check, CheckDesc};
+use crate::watch::verify::Check;
 use crate::{Choice, Config, RISK};
 use wavefield_draw::{FieldRenderer, FieldRendererDesc, FieldView, Output};
+use wavefield_gpu::cuda::Cuda;
+use wavefield_gpu::vulkan::{Queue, Timestamps};
 use wavefield_gpu::{Error, Result};
-use wavefield_gpu::{cuda::Cuda, vulkan::Queue};
 use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::Producer;
@@ -35,16 +36,7 @@ impl Setup {
         let producer = make_producer(queue, context, config)?;
         let profile = producer.profile();
         let flights = profile.max_in_flight.max(profile.slots.len()).max(flights);
-        let array = DrawnArray::mesh(config.grid);
-        let desc = || CheckDesc {
-            scene: config.scene,
-            array,
-            flights,
-            has_reference: config.shows_built_in(),
-            broken: config.broken,
-            machine: choice.machine(),
-        };
-        let check = config.verify.then(|| Check::new(queue, producer.profile(), desc())).transpose()?;
+        let check = config.verify.then(|| Check::new(queue, profile, choice, config, flights)).transpose()?;
         let renderer = FieldRenderer::new(
             queue,
             &FieldRendererDesc {
@@ -52,13 +44,14 @@ impl Setup {
                 flights,
                 views: 1,
                 scene: config.scene,
-                array,
+                array: DrawnArray::mesh(config.grid),
                 style: config.style,
                 color_map: config.color_map,
                 samples: config.samples,
             },
         )?;
-        let times = FrameTimer::new(queue.device(), flights)?;
+        let timestamps = Timestamps::new(queue.device(), flights)?;
+        let times = FrameTimer { timestamps, collected: 0, last: None, begun: vec![None; flights] };
         Ok(Self { producer, check, renderer, times, flights })
     }
 }

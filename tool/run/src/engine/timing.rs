@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Timestamps};
+use wavefield_gpu::vulkan::Timestamps;
 use wavefield_handoff::producer::Producer;
 
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +38,6 @@ pub(super) struct Begun {
     pub(super) frame: u64,
     pub(super) at: Instant,
     pub(super) cpu: Duration,
-}
-
-impl FrameTimer {
-    pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
-        let timestamps = Timestamps::new(device, flights)?;
-        Ok(Self { timestamps, collected: 0, last: None, begun: vec![None; flights] })
-    }
 }
 
 pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {

@@ -3,12 +3,12 @@ use ash::vk;
 use super::slots::{SlotContent, SlotsFound, WaveMoment};
 use super::{Broken, Checker, Footprint, tally::Tally};
 use crate::watch::observer::{At, Finished, Observer};
+use crate::{Choice, Config};
 use wavefield_gpu::Result;
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::contents::array::DrawnArray;
-use wavefield_handoff::contents::scene::Scene;
-use wavefield_handoff::contents::wave::WaveShape;
+use wavefield_handoff::contents::wave::{Grid, WaveShape};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
 /// Enough for the deepest ring, and a batch of the same length that is filled ahead.
@@ -28,18 +28,12 @@ pub struct Check {
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    /// With the array of the first producer.
-    desc: CheckDesc,
+    /// Of the first producer.
+    grid: Grid,
+    has_reference: bool,
+    broken: Option<Broken>,
+    machine: Machine,
     device: Device,
-}
-
-pub struct CheckDesc {
-    pub scene: Scene,
-    pub array: DrawnArray,
-    pub flights: usize,
-    pub has_reference: bool,
-    pub broken: Option<Broken>,
-    pub machine: Machine,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -56,19 +50,28 @@ pub struct Checked {
 
 impl Check {
     /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
-    pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
+    pub fn new(
+        queue: &mut Queue,
+        producer: &Profile,
+        choice: &Choice,
+        config: &Config,
+        flights: usize,
+    ) -> Result<Self> {
         wavefield_gpu::threads::start()?;
         let device = queue.device().clone();
         let made = Self {
-            checker: Checker::new(&device, desc.scene, desc.array, desc.flights)?,
-            pending: vec![None; desc.flights],
+            checker: Checker::new(&device, config.scene, DrawnArray::mesh(config.grid), flights)?,
+            pending: vec![None; flights],
             moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            desc,
+            grid: config.grid,
+            has_reference: config.shows_built_in(),
+            broken: config.broken,
+            machine: choice.machine(),
             device,
         };
         made.checker.blank(queue, &producer.slots, producer.owner)?;
@@ -88,7 +91,7 @@ impl Check {
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
-        let grid = self.desc.array.grid();
+        let grid = self.grid;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
             let source = producer.slots[slot as usize];
@@ -102,7 +105,7 @@ impl Check {
             };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let moment = self.moment_of(frame).filter(|_| self.desc.has_reference);
+                    let moment = self.moment_of(frame).filter(|_| self.has_reference);
                     slots.add_filled(grid, &found, frame, moment);
                 }
                 None => slots.add_blank(&found),
@@ -113,8 +116,8 @@ impl Check {
 
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
-            machine: self.desc.machine.clone(),
-            broken: self.desc.broken,
+            machine: self.machine.clone(),
+            broken: self.broken,
             tally: self.tally,
             slots: SlotsFound::default(),
             settled: self.settled,

@@ -8,6 +8,6 @@ pub mod slots;
 pub mod tally;
 
 pub use broken::{Broken, BrokenProducer};
-pub use check::{Check, CheckDesc, Checked};
+pub use check::{Check, Checked};
 pub use checker::Checker;
 pub use footprint::Footprint;
