@@ -5,7 +5,6 @@ use super::work::Health;
 use wavefield_draw::{Camera, Drawing, FieldView};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
-use wavefield_handoff::contents::array::DrawnArray;
 use wavefield_handoff::producer::Producer;
 
 /// A producer that counts its own frames without gaps, even if others draw in between.
@@ -65,7 +64,7 @@ mod tests {
     use wavefield_draw::Style;
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, Validation};
-    use wavefield_handoff::contents::array::{ArrayKind, Number};
+    use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
     use wavefield_handoff::contents::wave::Grid;
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
