@@ -105,8 +105,10 @@ impl Check {
             };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let moment = self.moment_of(frame).filter(|_| self.has_reference);
-                    slots.add_filled(grid, &found, frame, moment);
+                    let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
+                    // Otherwise the frame is too old.
+                    let known = number == frame && self.has_reference;
+                    slots.add_filled(grid, &found, frame, known.then_some(moment));
                 }
                 None => slots.add_blank(&found),
             }
@@ -123,12 +125,6 @@ impl Check {
             settled: self.settled,
             end: Footprint::take(drawn, &self.device, self.picture),
         }
-    }
-
-    /// Returns `None` if the frame is too old.
-    fn moment_of(&self, frame: u64) -> Option<WaveMoment> {
-        let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
-        (number == frame).then_some(moment)
     }
 }
 
