@@ -163,10 +163,6 @@ fn batches_of_changing_length_arrive_whole() {
                 run.engine()
                     .work
                     .producer
-                    .work
-                    .producer
-                    .work
-                    .producer
                     .set_batch((frame.wrapping_mul(2_654_435_761) >> 27) as usize % (depth as usize + 2));
                 run.frame(0.02).unwrap();
             }
