@@ -35,7 +35,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::Installed;
-pub use engine::{AfterDraw, Batching, Engine, FoundElement, FrameTiming, FromTo, Moment, SlotNow};
+pub use engine::{
+    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, FromTo, Moment, Observers, SlotNow, Work,
+};
 pub use frame_hook::{FrameHook, FrameHookDesc, Parameters};
 pub use headless::{Headless, STEP, announce, check_picture, run_headless};
 pub use picture_file::{picture_texts, write_png};

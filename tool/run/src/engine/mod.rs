@@ -32,10 +32,10 @@ use wavefield_handoff::producer::{Frame, reads};
 pub use batching::Batching;
 pub use commands::AfterDraw;
 use commands::{Recordings, record_behind};
-use drawer::Drawer;
+pub use drawer::Drawer;
 #[cfg(target_os = "linux")]
 pub use exchange::Installed;
-use observers::Observers;
+pub use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
@@ -43,7 +43,8 @@ pub use side_views::FromTo;
 use switch::Setup;
 use timing::Begun;
 pub use timing::FrameTiming;
-use work::{Health, WaitLimit, Work};
+pub use work::Work;
+use work::{Health, WaitLimit};
 
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
