@@ -93,7 +93,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     let wanted = Wanted { views: &views, size, places: &places };
     let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
-    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
+    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Work::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
     unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
     if signal.is_none() {
