@@ -136,9 +136,9 @@ impl FieldRenderer {
         Ok(())
     }
 
-    /// Returns the old drawing. The GPU must be idle, and nothing recorded earlier may be submitted again.
-    pub fn exchange(&mut self, drawing: Drawing) -> Drawing {
-        std::mem::replace(&mut self.drawing, drawing)
+    /// The GPU must be idle, and nothing recorded earlier may be submitted again.
+    pub fn exchange(&mut self, other: &mut Drawing) {
+        std::mem::swap(&mut self.drawing, other);
     }
 
     /// Changes a mesh's or surface's style. The GPU must be idle, and nothing recorded submitted again.

@@ -31,6 +31,7 @@ pub fn run_headless(config: &Config, stop: &Stop) -> Result<Ended> {
     let config = &config.suited_to(choice.adapter.info().kind, false);
     let log = choice.adapter.instance().validation_log().clone();
     let mut failures = Failures::default();
+    announce(&choice, config);
     let mut run = Headless::new(&choice, config)?;
     run.engine.set_stop(stop);
     if let Some(traced) = &traced {
@@ -73,11 +74,11 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
     let drawn = run.engine.next_frame();
     for done in times.count()..drawn {
         progress.at(done, frames);
-        run.engine.wait_drawn(done + 1)?;
+        run.engine.work.wait_drawn(done + 1)?;
         times.add(lap(&mut last));
     }
     drop(progress);
-    run.engine.finish()?;
+    run.engine.work.finish()?;
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
         if drawn < frames {
@@ -85,7 +86,7 @@ fn draw_frames(run: &mut Headless, config: &Config, stop: &Stop, times: &mut Fra
                 "stopped after frame {drawn} of {frames}, so no picture was written"
             )));
         }
-        run.save(path, config)?;
+        run.save(path, config, false)?;
     }
     Ok(())
 }
@@ -100,32 +101,15 @@ pub struct Headless {
     engine: Engine,
     target: OffscreenTarget,
     film: Option<Film>,
-    serves: bool,
 }
 
 impl Headless {
-    /// Prints a note if the device has no CUDA, or is a software device.
     pub fn new(choice: &Choice, config: &Config) -> Result<Self> {
-        announce(choice, config);
-        Self::quietly(choice, config)
-    }
-
-    /// Like [`Headless::new`], without notes about the device.
-    pub fn quietly(choice: &Choice, config: &Config) -> Result<Self> {
         let interop = choice.cuda.is_some() || config.producer == ProducerKind::StillShared;
         Self::make(choice, config, interop, config.handoff == Handoff::Inline, 1)
     }
 
-    /// Like [`Headless::new`], for clients: shares memory if the device can, whatever fills the field here.
-    /// Has resources for at least `flights` frames in flight.
-    #[cfg(target_os = "linux")]
-    pub fn serving(choice: &Choice, config: &Config, flights: usize) -> Result<Self> {
-        announce(choice, config);
-        let inline = config.handoff == Handoff::Inline;
-        Ok(Self { serves: true, ..Self::make(choice, config, choice.can_export(), inline, flights)? })
-    }
-
-    /// Like [`Headless::quietly`], with the `interop` and `inline` of [`DeviceDesc`], which must suit later
+    /// Like [`Headless::new`], with the `interop` and `inline` of [`DeviceDesc`], which must suit later
     /// switches. Has resources for at least `flights` frames in flight.
     pub fn make(
         choice: &Choice,
@@ -141,7 +125,7 @@ impl Headless {
         let target = OffscreenTarget::new(&device, config.size, OffscreenTarget::FORMAT)?;
         let engine = Engine::new(queue, context, choice, config, OffscreenTarget::FORMAT, flights)?;
         let film = record::film(&device, config, OffscreenTarget::FORMAT, true)?;
-        Ok(Self { engine, target, film, serves: false })
+        Ok(Self { engine, target, film })
     }
 
     /// Changes the settings from the next frame on; the picture keeps its size. Waits for both APIs. After an
@@ -191,10 +175,10 @@ impl Headless {
         self.target.image().extent()
     }
 
-    /// Writes the last picture to a PNG file. `config` has the settings that drew it, unless a client drew.
-    pub fn save(&mut self, path: &Path, config: &Config) -> Result<()> {
+    /// Writes the last picture to a PNG file: see [`picture_texts`].
+    pub fn save(&mut self, path: &Path, config: &Config, serves: bool) -> Result<()> {
         let pixels = self.pixels()?;
-        let texts = picture_texts(config, &self.engine, self.engine.next_frame(), self.serves);
+        let texts = picture_texts(config, &self.engine, self.engine.next_frame(), serves);
         write_png(path, self.target.image().extent(), &pixels, &texts)
     }
 }

@@ -5,7 +5,7 @@
 //! - `scene`: from the settings to a producer
 //! - `engine`: draws one frame after another
 //! - [`watch`]: checks every vertex, records times and pictures
-//! - `headless`: the loop without a window; `watchdog`: how long it waits for a GPU
+//! - `headless`: the loop without a window
 //! - `record`, `trace_file`, `picture_file`, `summary`, `verification`: what a run leaves behind
 //! - `frame_hook`: where `serve` works on the engine between two frames
 //! - `child_process`: kernels and imports that might end a process are tried in another one first
@@ -28,7 +28,6 @@ mod summary;
 mod trace_file;
 mod verification;
 pub mod watch;
-mod watchdog;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,15 +35,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
 pub use engine::Installed;
-pub use engine::{AfterDraw, Batching, Engine, FrameTiming, FromTo, Moment};
-pub use engine::{FoundElement, SlotNow};
-pub use frame_hook::Parameters;
-pub use frame_hook::{FrameHook, FrameHookDesc};
+pub use engine::{
+    AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, FromTo, Moment, Observers, SlotNow, Work,
+};
+pub use frame_hook::{FrameHook, FrameHookDesc, Parameters};
 pub use headless::{Headless, STEP, announce, check_picture, run_headless};
 pub use picture_file::{picture_texts, write_png};
 pub use select::{Choice, DeviceTable};
-pub use startup::ContextThread;
-pub use startup::DriverThread;
+pub use startup::{ContextThread, DriverThread};
 pub use summary::{Ended, FrameTimes, RunSummary};
 pub use trace_file::Traced;
 pub use verification::{VERIFY_SCHEMA, Verdict, Verification};

@@ -1,6 +1,5 @@
 //! PNG files, written whole or not at all.
 
-use std::io::Write;
 use std::path::Path;
 
 use ash::vk;
@@ -13,29 +12,23 @@ use wavefield_handoff::contents::array::DrawnArray;
 /// texts. The file appears under its name only once it is complete.
 pub fn write_png(path: &Path, extent: vk::Extent2D, rgba: &[u8], texts: &[(&str, String)]) -> Result<()> {
     output_file::write(path, |file| {
-        encode(file, extent, rgba, texts).map_err(|error| match error {
+        let encode = || -> Result<(), png::EncodingError> {
+            let mut encoder = png::Encoder::new(file, extent.width, extent.height);
+            encoder.set_color(png::ColorType::Rgba);
+            encoder.set_depth(png::BitDepth::Eight);
+            encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
+            for (keyword, text) in texts {
+                encoder.add_itxt_chunk((*keyword).to_owned(), text.clone())?;
+            }
+            let mut writer = encoder.write_header()?;
+            writer.write_image_data(rgba)?;
+            writer.finish()
+        };
+        encode().map_err(|error| match error {
             png::EncodingError::IoError(source) => source,
             other => std::io::Error::other(other),
         })
     })
-}
-
-fn encode(
-    file: impl Write,
-    extent: vk::Extent2D,
-    rgba: &[u8],
-    texts: &[(&str, String)],
-) -> Result<(), png::EncodingError> {
-    let mut encoder = png::Encoder::new(file, extent.width, extent.height);
-    encoder.set_color(png::ColorType::Rgba);
-    encoder.set_depth(png::BitDepth::Eight);
-    encoder.set_source_srgb(png::SrgbRenderingIntent::Perceptual);
-    for (keyword, text) in texts {
-        encoder.add_itxt_chunk((*keyword).to_owned(), text.clone())?;
-    }
-    let mut writer = encoder.write_header()?;
-    writer.write_image_data(rgba)?;
-    writer.finish()
 }
 
 /// Returns texts for a picture's file, with the command that draws it again. They omit the file's path: it is
@@ -47,14 +40,14 @@ pub fn picture_texts(
     frames: u64,
     serves: bool,
 ) -> Vec<(&'static str, String)> {
-    let (info, profile) = (engine.device().info(), engine.producer().profile());
+    let (info, profile) = (engine.device().info(), engine.work.producer.profile());
     let how = match config.scene {
         Scene::Field => word(config.style),
         Scene::Texture => "plane".into(),
     };
-    let what = match *engine.array() == DrawnArray::mesh(config.grid) {
+    let what = match *engine.drawer.array() == DrawnArray::mesh(config.grid) {
         true => format!("{} {}, {how}", config.grid, config.scene.elements()),
-        false => engine.array().to_string(),
+        false => engine.drawer.array().to_string(),
     };
     let settings = format!(
         "frame {frames}, {what}, {} by {}, ring of {}, {} samples a pixel",

@@ -139,7 +139,7 @@ pub(crate) fn make_producer(
     config: &Config,
 ) -> Result<Box<dyn Producer>> {
     let (device, desc) = (queue.device().clone(), config.producer_desc());
-    let producer = match (config.producer, context) {
+    let producer: Box<dyn Producer> = match (config.producer, context) {
         (kind, Some(context)) if kind.may_use_cuda() => {
             config.handoff.check_scene(config.scene)?;
             let kernel = config.kernel();
@@ -156,7 +156,10 @@ pub(crate) fn make_producer(
         (ProducerKind::Auto | ProducerKind::Compute, _) => {
             compute(&device, &desc, config.shader().unwrap_or_else(KernelShader::wave), false)?
         }
-        (ProducerKind::Host, _) => host(&device, &desc)?,
+        (ProducerKind::Host, _) => match desc.scene {
+            Scene::Field => Box::new(HostProducer::new(&device, &desc)?),
+            Scene::Texture => Box::new(TextureHostProducer::new(&device, &desc)?),
+        },
         (ProducerKind::Still | ProducerKind::StillShared, _) if desc.stamped => {
             return Err(Error::Usage(
                 "the draw alone has no frames to tell apart, so it cannot be checked".into(),
@@ -171,13 +174,6 @@ pub(crate) fn make_producer(
         Some(broken) => Ok(Box::new(BrokenProducer::new(producer, broken)?)),
         None => Ok(producer),
     }
-}
-
-fn host(device: &Device, desc: &ProducerDesc) -> Result<Box<dyn Producer>> {
-    Ok(match desc.scene {
-        Scene::Field => Box::new(HostProducer::new(device, desc)?),
-        Scene::Texture => Box::new(TextureHostProducer::new(device, desc)?),
-    })
 }
 
 /// `field` is the shader for a field; a texture has its own.

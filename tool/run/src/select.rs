@@ -4,7 +4,7 @@ use vulkan_cuda::{DeviceUuid, find_twin, same_device};
 use super::{DriverThread, ProducerKind};
 use wavefield_gpu::cuda::{CudaInfo, Driver, peers};
 use wavefield_gpu::machine::Machine;
-use wavefield_gpu::vulkan::{Adapter, Instance, Validation, WindowSurface};
+use wavefield_gpu::vulkan::{Adapter, Instance, Validation, WindowSurface, version};
 use wavefield_gpu::{Error, Result, report::wrap};
 
 /// Every device of both APIs: Vulkan's, each with its CUDA twin, then the CUDA devices without one.
@@ -163,26 +163,17 @@ impl DeviceTable {
 impl DeviceRow {
     fn cells(&self, index: usize, facts: &DeviceFacts, chosen: bool) -> [String; 8] {
         let info = self.adapter.as_ref().map(|adapter| adapter.info());
-        let apis = match (info, &self.cuda) {
-            (Some(info), Some(cuda)) => {
-                format!("Vulkan {} + CUDA {}", wavefield_gpu::vulkan::version(info.api_version), cuda.ordinal)
-            }
-            (Some(info), None) => format!("Vulkan {}", wavefield_gpu::vulkan::version(info.api_version)),
-            (None, Some(cuda)) => format!("CUDA {}", cuda.ordinal),
-            (None, None) => String::new(),
-        };
-        let exports = match info.map(|info| &info.sharing) {
-            Some(sharing) => {
-                let all = [
-                    ("buffer", sharing.buffer_export),
-                    ("timeline", sharing.timeline_export),
-                    ("binary", sharing.binary_export),
-                ];
-                let names: Vec<_> = all.iter().filter_map(|(name, kind)| kind.map(|_| *name)).collect();
-                if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
-            }
-            None => "-".to_owned(),
-        };
+        let vulkan = info.map(|info| format!("Vulkan {}", version(info.api_version)));
+        let cuda = self.cuda.as_ref().map(|cuda| format!("CUDA {}", cuda.ordinal));
+        let exports = info.map_or("-".to_owned(), |info| {
+            let all = [
+                ("buffer", info.sharing.buffer_export),
+                ("timeline", info.sharing.timeline_export),
+                ("binary", info.sharing.binary_export),
+            ];
+            let names: Vec<_> = all.iter().filter_map(|(name, kind)| kind.map(|_| *name)).collect();
+            if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+        });
         let verdict = match (&facts.draws, &facts.shares) {
             (Err(reason), _) => reason.clone(),
             (Ok(()), Ok(())) => "shares with CUDA".into(),
@@ -192,7 +183,7 @@ impl DeviceRow {
             if chosen { ">" } else { "" }.into(),
             index.to_string(),
             facts.name.clone() + &info.map_or(String::new(), |info| format!(" ({})", info.kind_name())),
-            apis,
+            vulkan.into_iter().chain(cuda).collect::<Vec<_>>().join(" + "),
             facts.uuid.to_string(),
             info.map_or("-".into(), |info| info.driver.clone()),
             exports,

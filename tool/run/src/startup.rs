@@ -26,9 +26,7 @@ impl<T: Send + 'static> Background<T> {
         let thread = Builder::new().name(name.into()).spawn(move || copy());
         Self { work, thread: thread.ok() }
     }
-}
 
-impl<T> Background<T> {
     /// Waits for the result. Does the work here if the thread could not start, or panicked.
     fn finish(mut self) -> T {
         let done = self.thread.take().and_then(|thread| thread.join().ok());

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 
 use crate::watch::{recording::Recorded, verify::Checked};
 use wavefield_gpu::vulkan::ValidationLog;
-use wavefield_gpu::{Error, Result, report::Failures};
+use wavefield_gpu::{Error, report::Failures};
 
 /// Times between frames, to three significant digits, in constant memory.
 pub struct FrameTimes {
@@ -89,10 +89,6 @@ impl Ended {
         let clean = failures.catch(log.verdict());
         summary.validation = summary.validation.and(clean).map(|()| log.warnings());
         Self { summary, failure: failures.outcome().err() }
-    }
-
-    pub fn whole(self) -> Result<RunSummary> {
-        self.failure.map_or(Ok(self.summary), Err)
     }
 }
 

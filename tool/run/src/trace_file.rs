@@ -28,12 +28,13 @@ impl Traced {
     }
 
     pub fn follow(&self, engine: &mut Engine) -> Result<()> {
-        engine.start_trace(FRAMES)
+        engine.observers.start_trace(&mut engine.work, FRAMES)
     }
 
     /// Writes the file, even if the run failed.
     pub fn end(self, engine: &mut Engine, failures: &mut Failures) {
-        let Some(track) = engine.end_trace(failures) else { return };
+        let Engine { observers, drawer, work, .. } = engine;
+        let Some(track) = observers.end_trace(work, drawer, failures) else { return };
         let cpu = self.cpu.take();
         if failures.catch(write_trace(&self.path, &command_line(), &cpu, &track)).is_some() {
             wavefield_gpu::note!("wrote {} (https://ui.perfetto.dev shows a .json)", self.path.display());

@@ -65,7 +65,7 @@ fn allocations(
         ..Config::default()
     };
     let choice = DeviceTable::headless(Validation::default()).unwrap().choose(None, producer).unwrap();
-    let mut run = Headless::quietly(&choice, &config).unwrap();
+    let mut run = Headless::new(&choice, &config).unwrap();
     // A checked run measures its own process once, after it has settled.
     let warm = if verify { Footprint::SETTLED + 20 } else { 20 };
     for _ in 0..warm {
@@ -78,7 +78,7 @@ fn allocations(
         std::hint::black_box(run.engine().finished());
     }
     let count = COUNT.with(Cell::get) - before;
-    run.engine().finish().unwrap();
+    run.engine().work.finish().unwrap();
     count
 }
 

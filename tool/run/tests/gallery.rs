@@ -219,11 +219,11 @@ fn check(producer: ProducerKind, handoff: Handoff, entry: &GalleryEntry) {
             let log = choice.adapter.instance().validation_log().clone();
             let mut run = Headless::new(&choice, &config).unwrap();
             (0..frames).for_each(|_| run.frame(step).unwrap());
-            run.engine().finish().unwrap();
-            let depth = run.engine().producer().profile().slots.len() as u64;
+            run.engine().work.finish().unwrap();
+            let depth = run.engine().work.producer.profile().slots.len() as u64;
             let first = frames - depth.min(frames);
-            let slots =
-                (first..frames).map(|frame| run.engine().read_slot((frame % depth) as usize).unwrap());
+            let slots = (first..frames)
+                .map(|frame| common::read_slot(run.engine(), (frame % depth) as usize).unwrap());
             let error = errors_of(entry, grid, &slots.collect::<Vec<_>>(), (first, step), values);
             let name =
                 format!("{} by {producer:?} {}, {cols}x{rows}, {:?}", entry.name, handoff.name(), &**values);

@@ -39,9 +39,9 @@ fn worst_error(config: &Config) -> Result<f64, Error> {
     for _ in 0..FRAMES {
         run.frame(STEP)?;
     }
-    run.engine().finish()?;
+    run.engine().work.finish()?;
     // Some hand-offs have one slot, whatever the ring's depth.
-    let depth = run.engine().producer().profile().slots.len() as u64;
+    let depth = run.engine().work.producer.profile().slots.len() as u64;
     let mut worst: f64 = 0.0;
     for frame in FRAMES - depth.min(FRAMES)..FRAMES {
         worst = worst.max(error_in(&mut run, config, (frame % depth) as usize, frame as f64 * STEP)?);
@@ -164,13 +164,13 @@ fn every_handoff_of_images_agrees_with_the_reference() {
 fn error_in(run: &mut Headless, config: &Config, slot: usize, time: f64) -> Result<f64, Error> {
     Ok(match config.scene {
         Scene::Field => {
-            let shape = WaveShape::of(run.engine().parameters());
-            let vertices = run.engine().read_slot::<Vertex>(slot)?;
+            let shape = WaveShape::of(&run.engine().work.producer.parameters);
+            let vertices = common::read_slot::<Vertex>(run.engine(), slot)?;
             let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
             wave::worst_distance(config.grid, &vertices, (time, shape), apart)
         }
         Scene::Texture => {
-            let chain = run.engine().read_slot::<Texel>(slot)?;
+            let chain = common::read_slot::<Texel>(run.engine(), slot)?;
             let ranges = |texel: Texel| texel.channels().map(|value| [f64::from(value); 2]);
             texture::worst_distance(config.grid, &chain, time, ranges)
         }
@@ -194,8 +194,8 @@ fn the_draw_alone_has_a_whole_ring_to_draw() {
         for _ in 0..FRAMES {
             run.frame(STEP).unwrap();
         }
-        run.engine().finish().unwrap();
-        let slots = run.engine().producer().profile().slots.clone();
+        run.engine().work.finish().unwrap();
+        let slots = run.engine().work.producer.profile().slots.clone();
         assert!(slots.len() == 3 && slots[0] != slots[1], "{scene:?} {producer:?}: {slots:?}");
         for slot in 0..slots.len() {
             let error = error_in(&mut run, &config, slot, 0.0).unwrap();
@@ -253,10 +253,10 @@ fn a_draw_is_recorded_once_for_each_frame_in_flight() {
         for _ in 0..FRAMES {
             run.frame(STEP).unwrap();
         }
-        run.engine().finish().unwrap();
-        let in_flight = run.engine().producer().profile().max_in_flight as u64;
+        run.engine().work.finish().unwrap();
+        let in_flight = run.engine().work.producer.profile().max_in_flight as u64;
         let name = format!("{scene:?} {producer:?} {}", handoff.name());
         assert!(in_flight < FRAMES, "{name}: {in_flight} in flight");
-        assert_eq!(run.engine().draws_recorded(), in_flight, "{name}");
+        assert_eq!(run.engine().drawer.recordings.draws, in_flight, "{name}");
     }
 }

@@ -30,7 +30,8 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
     }
     let mut settled = 0;
     for round in 0..count {
-        let summary = run_headless(&config, &Stop::default()).and_then(Ended::whole);
+        let summary = run_headless(&config, &Stop::default())
+            .and_then(|Ended { summary, failure }| failure.map_or(Ok(summary), Err));
         let summary = summary.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert_eq!(summary.frames, 5);
         assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings in round {round}");

@@ -93,7 +93,7 @@ fn prepare(
             info.name
         )));
     }
-    let drawing = engine.drawing_of(terms.array)?;
+    let drawing = engine.drawer.drawing_of(terms.array)?;
     let memory = ClientMemory::new(&device, terms.memory, terms.array, terms.depth)?;
     if setup.config.verify {
         memory.blank(engine)?;

@@ -4,9 +4,10 @@ use super::acceptor::Acceptor;
 use super::serve_hook::ServeHook;
 use super::{FRAME_SECONDS, ServeOptions, listen};
 use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
+use wavefield_handoff::Handoff;
 use wavefield_run::{
     Choice, Config, DeviceTable, Ended, FrameHook, FrameHookDesc, FrameTimes, Headless, Moment, Parameters,
-    RunSummary, Stop,
+    RunSummary, Stop, announce,
 };
 
 /// At least this many frames in flight have resources.
@@ -58,7 +59,11 @@ fn serve(
     stop: &Stop,
     failures: &mut Failures,
 ) -> Result<RunSummary> {
-    let mut run = Headless::serving(&choice, config, FLIGHTS.max(config.ring.unwrap_or_default().depth()))?;
+    announce(&choice, config);
+    // Clients need shared memory, whatever fills the field here.
+    let (interop, inline) = (choice.can_export(), config.handoff == Handoff::Inline);
+    let flights = FLIGHTS.max(config.ring.unwrap_or_default().depth());
+    let mut run = Headless::make(&choice, config, interop, inline, flights)?;
     run.engine().set_stop(stop);
     let hook = ServeHook::new(acceptor, choice, config, options);
     let mut serving = Serving { run, hook };
@@ -68,7 +73,7 @@ fn serve(
     let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
     failures.catch(serving.hook.close(serving.run.engine(), &reason));
     // The hook owns the client's memory, so it may be dropped only at rest.
-    match serving.run.engine().quiesce() {
+    match serving.run.engine().work.quiesce() {
         true => drop(serving),
         false => stuck_gpu::leak(serving),
     }
@@ -99,20 +104,20 @@ fn draw(serving: &mut Serving, config: &Config, stop: &Stop, times: &mut FrameTi
         if hook.wants_picture() {
             let extent = run.extent();
             // Drain first, with a time limit: reading back waits without one.
-            match run.engine().drain() {
+            match run.engine().work.drain() {
                 Ok(()) => hook.send_picture(extent, run.pixels()),
                 Err(error) => hook.rescue(run.engine(), error)?,
             }
         }
     }
     hook.shut();
-    if let Err(error) = run.engine().finish() {
+    if let Err(error) = run.engine().work.finish() {
         hook.rescue(run.engine(), error)?;
-        run.engine().finish()?;
+        run.engine().work.finish()?;
     }
     times.finish(last.elapsed());
     if let Some(path) = &config.output {
-        run.save(path, config)?;
+        run.save(path, config, true)?;
     }
     Ok(())
 }

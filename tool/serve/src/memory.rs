@@ -104,7 +104,9 @@ impl ClientMemory {
 
     /// Fills the ring with [`frame_stamp::BLANK`] where the client writes, for `--verify`.
     pub(super) fn blank(&self, engine: &mut Engine) -> Result<()> {
-        let Self::Host(memory) = self else { return engine.blank(&self.slots(), self.owner()) };
+        let Self::Host(memory) = self else {
+            return engine.observers.blank(&mut engine.work, &self.slots(), self.owner());
+        };
         let blank = [frame_stamp::BLANK.to_ne_bytes(); 1 << 14];
         let (bytes, end) = (blank.as_flattened(), memory.stride * memory.buffers.len() as u64);
         let mut at = 0;

@@ -33,19 +33,19 @@ pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bo
                 let drawn = client.shared.borrow().memory.drawn().map(|_| client.rendered);
                 client.answer(wanted.request.id, &FromServer::Rendered { frame, drawn }, &[]);
             }
-            Err(_) if engine.has_failed() => {}
+            Err(_) if engine.work.has_failed() => {}
             Err(reason) => {
                 // Release whoever waits for these pictures, but only after those before them.
-                engine.drain()?;
+                engine.work.drain()?;
                 if client.is_honest()? {
                     client.signal_drawn();
                     client.fail(wanted.request, reason);
                 }
             }
         }
-        if engine.has_failed() {
+        if engine.work.has_failed() {
             // The next wait for a frame says what happened.
-            return engine.drain();
+            return engine.work.drain();
         }
     }
     Ok(())
@@ -71,7 +71,7 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
             render.width, render.height
         ));
     }
-    let now = *engine.view();
+    let now = engine.drawer.view;
     let mut views: Vec<FieldView> =
         render.cameras()?.into_iter().map(|camera| FieldView { camera, ..now }).collect();
     if render.cameras.is_none() {
@@ -94,11 +94,11 @@ fn draw(engine: &mut Engine, client: &Client, render: &Render) -> std::result::R
     let wanted = Wanted { views: &views, size, places: &places };
     let from_to = FromTo { source: (Source::Vertices(slot), owner), into: (into, owner) };
     // SAFETY: the slot is on show, and so holds the client's array, which the engine draws now. The session
-    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Engine::drain`
+    // has checked that the pictures fit. `free` is signalled, and memory is freed, only after `Work::drain`
     // or a later submission. What the client does with its memory meanwhile spoils only its own pictures.
     unsafe { engine.render_views(&wanted, from_to, signal) }.map_err(words)?;
     if signal.is_none() {
-        engine.drain().map_err(words)?;
+        engine.work.drain().map_err(words)?;
         client.shared.borrow().memory.copy_pictures(render, &places).map_err(words)?;
     }
     Ok(frame)

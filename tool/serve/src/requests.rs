@@ -100,7 +100,7 @@ impl RequestHandler<'_> {
                 *self.parameters = wanted.field;
                 // Until something of the client is drawn, the camera belongs to the renderer's own picture.
                 if self.draws {
-                    let view = self.engine.view_mut();
+                    let view = &mut self.engine.drawer.view;
                     (view.limits, view.size) = (wanted.limits, wanted.size);
                     view.camera = camera.unwrap_or(view.camera);
                 } else {
@@ -162,15 +162,15 @@ impl RequestHandler<'_> {
             frame_shown: ledger.shown.map(|shown| shown.frame),
             ready: ledger.ready,
             free: ledger.free(),
-            producer: self.engine.producer().profile().name.into(),
+            producer: self.engine.work.producer.profile().name.into(),
             seconds: self.watch.seconds(),
             gaps_us: self.watch.draws.spread(),
             late_us: self.watch.late_us(),
             camera: match self.draws {
-                true => self.engine.view().camera.into(),
+                true => self.engine.drawer.view.camera.into(),
                 false => self.client.first_camera(&self.setup.config).into(),
             },
-            picture: self.engine.picture_size().map_or([0, 0], |size| [size.width, size.height]),
+            picture: self.engine.drawer.picture_size().map_or([0, 0], |size| [size.width, size.height]),
             shown_at: self.client.shown_at,
         }
     }
@@ -180,11 +180,11 @@ impl RequestHandler<'_> {
 pub(super) fn free_released(engine: &mut Engine, client: &Client) -> Result<()> {
     if client.shared.borrow().session.has_released() {
         // If that fails, the session still has them, and they are freed next time.
-        engine.drain()?;
+        engine.work.drain()?;
         let ClientState { session, memory, .. } = &mut *client.shared.borrow_mut();
         session.take_released().into_iter().for_each(|id| memory.release(id));
         // Recorded commands may refer to a freed buffer.
-        engine.forget_recorded();
+        engine.drawer.recordings.forget();
     }
     Ok(())
 }
@@ -224,7 +224,7 @@ pub(super) fn answer_import(engine: &mut Engine, client: &mut Client) -> Result<
         return Ok(());
     }
     // The import waits for the queue without a limit, so drain it first. If that fails, the import stays.
-    engine.drain()?;
+    engine.work.drain()?;
     let Some(Import { request, job }) = client.import.take() else { return Ok(()) };
     let made = job.finish().and_then(|chunks| import(engine, chunks));
     let id = client.shared.borrow_mut().session.imported(made.is_ok()).unwrap_or_default();

@@ -84,7 +84,7 @@ impl ServeHook {
         if let Some(greeted) = self.acceptor.as_mut().and_then(|acceptor| acceptor.look(draws)) {
             self.client = welcome(greeted, engine, &self.setup, *parameters);
             if self.client.is_some() {
-                self.report.end(engine.producer().profile().name, None, "a client came");
+                self.report.end(engine.work.producer.profile().name, None, "a client came");
                 self.report.begin(self.last_draw);
             }
         }
@@ -176,12 +176,13 @@ impl ServeHook {
         }
         let camera = client.first_camera(&self.setup.config);
         let producer = ClientProducer::new(engine.queue(), &client.name, &client.shared);
-        let ring = Installed::new(Box::new(producer), client.drawing.clone(), camera);
-        self.own = Some(engine.swap(&mut Some(ring))?);
+        let mut ring = Installed::new(Box::new(producer), client.drawing.clone(), camera);
+        engine.swap(&mut ring)?;
+        self.own = Some(ring);
         self.ring_of.clone_from(&client.name);
         self.stamps.begin(engine, &client.name);
         client.camera = None;
-        let view = engine.view_mut();
+        let view = &mut engine.drawer.view;
         (view.limits, view.size) = (client.told.limits, client.told.size);
         Ok(())
     }
@@ -207,8 +208,9 @@ impl ServeHook {
         {
             return Ok(());
         }
-        if self.own.is_some() {
-            drop(engine.swap(&mut self.own)?);
+        if let Some(own) = &mut self.own {
+            engine.swap(own)?;
+            self.own = None;
             self.stamps.end(engine);
         }
         if let Some(stuck) = self.stuck.take() {
@@ -226,7 +228,7 @@ impl ServeHook {
     fn dismiss(&mut self, engine: &Engine) {
         let Some(mut client) = self.client.take() else { return };
         let why = client.part();
-        self.report.end(engine.producer().profile().name, Some(&client.name), &why);
+        self.report.end(engine.work.producer.profile().name, Some(&client.name), &why);
         self.report.begin(self.last_draw);
         self.ending = Some(client.connection);
     }
@@ -321,7 +323,7 @@ impl FrameHook for ServeHook {
 
     fn close(&mut self, engine: &Engine, reason: &str) -> Result<()> {
         self.acceptor = None;
-        let producer = engine.producer().profile().name;
+        let producer = engine.work.producer.profile().name;
         let client = self.client.take();
         if let Some(client) = &client {
             client.send_error(ErrorCode::Ended, reason.into());

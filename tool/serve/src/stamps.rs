@@ -14,12 +14,14 @@ pub(super) struct Stamps {
 
 impl Stamps {
     pub(super) fn begin(&mut self, engine: &Engine, client: &str) {
-        self.ring = engine.found().map(|tally| (client.to_owned(), tally.total()));
+        self.ring = engine.observers.tally().map(|tally| (client.to_owned(), tally.total()));
     }
 
     /// Ends a ring, if there was one. All of its frames must be counted already.
     pub(super) fn end(&mut self, engine: &Engine) {
-        let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.found()) else { return };
+        let (Some((client, before)), Some(tally)) = (self.ring.take(), engine.observers.tally()) else {
+            return;
+        };
         let now = tally.total();
         let checked = now.checked - before.checked;
         let wrong = now.wrong() - before.wrong();
@@ -34,7 +36,7 @@ impl Stamps {
     }
 
     pub(super) fn verdict(&self, engine: &Engine) -> Result<()> {
-        let Some(tally) = engine.found() else { return Ok(()) };
+        let Some(tally) = engine.observers.tally() else { return Ok(()) };
         let (frames, total, found) = (tally.frames, tally.total(), tally.findings("stamps"));
         say!(
             "checked       {frames} frames, every stamp before and after each draw: {} stale, {} overwritten, {} missing",

@@ -209,7 +209,7 @@ impl ServeReport {
             "grid": [grid.cols, grid.rows],
             "ring": ring.depth(),
             "handoff": handoff.name(),
-            "verify": engine.found(),
+            "verify": engine.observers.tally(),
             "frame_seconds": FRAME_SECONDS,
             "totals": self.totals,
             "stretches": self.last,

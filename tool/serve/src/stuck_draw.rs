@@ -22,14 +22,14 @@ pub(super) struct StuckDraw {
 
 impl StuckDraw {
     pub(super) fn begin(engine: &Engine) -> Result<Self> {
-        let (now, (finished, _)) = (Instant::now(), engine.progress()?);
+        let (now, (finished, _)) = (Instant::now(), engine.work.progress()?);
         Ok(Self { began: now, progress: now, finished, cpu: cpu_time() })
     }
 
     /// Returns whether the GPU still draws. Fails if nothing was finished for [`LIMIT`], and a software
     /// device has used hardly any CPU time.
     pub(super) fn goes_on(&mut self, engine: &Engine, client: &str) -> Result<bool> {
-        let (finished, submitted) = engine.progress()?;
+        let (finished, submitted) = engine.work.progress()?;
         // A software device that draws uses CPU time.
         let works =
             engine.device().info().kind == vk::PhysicalDeviceType::CPU && cpu_time() > self.cpu + LIMIT / 10;

@@ -155,7 +155,7 @@ impl<'a, S: Screen> WindowApp<'a, S> {
         }
         let log = state.instance.validation_log().clone();
         // The hook owns a client's memory, so it may be dropped only at rest.
-        match state.engine.quiesce() {
+        match state.engine.work.quiesce() {
             true => drop(state),
             false => stuck_gpu::leak(state),
         }

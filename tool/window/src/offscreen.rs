@@ -103,7 +103,7 @@ impl Screen for Offscreen {
         let mut make = |extent| -> Result<()> {
             // Drop the old one first, so that the two never exist at once.
             self.target = None;
-            engine.resize(extent)?;
+            engine.drawer.resize(extent)?;
             self.target = Some(OffscreenTarget::new(&self.device, extent, OffscreenTarget::FORMAT)?);
             Ok(())
         };
@@ -152,8 +152,8 @@ impl Screen for Offscreen {
         for (frame, flight) in self.copies.pending() {
             if self.mode == PresentMode::Fifo {
                 // There is time until the next picture.
-                engine.wait_drawn(frame + 1)?;
-            } else if engine.drawn()? <= frame {
+                engine.work.wait_drawn(frame + 1)?;
+            } else if engine.work.drawn()? <= frame {
                 break;
             }
             if let Some((_, pixels)) = self.copies.take(flight) {

@@ -95,7 +95,7 @@ impl<S: Screen> WindowState<S> {
         if let Some(elapsed) = self.clock.frame(now, &self.controls.parameters) {
             self.times.add(elapsed);
             if self.controls.rotating {
-                self.engine.view_mut().camera.rotate(elapsed.as_secs_f32());
+                self.engine.drawer.view.camera.rotate(elapsed.as_secs_f32());
             }
         }
         let moment = self.clock.moment;
@@ -181,7 +181,7 @@ impl<S: Screen> WindowState<S> {
             Some(_) => None,
             None => Some(choice.fallback.as_deref().unwrap_or("CUDA does not share this device")),
         };
-        let (camera, screen) = (engine.view().camera, &self.screen);
+        let (camera, screen) = (engine.drawer.view.camera, &self.screen);
         let command = || shown(config, controls, camera).command_line(false) + S::OPTION;
         let mut view = OverlayView {
             engine,
@@ -236,10 +236,10 @@ impl<S: Screen> WindowState<S> {
             Some(action) => self.press(action)?,
             None => {
                 let (extent, scale) = (self.screen.extent(), self.screen.scale());
-                let image = self.engine.image_in(extent);
+                let image = self.engine.drawer.image_in(extent);
                 self.controls.handle(
                     &event,
-                    &mut self.engine.view_mut().camera,
+                    &mut self.engine.drawer.view.camera,
                     image,
                     (extent.height, scale),
                 );
@@ -254,7 +254,7 @@ impl<S: Screen> WindowState<S> {
             if self.screen.is_stale() {
                 // Remaking the images waits for the queue without a limit, so wait with one first.
                 self.drain()?;
-                self.engine.forget_recorded();
+                self.engine.drawer.recordings.forget();
                 self.screen.fit(&mut self.engine)?;
             }
             // SAFETY: the engine's own semaphore for this flight, whose last submission has waited for it and
@@ -284,7 +284,7 @@ impl<S: Screen> WindowState<S> {
 
     /// Waits until every frame is drawn. If that takes too long, the hook may drop a client.
     fn drain(&mut self) -> Result<()> {
-        self.engine.drain().or_else(|error| self.recover(error))
+        self.engine.work.drain().or_else(|error| self.recover(error))
     }
 
     /// Makes the hook repair the engine, and waits until a frame may begin. Without a hook, returns `error`.
@@ -340,14 +340,14 @@ impl<S: Screen> WindowState<S> {
     /// Whether a client's frames are shown, and nothing has changed for [`STILL`].
     fn is_still(&mut self, now: Instant) -> bool {
         let Some(hook) = &self.hook else { return false };
-        let seen = Some((*self.engine.view(), self.controls.parameters));
+        let seen = Some((self.engine.drawer.view, self.controls.parameters));
         let busy = self.film.is_some() || self.overlay.has_notice() || !hook.is_still();
         if busy || self.changed.2 != seen {
             self.changed = (now, self.engine.next_frame(), seen);
         }
         let (since, frame, _) = self.changed;
         // What is under the pointer is known once every frame in flight is another one.
-        let enough = self.engine.producer().profile().slots.len() as u64 + 3;
+        let enough = self.engine.work.producer.profile().slots.len() as u64 + 3;
         now - since >= STILL && self.engine.next_frame() >= frame + enough
     }
 
@@ -365,9 +365,9 @@ impl<S: Screen> WindowState<S> {
     }
 
     fn home(&self) -> Camera {
-        match *self.engine.array() == DrawnArray::mesh(self.config.grid) {
+        match *self.engine.drawer.array() == DrawnArray::mesh(self.config.grid) {
             true => self.controls.first,
-            false => self.config.camera_for(self.engine.array()),
+            false => self.config.camera_for(self.engine.drawer.array()),
         }
     }
 
@@ -390,7 +390,7 @@ impl<S: Screen> WindowState<S> {
             Action::Help => self.overlay.toggle_help(),
             Action::Reset => {
                 self.controls.rotating = false;
-                self.engine.view_mut().camera = self.home();
+                self.engine.drawer.view.camera = self.home();
             }
             Action::Rotate => self.controls.rotating = !self.controls.rotating,
             Action::Close | Action::Leave => {}

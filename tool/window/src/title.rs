@@ -41,9 +41,9 @@ impl Title {
 
 pub(super) fn text(engine: &Engine, config: &Config, client: Option<&str>) -> String {
     if let Some(client) = client {
-        return format!("wavefield: {client}, {}", engine.array());
+        return format!("wavefield: {client}, {}", engine.drawer.array());
     }
-    let (producer, device) = (engine.producer().profile().name, &engine.device().info().name);
+    let (producer, device) = (engine.work.producer.profile().name, &engine.device().info().name);
     format!("wavefield: {producer} on {device}, {}", config.grid)
 }
 

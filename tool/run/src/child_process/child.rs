@@ -39,31 +39,14 @@ impl Attempt<'_> {
             let program = program.display();
             format!("it must be tried in a process of its own first, and {program} did not start: {error}")
         })?;
-        let listened = Said::new(&mut child, begins)
-            .and_then(|mut said| Ok((said.listen(&mut child, patience, wanted)?, said)));
-        let (status, said) = match listened {
-            Ok(listened) => listened,
-            Err(error) => {
+        let mut said = Said::new(&mut child, begins);
+        match said.listen(&mut child, patience, wanted) {
+            Ok(status) => said.verdict(status, &prefix).map(|()| began.elapsed()),
+            Err(reason) => {
                 end(child);
-                return Err(format!("cannot read from the process that tries it: {error}"));
+                Err(reason)
             }
-        };
-        if let Some(status) = status {
-            return said.verdict(status, &prefix).map_or(Ok(began.elapsed()), Err);
         }
-        end(child);
-        let seconds = patience.as_secs_f64();
-        Err(match said.begun {
-            Some(at) if at.elapsed() > patience => format!(
-                "it did not end within {seconds} s (half of --timeout) in the process that tried it, so that process \
-                 was killed"
-            ),
-            None if began.elapsed() > START => format!(
-                "the process that was to try it did not begin within {} s, so it was killed",
-                START.as_secs()
-            ),
-            _ => "nobody waits for it any more".into(),
-        })
     }
 }
 
@@ -105,38 +88,48 @@ struct Said {
 }
 
 impl Said {
-    fn new(child: &mut Child, begins: &'static str) -> std::io::Result<Self> {
+    fn new(child: &mut Child, begins: &'static str) -> Self {
         let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-        for pipe in pipes.iter().flatten() {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
-        Ok(Self { pipes, text: Default::default(), cut: false, begins, begun: None })
+        Self { pipes, text: Default::default(), cut: false, begins, begun: None }
     }
 
-    /// Reads until the child has ended. Returns `None` if it takes too long or is no longer `wanted`.
+    /// Reads until the child has ended. Fails if that takes too long, or once it is no longer `wanted`.
     fn listen(
         &mut self,
         child: &mut Child,
         patience: Duration,
         wanted: impl Fn() -> bool,
-    ) -> std::io::Result<Option<ExitStatus>> {
+    ) -> Result<ExitStatus, String> {
+        let unread = |error: std::io::Error| format!("cannot read from the process that tries it: {error}");
+        for pipe in self.pipes.iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true).map_err(|error| unread(error.into()))?;
+        }
         let began = Instant::now();
         loop {
             // Ask before reading: an ended child has written everything. Do not wait for the pipes to close:
             // its own children may still have them open.
-            let status = child.try_wait()?;
+            let status = child.try_wait().map_err(unread)?;
             self.read();
-            if status.is_some() {
+            if let Some(status) = status {
                 return Ok(status);
             }
-            let late = match self.begun {
-                None => began.elapsed() > START,
-                Some(at) => at.elapsed() > patience,
-            };
-            if late || !wanted() {
-                return Ok(None);
+            match self.begun {
+                Some(at) if at.elapsed() > patience => {
+                    return Err(format!(
+                        "it did not end within {} s (half of --timeout) in the process that tried it, so that process \
+                         was killed",
+                        patience.as_secs_f64()
+                    ));
+                }
+                None if began.elapsed() > START => {
+                    return Err(format!(
+                        "the process that was to try it did not begin within {} s, so it was killed",
+                        START.as_secs()
+                    ));
+                }
+                _ if !wanted() => return Err("nobody waits for it any more".into()),
+                _ => std::thread::sleep(TICK),
             }
-            std::thread::sleep(TICK);
         }
     }
 
@@ -164,22 +157,22 @@ impl Said {
         }
     }
 
-    fn verdict(&self, status: ExitStatus, prefix: &str) -> Option<String> {
+    fn verdict(&self, status: ExitStatus, prefix: &str) -> Result<(), String> {
         let words = String::from_utf8_lossy(&self.text[1]);
         let more = if self.cut { "…" } else { "" };
         // Skip what a library may have printed before the error.
         let error = words.find("error: ").map(|at| &words[at + "error: ".len()..]);
         let said = error.unwrap_or(&words).trim();
         let said = said.strip_prefix(prefix).unwrap_or(said);
-        match status.code() {
-            Some(0) if self.begun.is_some() => None,
-            Some(1) if !said.is_empty() => Some(format!("tried in a process of its own: {said}{more}")),
-            None => Some(format!("the process that tried it was killed ({status}) {said}{more}")),
+        Err(match status.code() {
+            Some(0) if self.begun.is_some() => return Ok(()),
+            Some(1) if !said.is_empty() => format!("tried in a process of its own: {said}{more}"),
+            None => format!("the process that tried it was killed ({status}) {said}{more}"),
             // Wrong usage, or success without the begin line: the program does not know this command.
-            Some(_) => Some(format!(
+            Some(_) => format!(
                 "the program that was to try it ended with {status}: is that a wavefield of the same release? {said}{more}"
-            )),
-        }
+            ),
+        })
     }
 }
 

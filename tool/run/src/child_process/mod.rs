@@ -25,7 +25,5 @@ mod kernel;
 pub const THIS_PROGRAM: &str = "/proc/self/exe";
 
 pub use child::end_with_parent;
-pub use import::ImportTrial;
-pub use import::try_import;
-pub use kernel::Trial;
-pub use kernel::try_kernel;
+pub use import::{ImportTrial, try_import};
+pub use kernel::{Trial, try_kernel};

@@ -1,15 +1,11 @@
 //! Exchanges the producer while the engine runs: `serve`'s clients come and go.
 
-use vulkan_cuda::ownership::Owner;
-
-use super::{Engine, Health};
-use crate::watch::verify::Check;
-use crate::watch::verify::tally::Tally;
+use super::Engine;
+use super::work::Health;
 use wavefield_draw::{Camera, Drawing, FieldView};
+use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
-use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::DrawnArray;
-use wavefield_handoff::producer::{Producer, Source};
+use wavefield_handoff::producer::Producer;
 
 /// A producer that counts its own frames without gaps, even if others draw in between.
 pub struct Installed {
@@ -21,7 +17,7 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Wraps a new producer. `drawing` ([`Engine::drawing_of`]) draws its arrays as `camera` sees them.
+    /// Wraps a new producer. `drawing` ([`Drawer::drawing_of`](super::Drawer::drawing_of)) draws its arrays as `camera` sees them.
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
         let view = FieldView { camera, ..FieldView::of(drawing.array()) };
@@ -30,65 +26,31 @@ impl Installed {
 }
 
 impl Engine {
-    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
-        self.drawer.renderer.drawing_of(array)
-    }
-
-    /// Exchanges the producer from the next frame on. Waits for both APIs, and returns the old producer.
+    /// Exchanges the producer from the next frame on; `other` becomes the old one. Waits for both APIs.
     /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
     /// then: dropping a CUDA object would wait for a running kernel.
-    pub fn swap(&mut self, incoming: &mut Option<Installed>) -> Result<Installed> {
-        self.settle()?;
-        if let Some(incoming) = incoming {
-            self.drawer.renderer.renew(&mut incoming.drawing)?;
+    pub fn swap(&mut self, other: &mut Installed) -> Result<()> {
+        let Self { observers, drawer, work, .. } = self;
+        observers.settle(work)?;
+        drawer.renderer.renew(&mut other.drawing)?;
+        if let Some(check) = &mut observers.check {
+            check.exchanged(*other.drawing.array());
         }
-        let absent = || Error::Unsupported("there is no producer to exchange".into());
-        let incoming = incoming.take().ok_or_else(absent)?;
-        let submitted = self.pacer.submitted();
-        let next = self.next();
-        if let Some(check) = &mut self.observers.check {
-            check.exchanged(*incoming.drawing.array());
-        }
-        self.side_views = None;
-        self.times.forget();
+        work.side_views = None;
+        observers.times.begun.fill(None);
         // These use the old producer's clocks and slots.
-        (self.observers.live, self.observers.probe) = (None, None);
-        self.recordings.forget();
-        self.producer_state.first = submitted - incoming.next;
-        let producer = std::mem::replace(&mut *self.producer_state.producer, incoming.producer);
-        let parameters = std::mem::replace(&mut self.producer_state.parameters, incoming.parameters);
-        let drawing = self.drawer.renderer.exchange(incoming.drawing);
-        let view = std::mem::replace(&mut self.drawer.view, incoming.view);
-        self.producer_state.begin(&mut self.pacer);
+        (observers.watched, observers.probe) = (None, None);
+        drawer.recordings.forget();
+        let next = work.next();
+        work.producer.first = work.pacer.submitted() - std::mem::replace(&mut other.next, next);
+        std::mem::swap(&mut *work.producer.producer, &mut other.producer);
+        std::mem::swap(&mut work.producer.parameters, &mut other.parameters);
+        drawer.renderer.exchange(&mut other.drawing);
+        std::mem::swap(&mut drawer.view, &mut other.view);
+        work.producer.begin(&mut work.pacer);
         // A wait that was given up has ended after all.
-        self.health = Health::Sound;
-        Ok(Installed { producer, next, parameters, drawing, view })
-    }
-
-    /// Blanks slots that are not in use yet, in a checked run. Waits for the GPU.
-    pub fn blank(&mut self, slots: &[Source], owner: Owner) -> Result<()> {
-        if self.observers.check.is_some() {
-            self.drain()?;
-        }
-        match &self.observers.check {
-            Some(check) => check.blank(&mut self.queue, slots, owner),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns `None` in an unchecked run. After [`Engine::summary`] the tally covers every frame.
-    pub fn found(&self) -> Option<Tally> {
-        self.observers.check.as_ref().map(Check::tally)
-    }
-
-    /// Returns how much the GPU has finished, and how much was submitted: frames, and pictures beside them.
-    pub fn progress(&self) -> Result<(u64, u64)> {
-        let (mut finished, mut submitted) = (0, 0);
-        for pacer in [&self.pacer].into_iter().chain(self.side_views.as_ref().map(|side| &side.pacer)) {
-            finished += pacer.finished()?;
-            submitted += pacer.submitted();
-        }
-        Ok((finished, submitted))
+        work.health = Health::Sound;
+        Ok(())
     }
 }
 
@@ -102,7 +64,7 @@ mod tests {
     use wavefield_draw::Style;
     use wavefield_gpu::report::Failures;
     use wavefield_gpu::vulkan::{Buffer, Validation};
-    use wavefield_handoff::contents::array::{ArrayKind, Number};
+    use wavefield_handoff::contents::array::{ArrayKind, DrawnArray, Number};
     use wavefield_handoff::contents::wave::Grid;
     use wavefield_handoff::producer::{Frame, Produced, Profile};
 
@@ -153,16 +115,18 @@ mod tests {
         for _ in 0..frames {
             run.frame_at(Moment { time: 0.5, step: 0.0 }).unwrap();
         }
-        run.engine().finish().unwrap();
+        run.engine().work.finish().unwrap();
         run.pixels().unwrap()
     }
 
-    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> Option<Installed> {
+    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> Installed {
         let engine = run.engine();
-        let drawing = engine.drawing_of(array).unwrap();
+        let drawing = engine.drawer.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = FieldView::of(&array).camera;
-        Some(engine.swap(&mut Some(Installed::new(given, drawing, camera))).unwrap())
+        let mut installed = Installed::new(given, drawing, camera);
+        engine.swap(&mut installed).unwrap();
+        installed
     }
 
     fn end(mut run: Headless) {
@@ -178,17 +142,17 @@ mod tests {
     fn another_array_is_drawn_and_checked_and_the_own_comes_back() {
         let mut run = run();
         let before = draw(&mut run, 3);
-        let seen_from = run.engine().view().camera;
+        let seen_from = run.engine().drawer.view.camera;
         let checked = |run: &mut Headless| {
-            let total = run.engine().found().unwrap();
+            let total = run.engine().observers.tally().unwrap();
             (total.before_draw, total.wrong_frames, total.unchecked_frames)
         };
         let own = 3 * 16 * 12;
         let array = DrawnArray::new(ArrayKind::Image, &[1, 2, 4], Number::U8).unwrap();
         let mut own_producer = put(&mut run, array, &STAMPED);
-        assert_eq!(run.engine().view().camera, Camera::UPRIGHT);
+        assert_eq!(run.engine().drawer.view.camera, Camera::UPRIGHT);
         let image = draw(&mut run, 2);
-        assert_eq!(run.engine().array(), &array);
+        assert_eq!(run.engine().drawer.array(), &array);
         // With an alpha of 9 the picture is mostly background.
         assert_ne!(image, before);
 
@@ -202,12 +166,13 @@ mod tests {
         drop(put(&mut run, pixel, &[7]));
         draw(&mut run, 2);
         // A change to a producer's view goes away with the producer.
-        run.engine().view_mut().limits = [3.0, 4.0];
+        run.engine().drawer.view.limits = [3.0, 4.0];
 
-        drop(run.engine().swap(&mut own_producer).unwrap());
+        run.engine().swap(&mut own_producer).unwrap();
+        drop(own_producer);
         let found = checked(&mut run);
         assert_eq!((found.0.checked, found.0.overwritten, found.1, found.2), (own + 4 + 4, 2, 2, 0));
-        let (camera, limits) = (run.engine().view().camera, run.engine().view().limits);
+        let (camera, limits) = (run.engine().drawer.view.camera, run.engine().drawer.view.limits);
         assert_eq!((camera, limits), (seen_from, [0.0, 1.0]));
         assert!(draw(&mut run, 1) == before, "the wave is drawn as before");
         end(run);
@@ -239,16 +204,18 @@ mod tests {
             let array = DrawnArray::new(ArrayKind::Image, shape, number).unwrap();
             drop(put(&mut run, array, &bytes));
             let picture = (SIZE.width, SIZE.height);
-            assert!(run.engine().point(Some((45.0, 10.0)), picture).unwrap());
+            let Engine { observers, drawer, work, .. } = run.engine();
+            assert!(observers.point(work, drawer, Some((45.0, 10.0)), picture).unwrap());
             // Known once a later frame uses the same flight.
             draw(&mut run, 8);
-            let found = run.engine().under_pointer().unwrap();
+            let found = run.engine().observers.under_pointer().unwrap();
             assert_eq!((found.at, &found.numbers[..found.names.len()]), ((1, 0), want), "{array}");
         }
         // Beside the image there is nothing.
-        run.engine().view_mut().camera.zoom(-5.0);
-        run.engine().point(Some((2.0, 2.0)), (SIZE.width, SIZE.height)).unwrap();
-        assert_eq!(run.engine().under_pointer(), None);
+        run.engine().drawer.view.camera.zoom(-5.0);
+        let Engine { observers, drawer, work, .. } = run.engine();
+        observers.point(work, drawer, Some((2.0, 2.0)), (SIZE.width, SIZE.height)).unwrap();
+        assert_eq!(run.engine().observers.under_pointer(), None);
         end(run);
     }
 
@@ -256,21 +223,22 @@ mod tests {
     #[test]
     fn a_surface_takes_over_the_style_and_not_the_camera() {
         let mut run = run();
-        run.engine().view_mut().camera.rotate(1.0);
-        let turned = run.engine().view().camera;
+        run.engine().drawer.view.camera.rotate(1.0);
+        let turned = run.engine().drawer.view.camera;
         run.engine().set_style(Style::Wireframe).unwrap();
         let lines = draw(&mut run, 1);
         run.engine().set_style(Style::Surface).unwrap();
         let array = DrawnArray::new(ArrayKind::Surface, &[2, 3], Number::F32).unwrap();
         let stamped = f32::from_bits(0x3f00_0001).to_le_bytes().repeat(6);
         let mut own = put(&mut run, array, &stamped);
-        assert_eq!(run.engine().view().camera, Camera::default());
-        run.engine().view_mut().camera.rotate(2.0);
+        assert_eq!(run.engine().drawer.view.camera, Camera::default());
+        run.engine().drawer.view.camera.rotate(2.0);
         let surface = draw(&mut run, 1);
         run.engine().set_style(Style::Wireframe).unwrap();
         assert_ne!(draw(&mut run, 1), surface);
-        drop(run.engine().swap(&mut own).unwrap());
-        assert_eq!(run.engine().view().camera, turned);
+        run.engine().swap(&mut own).unwrap();
+        drop(own);
+        assert_eq!(run.engine().drawer.view.camera, turned);
         assert!(draw(&mut run, 1) == lines, "the wave is drawn as lines, too");
         let mut failures = Failures::default();
         let summary = run.engine().summary(FrameTimes::default(), 0, &mut failures);

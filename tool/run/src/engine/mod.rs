@@ -1,83 +1,58 @@
 //! Draws a frame: pace, produce, record, submit. The window and the headless run share this.
+//!
+//! [`Engine`] is the loop, and `commands` what it records and submits. It has three parts: [`Observers`] look at
+//! frames, the [`Drawer`] draws them, and [`Work`] has what both APIs still do, with every wait for that.
 
 mod batching;
-mod end;
+mod commands;
+mod drawer;
 #[cfg(target_os = "linux")]
 mod exchange;
-mod look;
 mod observers;
 mod probe;
 mod producer_state;
-mod recording;
-mod setup;
 mod side_views;
-mod submission;
 mod switch;
 mod timing;
+mod work;
 
+use std::mem::ManuallyDrop;
 use std::time::Instant;
 
 use ash::vk;
 use tracing::trace_span;
 
-use super::watchdog::WaitLimit;
-use super::{Choice, Config, ContextThread, Scene, Stop};
-use wavefield_draw::{ColorMap, FieldRenderer, FieldView, Picture, Placement, Style, has_color_map};
-use wavefield_gpu::cuda::Cuda;
+use super::{Choice, Config, ContextThread, FrameTimes, RunSummary, Stop};
+use wavefield_draw::{ColorMap, FieldView, Picture, Style};
 use wavefield_gpu::vulkan::{Device, Flight, Pacer, Queue};
-use wavefield_gpu::{Error, Result};
-use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
-use wavefield_handoff::producer::{Frame, Producer, reads};
+use wavefield_gpu::{Result, report::Failures};
+use wavefield_handoff::contents::array::DrawnArray;
+use wavefield_handoff::producer::{Frame, reads};
 
 pub use batching::Batching;
+pub use commands::AfterDraw;
+use commands::{Recordings, record_behind};
+pub use drawer::Drawer;
 #[cfg(target_os = "linux")]
 pub use exchange::Installed;
-use observers::Observers;
+pub use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;
 pub use producer_state::SlotNow;
-use recording::{Recordings, What, record_behind};
-use setup::Setup;
 pub use side_views::FromTo;
-use side_views::SideViews;
-pub use submission::AfterDraw;
+use switch::Setup;
+use timing::Begun;
 pub use timing::FrameTiming;
-use timing::{Begun, FrameTimer};
+pub use work::Work;
+use work::{Health, WaitLimit};
 
 pub struct Engine {
     // Field order is drop order; `Drop` first waits for both APIs.
-    observers: Observers,
-    drawer: Drawer,
-    /// `None` until a client wants pictures.
-    side_views: Option<SideViews>,
-    producer_state: ProducerState,
-    /// `None` until a producer needs CUDA.
-    context: Option<Cuda>,
-    pacer: Pacer,
-    times: FrameTimer,
-    recordings: Recordings,
-    queue: Queue,
+    pub observers: Observers,
+    pub drawer: Drawer,
+    pub work: Work,
     /// At least this many frames in flight have resources.
     flights: usize,
-    wait_limit: WaitLimit,
-    health: Health,
-}
-
-struct Drawer {
-    renderer: FieldRenderer,
-    view: FieldView,
-    scene: Scene,
-    format: vk::Format,
-}
-
-/// The state of a run. A later variant is worse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Health {
-    Sound,
-    /// The error was returned or printed.
-    Failed,
-    /// A wait was given up: do not wait again.
-    Stuck,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -107,85 +82,44 @@ impl Engine {
         let mut pacer = Pacer::new(&queue, made.flights)?;
         let Setup { producer, check, renderer, times, flights: _ } = made;
         // Nothing may fail from here on: that would leak the producer.
-        let mut producer_state = ProducerState::new(producer, &config.parameters, config.batch);
-        producer_state.begin(&mut pacer);
+        let mut producer = ProducerState::new(producer, &config.parameters, config.batch);
+        producer.begin(&mut pacer);
         let view = FieldView { camera: config.camera(), ..FieldView::of(&DrawnArray::mesh(config.grid)) };
+        let recordings = Recordings { flights: vec![None; pacer.depth()], draws: 0 };
         Ok(Self {
-            observers: Observers { check, recorder: None, traced: None, live: None, probe: None },
-            drawer: Drawer { renderer, view, scene: config.scene, format },
-            side_views: None,
-            producer_state,
-            context,
-            recordings: Recordings::new(pacer.depth()),
-            pacer,
-            times,
-            queue,
+            observers: Observers { check, recorder: None, traced: None, watched: None, probe: None, times },
+            drawer: Drawer { renderer, view, scene: config.scene, format, recordings },
+            work: Work {
+                side_views: None,
+                producer,
+                context,
+                pacer,
+                queue,
+                wait_limit,
+                health: Health::Sound,
+            },
             flights,
-            wait_limit,
-            health: Health::Sound,
         })
-    }
-
-    fn next(&self) -> u64 {
-        self.pacer.submitted() - self.producer_state.first
-    }
-
-    pub fn batch(&self) -> usize {
-        self.producer_state.batch()
     }
 
     /// Obeys `stop`: once it is requested, no wait for a frame lasts longer than two seconds.
     pub fn set_stop(&mut self, stop: &Stop) {
-        self.wait_limit.stop = stop.clone();
-    }
-
-    /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
-    /// [`Batching::Auto`] this holds until the next automatic choice.
-    pub fn set_batch(&mut self, frames: usize) {
-        self.producer_state.producer.set_batch(frames);
-    }
-
-    /// Sets the producer's parameters, in the order of [`wavefield_handoff::producer::Profile::parameters`].
-    /// Clamps them; missing ones take their defaults. Frames that were filled ahead do not change.
-    pub fn set_parameters(&mut self, values: &[f32]) {
-        self.producer_state.parameters = self.producer_state.profile().parameters.values(values);
-    }
-
-    pub fn parameters(&self) -> &[f32] {
-        &self.producer_state.parameters
+        self.work.wait_limit.stop = stop.clone();
     }
 
     /// Waits until a frame may begin, and returns its resources. It may still be skipped.
     pub fn begin(&mut self) -> Result<Flight> {
-        let (producer, device) = (&**self.producer_state.producer, self.queue.device());
-        let look = self.wait_limit.watch(producer, device, self.pacer.slowest());
-        let flight = trace_span!("wait").in_scope(|| self.pacer.begin(look));
-        let flight = self.record_health(flight)?;
-        let collected = self.collect_finished(self.pacer.awaited());
-        self.times.last = self.record_health(collected)?;
-        if let Some(timing) = &self.times.last {
-            self.producer_state.choose_batch(timing, self.next());
+        let Self { observers, work, .. } = self;
+        let look = work.wait_limit.watch(work.producer.get(), work.queue.device(), work.pacer.slowest());
+        let flight = trace_span!("wait").in_scope(|| work.pacer.begin(look));
+        let flight = work.record_health(flight)?;
+        let collected = observers.collect_finished(work.pacer.awaited(), work.producer.get());
+        observers.times.last = work.record_health(collected)?;
+        if let Some(timing) = &observers.times.last {
+            let next = work.next();
+            work.producer.choose_batch(timing, next);
         }
         Ok(flight)
-    }
-
-    fn collect_finished(&mut self, end: u64) -> Result<Option<FrameTiming>> {
-        self.times.collect_finished(end, &**self.producer_state.producer, &mut self.observers)
-    }
-
-    /// Worsens [`Engine::health`] after a failure.
-    fn record_health<T>(&mut self, outcome: Result<T>) -> Result<T> {
-        let seen = match &outcome {
-            Ok(_) => Health::Sound,
-            Err(Error::Stuck { .. } | Error::Stopped(_)) => Health::Stuck,
-            Err(_) => Health::Failed,
-        };
-        self.health = self.health.max(seen);
-        outcome
-    }
-
-    pub fn has_failed(&self) -> bool {
-        self.health != Health::Sound
     }
 
     /// Produces and draws one frame. It can no longer be skipped: the producer's signal is enqueued before
@@ -199,7 +133,7 @@ impl Engine {
         after: AfterDraw<'_>,
     ) -> Result<()> {
         let drawn = self.try_draw(flight, moment, picture, after);
-        self.record_health(drawn)
+        self.work.record_health(drawn)
     }
 
     fn try_draw(
@@ -209,137 +143,115 @@ impl Engine {
         picture: &Picture,
         after: AfterDraw<'_>,
     ) -> Result<()> {
-        if self.picture_size() != Some(picture.extent) {
-            self.drain()?;
-            self.resize(picture.extent)?;
+        let Self { observers, drawer, work, .. } = self;
+        if drawer.picture_size() != Some(picture.extent) {
+            work.drain()?;
+            drawer.resize(picture.extent)?;
         }
         // After the wait for earlier frames, which is not this frame's CPU time.
         let began = Instant::now();
         let frame = Frame {
-            index: self.next(),
+            index: work.next(),
             time: moment.time,
             step: moment.step,
-            parameters: self.producer_state.parameters,
-            reads: reads(self.drawer.scene, self.observers.read_by_compute()),
+            parameters: work.producer.parameters,
+            reads: reads(drawer.scene, observers.read_by_compute()),
         };
-        let produced = self.producer_state.produce(&frame)?;
-        self.observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
-        self.drawer.renderer.set_view(flight.index, &self.drawer.view, picture.extent)?;
-        let Self { observers, drawer, producer_state, pacer, times, recordings, queue, .. } = self;
-        trace_span!("record", frame = frame.index).in_scope(|| {
-            let (device, renderer) = (queue.device(), &mut drawer.renderer);
-            let what = What { device, observers, times, producer_state, renderer };
-            recordings.record(what, flight, &frame, produced.source, picture)
-        })?;
-        let after_draw = after.commands.map(|record| record_behind(queue.device(), flight, record));
-        let more = after_draw.transpose()?;
-        trace_span!("submit", frame = frame.index)
-            .in_scope(|| submission::submit(queue, pacer, producer_state, flight, after.present, more))?;
-        self.pacer.end();
-        for observer in self.observers.each_mut() {
+        let produced =
+            trace_span!("produce", frame = frame.index).in_scope(|| work.producer.produce(&frame))?;
+        observers.each_mut().try_for_each(|observer| observer.produced(flight.index, &produced))?;
+        drawer.renderer.set_view(flight.index, &drawer.view, picture.extent)?;
+        trace_span!("record", frame = frame.index)
+            .in_scope(|| drawer.record(observers, work, flight, &frame, produced.source, picture))?;
+        let more = after.commands.map(|record| record_behind(work.queue.device(), flight, record));
+        let more = more.transpose()?;
+        trace_span!("submit", frame = frame.index).in_scope(|| work.submit(flight, after.present, more))?;
+        for observer in observers.each_mut() {
             observer.submitted(flight.index, &frame, &produced, picture.extent);
         }
         let cpu = began.elapsed().saturating_sub(produced.blocked.unwrap_or_default());
-        self.times.submitted(flight.index, Begun { frame: frame.index, at: began, cpu });
+        observers.times.begun[flight.index] = Some(Begun { frame: frame.index, at: began, cpu });
         Ok(())
-    }
-
-    /// Prepares for pictures of this size. No frame may be in flight.
-    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
-        self.recordings.forget();
-        self.drawer.renderer.resize(extent)
     }
 
     /// Returns the times of the last frame that had finished when this one began, if it is new.
     pub fn finished(&self) -> Option<FrameTiming> {
-        self.times.last
+        self.observers.times.last
     }
 
     /// Returns the number of the next frame, which is how many were submitted so far.
     pub fn next_frame(&self) -> u64 {
-        self.pacer.submitted()
-    }
-
-    pub fn drawn(&self) -> Result<u64> {
-        self.pacer.finished()
-    }
-
-    /// For a texture, the array's size is that of the first level.
-    pub fn array(&self) -> &DrawnArray {
-        self.drawer.renderer.drawing().array()
-    }
-
-    pub fn view(&self) -> &FieldView {
-        &self.drawer.view
-    }
-
-    pub fn view_mut(&mut self) -> &mut FieldView {
-        &mut self.drawer.view
-    }
-
-    /// Returns `None` before the first frame.
-    pub fn picture_size(&self) -> Option<vk::Extent2D> {
-        self.drawer.renderer.extent()
-    }
-
-    /// Returns what quantity the colour map shows, and the values at its ends; `None` without a colour map.
-    pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
-        // A texture holds colours.
-        let shown = self.drawer.scene == Scene::Field && has_color_map(self.array());
-        let name = match self.array().kind() {
-            ArrayKind::Mesh => "w",
-            ArrayKind::Surface => "height",
-            ArrayKind::Points | ArrayKind::Image => "value",
-        };
-        shown.then_some((name, self.drawer.view.limits))
-    }
-
-    /// Returns where the array lies in a picture, if it is an image.
-    pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
-        let size = (picture.width, picture.height);
-        let place = || Placement::new(self.array().grid(), &self.drawer.view.camera, size);
-        (self.array().kind() == ArrayKind::Image).then(place)
+        self.work.pacer.submitted()
     }
 
     /// Changes the colours from the next frame on. Waits for the GPU.
     pub fn set_color_map(&mut self, map: ColorMap) -> Result<()> {
-        self.drain()?;
-        self.side_views = None;
-        self.drawer.renderer.set_color_map(&mut self.queue, map)
+        self.work.drain()?;
+        self.work.side_views = None;
+        self.drawer.renderer.set_color_map(&mut self.work.queue, map)
     }
 
     /// Changes how the field is drawn from the next frame on. Waits for the GPU.
     pub fn set_style(&mut self, style: Style) -> Result<()> {
-        self.drain()?;
-        self.side_views = None;
-        self.recordings.forget();
+        self.work.drain()?;
+        self.work.side_views = None;
+        self.drawer.recordings.forget();
         self.drawer.renderer.set_style(style)
     }
 
-    /// Forgets recorded commands. Call it when an object in them is destroyed: a new one may get its handle.
-    pub fn forget_recorded(&mut self) {
-        self.recordings.forget();
-    }
-
-    /// Counts recorded draws: one per flight, and again for another slot or picture.
-    pub fn draws_recorded(&self) -> u64 {
-        self.recordings.draws
-    }
-
     pub fn queue(&mut self) -> &mut Queue {
-        &mut self.queue
+        &mut self.work.queue
     }
 
     pub fn device(&self) -> &Device {
-        self.queue.device()
+        self.work.queue.device()
     }
 
-    /// Counts the CPU's waits for the GPU, for pacing or the hand-off.
-    pub fn blocking_waits(&self) -> u64 {
-        self.pacer.blocking_waits() + self.producer_state.waits
+    /// Reads every slot back in a checked run, unless something failed. Waits for both APIs.
+    pub fn summary(&mut self, times: FrameTimes, skipped: u64, failures: &mut Failures) -> RunSummary {
+        let Self { observers, drawer, work, .. } = self;
+        observers.collect_rest(work, failures);
+        let (drawn, failed) = (work.pacer.submitted(), work.has_failed());
+        let profile = work.producer.profile();
+        let checked = observers.check.as_mut().map(|check| {
+            let whole = (!failed).then(|| check.finish(&mut work.queue, profile, drawn));
+            let whole = whole.and_then(|whole| failures.catch(whole));
+            whole.unwrap_or_else(|| check.so_far(drawn))
+        });
+        let info = work.queue.device().info();
+        let instance = work.queue.device().instance();
+        RunSummary {
+            checked,
+            recorded: None,
+            parts: None,
+            frames: drawn,
+            skipped,
+            times,
+            pacing_waits: work.pacer.blocking_waits(),
+            handoff_waits: work.producer.waits,
+            ring: profile.slots.len(),
+            batch: work.producer.batch(),
+            batch_changes: work.producer.auto.as_ref().map(|auto| auto.changes),
+            scene: drawer.scene,
+            grid: drawer.array().grid(),
+            producer: profile.name,
+            device: format!("{} ({})", info.name, info.driver),
+            validation: instance.validates().then(|| instance.validation_log().warnings()),
+        }
     }
+}
 
-    pub fn producer(&self) -> &dyn Producer {
-        &**self.producer_state.producer
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Once both APIs are idle, the fields go: CUDA's mappings, Vulkan's objects, their memory. If the GPU
+        // is stuck, what it may use stays, and CUDA's context too, whose release would wait.
+        match self.work.quiesce() {
+            // SAFETY: dropped only here, once; nothing uses it afterwards.
+            true => unsafe { ManuallyDrop::drop(&mut self.work.producer.producer) },
+            false => {
+                self.device().mark_stuck();
+                std::mem::forget(self.work.context.take());
+            }
+        }
     }
 }

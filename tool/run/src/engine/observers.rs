@@ -1,18 +1,31 @@
-use super::probe::Probe;
-use crate::watch::observer::Observer;
-use crate::watch::trace::{Recorder, Track};
-use crate::watch::verify::Check;
+//! Looks at frames, slots and times while frames are drawn: the check, traces, the lanes of a window, what is
+//! under the pointer.
 
-pub(super) struct Observers {
+use vulkan_cuda::ownership::Owner;
+
+use super::probe::{Aim, FoundElement, Probe};
+use super::timing::{FrameTimer, FrameTiming, timing};
+use super::work::Health;
+use super::{Drawer, Work};
+use crate::watch::observer::{Finished, Observer};
+use crate::watch::trace::{Recorder, Track};
+use crate::watch::verify::{Check, tally::Tally};
+use wavefield_gpu::Result;
+use wavefield_gpu::report::Failures;
+use wavefield_handoff::contents::scene::Scene;
+use wavefield_handoff::producer::{Producer, Source};
+
+pub struct Observers {
     /// For `wavefield verify`.
     pub(super) check: Option<Check>,
     /// For `--trace`.
     pub(super) recorder: Option<Recorder>,
     pub(super) traced: Option<Track>,
-    /// For [`super::Engine::watch`].
-    pub(super) live: Option<Recorder>,
-    /// For [`super::Engine::point`].
+    /// The times of the last frames, since [`Observers::watch`].
+    pub watched: Option<Recorder>,
+    /// For [`Observers::point`].
     pub(super) probe: Option<Probe>,
+    pub(super) times: FrameTimer,
 }
 
 impl Observers {
@@ -22,15 +35,163 @@ impl Observers {
 
     pub(super) fn each(&self) -> impl Iterator<Item = &dyn Observer> {
         let check = self.check.as_ref().map(|check| check as &dyn Observer);
-        let recorders = [&self.recorder, &self.live].into_iter().flatten();
+        let recorders = [&self.recorder, &self.watched].into_iter().flatten();
         let probe = self.probe.as_ref().map(|probe| probe as &dyn Observer);
         check.into_iter().chain(recorders.map(|recorder| recorder as &dyn Observer)).chain(probe)
     }
 
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Observer> {
         let check = self.check.as_mut().map(|check| check as &mut dyn Observer);
-        let recorders = [&mut self.recorder, &mut self.live].into_iter().flatten();
+        let recorders = [&mut self.recorder, &mut self.watched].into_iter().flatten();
         let probe = self.probe.as_mut().map(|probe| probe as &mut dyn Observer);
         check.into_iter().chain(recorders.map(|recorder| recorder as &mut dyn Observer)).chain(probe)
+    }
+
+    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
+    /// the times of the last. The GPU must have finished these frames.
+    pub(super) fn collect_finished(
+        &mut self,
+        end: u64,
+        producer: &dyn Producer,
+    ) -> Result<Option<FrameTiming>> {
+        let mut last = None;
+        while self.times.collected < end {
+            let flight = (self.times.collected % self.times.begun.len() as u64) as usize;
+            self.times.collected += 1;
+            let Some(begun) = self.times.begun[flight].take() else { continue };
+            let timestamps = self.times.timestamps.as_ref();
+            let marks = timestamps.map_or(Ok(None), |timestamps| timestamps.read(flight));
+            // Even if its times cannot be read, the observers are told of the frame.
+            let known = marks.as_ref().ok().copied().flatten();
+            let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));
+            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, timeline };
+            self.each_mut().try_for_each(|observer| observer.finished(&finished))?;
+            last = Some(timing(begun, marks?, producer)?);
+        }
+        Ok(last)
+    }
+
+    /// Like [`Work::finish`], and tells the observers of every frame.
+    pub(super) fn settle(&mut self, work: &mut Work) -> Result<()> {
+        work.finish()?;
+        let collected = self.collect_finished(work.pacer.submitted(), work.producer.get());
+        work.record_health(collected).map(drop)
+    }
+
+    /// Looks at the frames in flight, after waiting for them. After a failure, looks only at finished ones.
+    pub(super) fn collect_rest(&mut self, work: &mut Work, failures: &mut Failures) {
+        if !work.has_failed() {
+            failures.catch(work.finish());
+        } else if work.health == Health::Failed && !work.quiesce() {
+            // Mesa returns a timestamp only once nothing is pending, so reading one would wait forever.
+            return;
+        }
+        let finished = work.pacer.finished().unwrap_or(0);
+        for end in self.times.collected + 1..=finished {
+            let collected = self.collect_finished(end, work.producer.get()).map(drop);
+            // Do not report what only follows from an earlier failure.
+            if !work.has_failed() {
+                failures.catch(collected);
+            }
+        }
+    }
+
+    /// Traces the next `most` frames, see [`crate::watch::trace`]. Brings both APIs to rest.
+    pub(crate) fn start_trace(&mut self, work: &mut Work, most: usize) -> Result<()> {
+        self.settle(work)?;
+        let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
+        self.recorder = Some(Recorder::new(&mut work.queue, timeline, depth, most)?);
+        Ok(())
+    }
+
+    pub(crate) fn end_trace(
+        &mut self,
+        work: &mut Work,
+        drawer: &Drawer,
+        failures: &mut Failures,
+    ) -> Option<Track> {
+        self.collect_rest(work, failures);
+        self.cut_trace(work, drawer);
+        self.traced.take()
+    }
+
+    /// Keeps the trace with the settings of its frames. Returns false if no trace is on.
+    pub(super) fn cut_trace(&mut self, work: &Work, drawer: &Drawer) -> bool {
+        let Some(recorder) = self.recorder.take() else { return false };
+        let profile = work.producer.profile();
+        // The producer or hand-off may differ from the one asked for.
+        let name = format!("{}, {}, ring {}", drawer.array().grid(), profile.name, profile.slots.len());
+        self.traced = Some(recorder.into_track(name, work.queue.device(), profile));
+        true
+    }
+
+    /// Starts to record the times of the last `frames` frames. Brings both APIs to rest, to tie their clocks.
+    pub fn watch(&mut self, work: &mut Work, frames: usize) -> Result<()> {
+        self.settle(work)?;
+        let (timeline, depth) = (work.producer.get().cuda_timeline(), work.pacer.depth());
+        self.watched = Some(Recorder::live(&mut work.queue, timeline, depth, frames)?);
+        Ok(())
+    }
+
+    /// Ties the clocks of the watched frames again, because they drift apart. Does not wait.
+    pub fn tie_again(&mut self, work: &mut Work) -> Result<()> {
+        match &mut self.watched {
+            Some(watched) => watched.tie_again(&mut work.queue, work.producer.get().cuda_timeline()),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts to find what is at this pixel; `None` stops that. Returns whether both APIs came to rest.
+    pub fn point(
+        &mut self,
+        work: &mut Work,
+        drawer: &mut Drawer,
+        at: Option<(f32, f32)>,
+        picture: (u32, u32),
+    ) -> Result<bool> {
+        let array = *drawer.array();
+        let at = at.filter(|_| drawer.scene == Scene::Field);
+        let aim = at.and_then(|at| Aim::new(&array, &drawer.view.camera, at, picture));
+        let begins = aim.is_some() && self.probe.is_none();
+        if begins {
+            let probe = Probe::new(work.queue.device(), array, work.pacer.depth())?;
+            self.set_probe(work, drawer, Some(probe))?;
+        }
+        if let Some(probe) = &mut self.probe {
+            probe.aim(aim);
+        }
+        Ok(begins)
+    }
+
+    /// Ends [`Observers::point`]. Waits for both APIs if it was on.
+    pub fn unpoint(&mut self, work: &mut Work, drawer: &mut Drawer) -> Result<()> {
+        match self.probe {
+            Some(_) => self.set_probe(work, drawer, None),
+            None => Ok(()),
+        }
+    }
+
+    fn set_probe(&mut self, work: &mut Work, drawer: &mut Drawer, probe: Option<Probe>) -> Result<()> {
+        self.settle(work)?;
+        self.probe = probe;
+        // The number of shaders that read the slots has changed.
+        drawer.recordings.forget();
+        Ok(())
+    }
+
+    pub fn under_pointer(&self) -> Option<FoundElement> {
+        self.probe.as_ref()?.found
+    }
+
+    /// Blanks slots that are not in use yet, in a checked run. Waits for the GPU.
+    pub fn blank(&self, work: &mut Work, slots: &[Source], owner: Owner) -> Result<()> {
+        let Some(check) = &self.check else { return Ok(()) };
+        work.drain()?;
+        check.checker.blank(&mut work.queue, slots, owner)
+    }
+
+    /// Returns `None` in an unchecked run. After [`super::Engine::summary`] it covers every frame.
+    pub fn tally(&self) -> Option<Tally> {
+        self.check.as_ref().map(|check| check.tally)
     }
 }

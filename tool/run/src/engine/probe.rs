@@ -50,12 +50,11 @@ impl Aim {
         }
     }
 
-    fn places(&self) -> impl Iterator<Item = (u32, u32)> {
-        let (trail, pixel) = match *self {
-            Self::Mesh(trail) => (Some(trail), None),
-            Self::Image(col, row) => (None, Some((col, row))),
-        };
-        trail.into_iter().flat_map(|trail| trail.vertices().collect::<Vec<_>>()).chain(pixel)
+    fn places(&self) -> Vec<(u32, u32)> {
+        match self {
+            Self::Mesh(trail) => trail.vertices().collect(),
+            Self::Image(col, row) => vec![(*col, *row)],
+        }
     }
 
     /// Returns the element that was hit. `bytes` has 16 for each of [`Aim::places`].
@@ -103,7 +102,7 @@ pub(super) struct Probe {
     /// Per flight, what the GPU reads.
     asked: Vec<Option<Aim>>,
     aim: Option<Aim>,
-    found: Option<FoundElement>,
+    pub(super) found: Option<FoundElement>,
     array: DrawnArray,
     device: Device,
 }
@@ -140,10 +139,6 @@ impl Probe {
             self.found = None;
         }
     }
-
-    pub(super) fn found(&self) -> Option<FoundElement> {
-        self.found
-    }
 }
 
 impl Observer for Probe {
@@ -179,7 +174,7 @@ impl Observer for Probe {
             return Ok(());
         };
         let bytes = self.values[frame.flight].bytes()?;
-        self.found = aim.found(&self.array, &bytes[..aim.places().count() * size_of::<Vertex>()]);
+        self.found = aim.found(&self.array, &bytes[..aim.places().len() * size_of::<Vertex>()]);
         Ok(())
     }
 }

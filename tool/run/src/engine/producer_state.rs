@@ -1,17 +1,18 @@
 use std::mem::ManuallyDrop;
 
+use super::Work;
 use super::batching::{AutoBatch, Batching};
 use super::timing::FrameTiming;
 use wavefield_gpu::Result;
 use wavefield_gpu::{cuda::KernelValues, vulkan::Pacer};
 use wavefield_handoff::producer::{Frame, Produced, Producer, Profile};
 
-pub(super) struct ProducerState {
+pub struct ProducerState {
     // `Engine`'s `Drop` drops it, and only once it is no longer in use.
     pub(super) producer: ManuallyDrop<Box<dyn Producer>>,
-    pub(super) parameters: KernelValues,
+    pub parameters: KernelValues,
     pub(super) batching: Batching,
-    auto: Option<AutoBatch>,
+    pub(super) auto: Option<AutoBatch>,
     /// A frame's number minus the producer's own number for it.
     pub(super) first: u64,
     /// Frames filled, or being filled, counted from `first`.
@@ -41,8 +42,18 @@ impl ProducerState {
         Self { producer, parameters, batching, auto: None, first: 0, filled: 0, waits: 0 }
     }
 
-    pub(super) fn profile(&self) -> &Profile {
+    pub(super) fn get(&self) -> &dyn Producer {
+        &**self.producer
+    }
+
+    pub fn profile(&self) -> &Profile {
         self.producer.profile()
+    }
+
+    /// Sets the producer's parameters, in the order of [`Profile::parameters`]. Clamps them; missing ones take
+    /// their defaults. Frames that were filled ahead do not change.
+    pub fn set_parameters(&mut self, values: &[f32]) {
+        self.parameters = self.profile().parameters.values(values);
     }
 
     /// Prepares for a new producer. Call this before its first frame.
@@ -57,7 +68,7 @@ impl ProducerState {
         self.producer.set_batch(frames);
     }
 
-    pub(super) fn batch(&self) -> usize {
+    pub fn batch(&self) -> usize {
         match (self.batching, &self.auto) {
             (_, Some(auto)) => auto.batch,
             (Batching::Fixed(frames), None) => (frames as usize).clamp(1, self.profile().longest_batch),
@@ -65,8 +76,10 @@ impl ProducerState {
         }
     }
 
-    pub(super) fn batch_changes(&self) -> Option<u64> {
-        self.auto.as_ref().map(|auto| auto.changes)
+    /// Sets how many frames CUDA fills at once, from the next batch on, up to the hand-off's limit. With
+    /// [`Batching::Auto`] this holds until the next automatic choice.
+    pub fn set_batch(&mut self, frames: usize) {
+        self.producer.set_batch(frames);
     }
 
     pub(super) fn choose_batch(&mut self, timing: &FrameTiming, next: u64) {
@@ -76,17 +89,18 @@ impl ProducerState {
     }
 
     pub(super) fn produce(&mut self, frame: &Frame) -> Result<Produced> {
-        let produced =
-            tracing::trace_span!("produce", frame = frame.index).in_scope(|| self.producer.produce(frame))?;
+        let produced = self.producer.produce(frame)?;
         self.waits += u64::from(produced.blocked.is_some());
         self.filled = produced.batch.end();
         Ok(produced)
     }
+}
 
-    pub(super) fn slots_now(&self, drawn: u64, submitted: u64) -> Vec<SlotNow> {
-        let (drawn, submitted) = (drawn.saturating_sub(self.first), submitted - self.first);
-        let slots = self.profile().slots.len() as u64;
-        (0..slots).map(|slot| slot_now(slot, slots, drawn, submitted, self.filled)).collect()
+impl Work {
+    pub fn slots_now(&self) -> Result<Vec<SlotNow>> {
+        let drawn = self.pacer.finished()?.saturating_sub(self.producer.first);
+        let slots = self.producer.profile().slots.len() as u64;
+        Ok((0..slots).map(|slot| slot_now(slot, slots, drawn, self.next(), self.producer.filled)).collect())
     }
 }
 

@@ -32,32 +32,33 @@ impl Engine {
     ///
     /// # Safety
     /// The slot holds the array of the engine's present producer. The buffer has room for `wanted` and the
-    /// usage `TRANSFER_DST`. Until [`Engine::drain`] both live, and nothing writes or uses them.
+    /// usage `TRANSFER_DST`. Until [`Work::drain`](super::Work::drain) both live, and nothing writes or uses them.
     pub unsafe fn render_views(
         &mut self,
         wanted: &Wanted<'_>,
         FromTo { source, into }: FromTo,
         signal: Option<vk::SemaphoreSubmitInfo<'static>>,
     ) -> Result<()> {
-        if self.side_views.is_none() {
-            self.side_views =
-                Some(SideViews { pacer: Pacer::new(&self.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
+        let Self { drawer, work, .. } = self;
+        if work.side_views.is_none() {
+            work.side_views =
+                Some(SideViews { pacer: Pacer::new(&work.queue, FLIGHTS)?, views: Views::new(FLIGHTS) });
         }
-        if self.side_views.as_ref().is_some_and(|side| side.views.needs(self.device(), wanted)) {
-            self.drain()?;
+        if work.side_views.as_ref().is_some_and(|side| side.views.needs(work.queue.device(), wanted)) {
+            work.drain()?;
         }
-        let (producer, wait_limit) = (&**self.producer_state.producer, &self.wait_limit);
-        let (Some(SideViews { pacer, views }), queue) = (&mut self.side_views, &mut self.queue) else {
+        let (producer, wait_limit) = (work.producer.get(), &work.wait_limit);
+        let (Some(SideViews { pacer, views }), queue) = (&mut work.side_views, &mut work.queue) else {
             return Ok(());
         };
-        views.prepare(queue, &self.drawer.renderer, wanted)?;
+        views.prepare(queue, &drawer.renderer, wanted)?;
         let (device, family) = (queue.device().clone(), queue.family());
         let waited = pacer.begin(wait_limit.watch(producer, &device, pacer.slowest()));
         let flight = match waited {
             Ok(flight) => flight,
-            waited => return self.record_health(waited).map(drop),
+            waited => return work.record_health(waited).map(drop),
         };
-        let reads = reads(self.drawer.scene, false);
+        let reads = reads(drawer.scene, false);
         let barrier = |barrier| {
             // SAFETY: recording; the buffers live (the caller's promise).
             unsafe { pipeline_barrier(&device, flight.draw, &[barrier], &[]) };
@@ -87,13 +88,5 @@ impl Engine {
         unsafe { queue.submit(&[batch]) }?;
         pacer.end();
         Ok(())
-    }
-
-    pub(super) fn wait_side_views(&mut self) -> Result<()> {
-        let Some(SideViews { pacer, .. }) = &mut self.side_views else { return Ok(()) };
-        let look =
-            self.wait_limit.watch(&**self.producer_state.producer, self.queue.device(), pacer.slowest());
-        let drawn = pacer.wait_for(pacer.submitted(), look);
-        self.record_health(drawn)
     }
 }

@@ -1,18 +1,65 @@
-//! Changes the settings of a run between two frames.
+//! What the settings of a run make, and how they change between two frames.
+
+use ash::vk;
 
 use super::Engine;
-use super::setup::Setup;
-use crate::watchdog::WaitLimit;
+use super::timing::FrameTimer;
+use super::work::WaitLimit;
+use crate::scene::make_producer;
+use crate::watch::verify::Check;
 use crate::{Choice, Config, RISK};
-use wavefield_draw::FieldView;
+use wavefield_draw::{FieldRenderer, FieldRendererDesc, FieldView, Output};
 use wavefield_gpu::cuda::Cuda;
+use wavefield_gpu::vulkan::{Queue, Timestamps};
 use wavefield_gpu::{Error, Result};
 use wavefield_handoff::Handoff;
+use wavefield_handoff::contents::array::DrawnArray;
+use wavefield_handoff::producer::Producer;
+
+pub(super) struct Setup {
+    pub(super) producer: Box<dyn Producer>,
+    pub(super) check: Option<Check>,
+    pub(super) renderer: FieldRenderer,
+    pub(super) times: FrameTimer,
+    pub(super) flights: usize,
+}
+
+impl Setup {
+    /// Has resources for at least `flights` frames in flight. Waits for the queue.
+    pub(super) fn make(
+        queue: &mut Queue,
+        context: Option<&Cuda>,
+        choice: &Choice,
+        config: &Config,
+        (format, flights): (vk::Format, usize),
+    ) -> Result<Self> {
+        let producer = make_producer(queue, context, config)?;
+        let profile = producer.profile();
+        let flights = profile.max_in_flight.max(profile.slots.len()).max(flights);
+        let check = config.verify.then(|| Check::new(queue, profile, choice, config, flights)).transpose()?;
+        let renderer = FieldRenderer::new(
+            queue,
+            &FieldRendererDesc {
+                output: Output::Color(format),
+                flights,
+                views: 1,
+                scene: config.scene,
+                array: DrawnArray::mesh(config.grid),
+                style: config.style,
+                color_map: config.color_map,
+                samples: config.samples,
+            },
+        )?;
+        let timestamps = Timestamps::new(queue.device(), flights)?;
+        let times = FrameTimer { timestamps, collected: 0, last: None, begun: vec![None; flights] };
+        Ok(Self { producer, check, renderer, times, flights })
+    }
+}
 
 impl Engine {
     /// Changes the settings from the next frame on: all except the device and the window. Waits for both
     /// APIs; frames in flight are drawn first. Old and new objects need memory at the same time. An error
-    /// changes nothing, and the engine can go on unless [`Engine::has_failed`].
+    /// changes nothing, and the engine can go on unless [`Work::has_failed`](super::Work::has_failed).
     pub fn switch(&mut self, choice: &Choice, config: &Config) -> Result<()> {
         let cuda = choice.twin.clone().filter(|_| config.producer.may_use_cuda());
         let choice = Choice { cuda, ..choice.clone() };
@@ -21,37 +68,40 @@ impl Engine {
         if config.has_own_kernel() && handoff == Handoff::Inline && !config.risk_the_gpu {
             return Err(Error::Unsupported(format!("a kernel of your own does not run inline: {RISK}")));
         }
-        self.settle()?;
-        if let (Some((driver, info)), None) = (&choice.cuda, &self.context) {
-            self.context = Some(Cuda::primary(*driver, info)?);
+        let Self { observers, drawer, work, flights } = self;
+        observers.settle(work)?;
+        if let (Some((driver, info)), None) = (&choice.cuda, &work.context) {
+            work.context = Some(Cuda::primary(*driver, info)?);
         }
-        let context = self.context.as_ref().filter(|_| choice.cuda.is_some());
-        let made =
-            Setup::make(&mut self.queue, context, &choice, config, (self.drawer.format, self.flights))?;
-        let pacer = self.pacer.succeed(&self.queue, made.flights)?;
+        let context = work.context.as_ref().filter(|_| choice.cuda.is_some());
+        let made = Setup::make(&mut work.queue, context, &choice, config, (drawer.format, *flights))?;
+        let pacer = work.pacer.succeed(&work.queue, made.flights)?;
         // Nothing may fail from here on.
-        self.side_views = None;
+        work.side_views = None;
         let Setup { producer, check, renderer, times, flights } = made;
-        self.wait_limit =
-            WaitLimit { stop: self.wait_limit.stop.clone(), ..WaitLimit::new(&self.queue, &choice, config) };
-        self.queue.set_patience(self.wait_limit.limit(self.pacer.slowest()));
-        let before = self.observers.check.take().map(|check| check.tally());
-        self.observers.check = check.zip(before).map(|(check, before)| check.with_earlier(before));
-        if self.cut_trace() {
+        work.wait_limit =
+            WaitLimit { stop: work.wait_limit.stop.clone(), ..WaitLimit::new(&work.queue, &choice, config) };
+        work.queue.set_patience(work.wait_limit.limit(work.pacer.slowest()));
+        let before = observers.tally();
+        observers.check = check.zip(before).map(|(mut check, before)| {
+            check.tally = before;
+            check
+        });
+        if observers.cut_trace(work, drawer) {
             wavefield_gpu::note!("note: the trace ends here, because the settings have changed");
         }
-        (self.drawer.renderer, self.times, self.pacer) = (renderer, times, pacer);
-        self.times.collected = self.pacer.submitted();
-        self.recordings.flights = vec![None; flights];
+        (drawer.renderer, observers.times, work.pacer) = (renderer, times, pacer);
+        observers.times.collected = work.pacer.submitted();
+        drawer.recordings.flights = vec![None; flights];
         // Both APIs are at rest, so the old producer is not in use.
-        *self.producer_state.producer = producer;
-        (self.producer_state.first, self.producer_state.filled) = (self.pacer.submitted(), 0);
+        *work.producer.producer = producer;
+        (work.producer.first, work.producer.filled) = (work.pacer.submitted(), 0);
         // Their clocks and slots are the old producer's.
-        (self.observers.live, self.observers.probe) = (None, None);
-        (self.producer_state.batching, self.drawer.scene) = (config.batch, config.scene);
-        self.drawer.view = FieldView { camera: self.drawer.view.camera, ..FieldView::of(self.array()) };
-        self.producer_state.parameters = self.producer_state.profile().parameters.values(&config.parameters);
-        self.producer_state.begin(&mut self.pacer);
+        (observers.watched, observers.probe) = (None, None);
+        (work.producer.batching, drawer.scene) = (config.batch, config.scene);
+        drawer.view = FieldView { camera: drawer.view.camera, ..FieldView::of(drawer.array()) };
+        work.producer.set_parameters(&config.parameters);
+        work.producer.begin(&mut work.pacer);
         Ok(())
     }
 }

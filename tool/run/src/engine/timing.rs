@@ -1,11 +1,7 @@
 use std::time::{Duration, Instant};
 
-use ash::vk;
-
-use super::observers::Observers;
-use crate::watch::observer::Finished;
 use wavefield_gpu::Result;
-use wavefield_gpu::vulkan::{Device, Timestamps};
+use wavefield_gpu::vulkan::Timestamps;
 use wavefield_handoff::producer::Producer;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,13 +24,13 @@ pub(super) const DRAW: usize = 1;
 pub(super) const END: usize = 2;
 
 pub(super) struct FrameTimer {
-    timestamps: Option<Timestamps<3>>,
-    /// Finished frames that [`FrameTimer::collect_finished`] has passed.
+    pub(super) timestamps: Option<Timestamps<3>>,
+    /// Finished frames that [`Observers::collect_finished`](super::Observers::collect_finished) has passed.
     pub(super) collected: u64,
     /// `None` if no new frame had finished when the current one began.
     pub(super) last: Option<FrameTiming>,
     /// Per flight, until taken.
-    begun: Vec<Option<Begun>>,
+    pub(super) begun: Vec<Option<Begun>>,
 }
 
 #[derive(Clone, Copy)]
@@ -44,60 +40,7 @@ pub(super) struct Begun {
     pub(super) cpu: Duration,
 }
 
-impl FrameTimer {
-    pub(super) fn new(device: &Device, flights: usize) -> Result<Self> {
-        let timestamps = Timestamps::new(device, flights)?;
-        Ok(Self { timestamps, collected: 0, last: None, begun: vec![None; flights] })
-    }
-
-    /// `commands` must be outside a render pass.
-    pub(super) fn reset(&self, commands: vk::CommandBuffer, flight: usize) {
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.reset(commands, flight);
-        }
-    }
-
-    pub(super) fn mark(&self, commands: vk::CommandBuffer, flight: usize, mark: usize) {
-        if let Some(timestamps) = &self.timestamps {
-            timestamps.mark(commands, flight, mark);
-        }
-    }
-
-    pub(super) fn submitted(&mut self, flight: usize, begun: Begun) {
-        self.begun[flight] = Some(begun);
-    }
-
-    #[cfg(target_os = "linux")] // Only `exchange` calls this.
-    pub(super) fn forget(&mut self) {
-        self.begun.fill(None);
-    }
-
-    /// Tells the observers of every finished frame before `end` that they do not know yet, in order. Returns
-    /// the times of the last. The GPU must have finished these frames.
-    pub(super) fn collect_finished(
-        &mut self,
-        end: u64,
-        producer: &dyn Producer,
-        observers: &mut Observers,
-    ) -> Result<Option<FrameTiming>> {
-        let mut last = None;
-        while self.collected < end {
-            let flight = (self.collected % self.begun.len() as u64) as usize;
-            self.collected += 1;
-            let Some(begun) = self.begun[flight].take() else { continue };
-            let marks = self.timestamps.as_ref().map_or(Ok(None), |timestamps| timestamps.read(flight));
-            // Even if its times cannot be read, the observers are told of the frame.
-            let known = marks.as_ref().ok().copied().flatten();
-            let (timeline, cpu) = (producer.cuda_timeline(), (begun.at, begun.cpu));
-            let finished = Finished { frame: begun.frame, flight, cpu, marks: known, timeline };
-            observers.each_mut().try_for_each(|observer| observer.finished(&finished))?;
-            last = Some(timing(begun, marks?, producer)?);
-        }
-        Ok(last)
-    }
-}
-
-fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
+pub(super) fn timing(begun: Begun, marks: Option<[f64; 3]>, producer: &dyn Producer) -> Result<FrameTiming> {
     let between = |from: usize, to: usize| {
         marks.map(|marks| Duration::from_secs_f64((marks[to] - marks[from]).max(0.0) * 1e-9))
     };
@@ -147,8 +90,9 @@ mod tests {
         let began = Instant::now();
         engine.draw(&flight, moment, &small.picture(), AfterDraw::default()).unwrap();
         let whole = began.elapsed();
-        engine.finish().unwrap();
-        let timing = engine.collect_finished(engine.next_frame()).unwrap().unwrap();
+        engine.work.finish().unwrap();
+        let (end, producer) = (engine.next_frame(), engine.work.producer.get());
+        let timing = engine.observers.collect_finished(end, producer).unwrap().unwrap();
         assert_eq!(timing.frame, 2);
         assert!(timing.cpu < whole / 2, "{:?} of {whole:?}", timing.cpu);
     }

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, unused_imports)] // Each test file uses its own part of this.
 
-use wavefield_gpu::vulkan::Validation;
+use bytemuck::{AnyBitPattern, NoUninit};
+use wavefield_gpu::{Result, vulkan::Validation};
 use wavefield_handoff::Handoff;
-use wavefield_run::{DeviceTable, ProducerKind, Scene};
+use wavefield_run::{DeviceTable, Engine, ProducerKind, Scene};
 
 pub use wavefield_test_support::*;
 
@@ -29,4 +30,15 @@ pub fn has_gpu() -> bool {
     let table = DeviceTable::headless(Validation::default())
         .expect("a Vulkan driver is installed, at least a software one");
     table.choose(None, ProducerKind::Cuda).map_err(|error| skip_without_gpu(&error.to_string())).is_ok()
+}
+
+/// The last frame's data in a slot: vertices, or texels by level. Waits for both APIs.
+pub fn read_slot<T: AnyBitPattern + NoUninit>(engine: &mut Engine, slot: usize) -> Result<Vec<T>> {
+    engine.work.finish()?;
+    let (array, profile) = (*engine.drawer.array(), engine.work.producer.profile().clone());
+    // SAFETY: one of the producer's slots, which hold this array.
+    let bytes = unsafe {
+        wavefield_handoff::producer::read_slot(engine.queue(), profile.slots[slot], profile.owner, &array)
+    }?;
+    Ok(bytemuck::allocation::pod_collect_to_vec(&bytes))
 }

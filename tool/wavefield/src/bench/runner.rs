@@ -136,7 +136,7 @@ fn measure(
             measure(session, context, &config, samples)?;
         }
         _ => {
-            let mut run = Headless::quietly(session.choice, &config)?;
+            let mut run = Headless::new(session.choice, &config)?;
             let outcome = frames(session, cell.warmup(session.plan), &mut run, samples);
             drop(run);
             outcome?;
@@ -167,7 +167,7 @@ fn frames(
         }
     }
     let first = run.engine().next_frame();
-    let waits = run.engine().blocking_waits();
+    let waits = run.engine().work.blocking_waits();
     let (began, cpu) = (Instant::now(), cpu_time());
     let mut last: Option<FrameTiming> = None;
     let mut measured = 0;
@@ -183,6 +183,6 @@ fn frames(
         samples.cpu += after.saturating_sub(before);
         samples.time += began.elapsed();
     }
-    samples.waits += run.engine().blocking_waits() - waits;
-    run.engine().finish()
+    samples.waits += run.engine().work.blocking_waits() - waits;
+    run.engine().work.finish()
 }

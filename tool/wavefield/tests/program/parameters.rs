@@ -89,23 +89,30 @@ fn worst_error(producer: ProducerKind, handoff: Handoff) -> f64 {
     let choice = DeviceTable::headless(config.validation).unwrap().choose(None, producer).unwrap();
     let log = choice.adapter.instance().validation_log().clone();
     let mut run = Headless::new(&choice, &config).unwrap();
-    let depth = run.engine().producer().profile().slots.len();
-    let names: Vec<_> =
-        run.engine().producer().profile().parameters.iter().map(|parameter| parameter.name.clone()).collect();
+    let depth = run.engine().work.producer.profile().slots.len();
+    let names: Vec<_> = run
+        .engine()
+        .work
+        .producer
+        .profile()
+        .parameters
+        .iter()
+        .map(|parameter| parameter.name.clone())
+        .collect();
     assert_eq!(names, ["amplitude", "frequency"]);
-    assert_eq!(run.engine().parameters(), [2.0, 1.0]);
+    assert_eq!(run.engine().work.producer.parameters[..], [2.0, 1.0]);
     let mut worst: f64 = 0.0;
     let shapes = [None, Some([0.5, 4.0]), None, Some([0.0, 1.0]), Some([1.5, 0.25]), Some([99.0, -99.0])];
     let mut now = [2.0, 1.0];
     for (frame, shape) in shapes.into_iter().enumerate() {
         if let Some(shape) = shape {
-            run.engine().set_parameters(&shape);
+            run.engine().work.producer.set_parameters(&shape);
             // Each value is clamped to its range.
             now = [shape[0].clamp(0.0, 2.0), shape[1].clamp(0.25, 4.0)];
         }
         run.frame(0.37).unwrap();
         let shape = WaveShape { amplitude: now[0], frequency: now[1] };
-        let vertices: Vec<Vertex> = run.engine().read_slot(frame % depth).unwrap();
+        let vertices: Vec<Vertex> = common::read_slot(run.engine(), frame % depth).unwrap();
         let apart = |got: f32, want: f64| (f64::from(got) - want).abs();
         let moment = (frame as f64 * 0.37, shape);
         worst = worst.max(wave::worst_distance(config.grid, &vertices, moment, apart));

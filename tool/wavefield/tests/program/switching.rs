@@ -166,7 +166,7 @@ fn a_kernel_that_a_producer_does_not_run_is_refused_in_words() {
         assert!(words.starts_with(&wanted), "{words}");
         run.frame(0.0).unwrap();
     }
-    run.engine().finish().unwrap();
+    run.engine().work.finish().unwrap();
 }
 
 const SWITCHES: usize = 200;

@@ -16,7 +16,7 @@ use wavefield_handoff::contents::wave::Grid;
 use wavefield_run::watch::verify::slots::{SlotsFound, tolerance};
 use wavefield_run::watch::verify::{Broken, Checked};
 use wavefield_run::{
-    Batching, Config, DeviceTable, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
+    Batching, Config, DeviceTable, Ended, FrameTimes, Headless, ProducerKind, Scene, Stop, run_headless,
 };
 
 /// Columns and rows; slots and batch.
@@ -39,7 +39,8 @@ fn config(producer: ProducerKind, grid: (u32, u32), ring: (u32, u32)) -> Config 
 /// Does a run and asserts what every run must fulfil: the validation layer does not warn, and the check
 /// reaches every vertex of every frame twice.
 fn checked(config: &Config) -> Result<Checked, Error> {
-    let summary = run_headless(config, &Stop::default())?.whole()?;
+    let Ended { summary, failure } = run_headless(config, &Stop::default())?;
+    failure.map_or(Ok(()), Err)?;
     assert_eq!(summary.validation.unwrap_or(0), 0, "validation warnings");
     let checked = summary.checked.expect("the run was checked");
     let (tally, frames) = (&checked.tally, config.frames.unwrap());
@@ -156,10 +157,12 @@ fn batches_of_changing_length_arrive_whole() {
             }
             let choice =
                 DeviceTable::headless(config.validation).unwrap().choose(None, config.producer).unwrap();
-            let mut run = Headless::quietly(&choice, &config).unwrap();
+            let mut run = Headless::new(&choice, &config).unwrap();
             for frame in 0..400u32 {
                 // Includes batches longer than the ring, and of no frames.
                 run.engine()
+                    .work
+                    .producer
                     .set_batch((frame.wrapping_mul(2_654_435_761) >> 27) as usize % (depth as usize + 2));
                 run.frame(0.02).unwrap();
             }

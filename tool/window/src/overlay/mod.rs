@@ -185,8 +185,8 @@ impl Overlay {
         self.next = Instant::now();
         Popup::close_all(&self.egui);
         if !self.is_on() {
-            engine.unwatch();
-            engine.unpoint()?;
+            engine.observers.watched = None;
+            engine.observers.unpoint(&mut engine.work, &mut engine.drawer)?;
         }
         Ok(())
     }
@@ -268,7 +268,7 @@ impl Overlay {
         let mut draft = Draft {
             config: view.config.clone(),
             parameters: *parameters,
-            values: view.engine.parameters().to_vec(),
+            values: view.engine.work.producer.parameters.to_vec(),
             step: false,
             copy: false,
         };
@@ -281,7 +281,7 @@ impl Overlay {
         let textures = output.textures_delta;
         if !textures.set.is_empty() || !textures.free.is_empty() {
             // There is an unforeseen glyph, or the screen's scale has changed.
-            view.engine.drain()?;
+            view.engine.work.drain()?;
             self.painter.upload(view.engine.queue(), &textures)?;
         }
         self.painting = Painting {
@@ -293,7 +293,7 @@ impl Overlay {
             || draft.copy
             || draft.config != *view.config
             || draft.parameters != *parameters
-            || draft.values != view.engine.parameters();
+            || draft.values[..] != view.engine.work.producer.parameters[..];
         Ok((changed.then_some(draft), output.platform_output))
     }
 
@@ -372,10 +372,12 @@ impl Overlay {
         let paint = egui.layer_painter(egui::LayerId::background());
         let picture = egui.available_rect();
         if self.mode != OverlayMode::Off {
-            if let Some((name, limits)) = view.engine.legend() {
+            if let Some((name, limits)) = view.engine.drawer.legend() {
                 graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
             }
-            if let (Some(found), Some(at)) = (view.engine.under_pointer(), egui.pointer_latest_pos()) {
+            if let (Some(found), Some(at)) =
+                (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
+            {
                 graph::found(&paint, at, &found);
             }
         }
@@ -408,7 +410,7 @@ impl Overlay {
     fn left(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
-        let what = format!("{} on {device}", view.engine.producer().profile().name);
+        let what = format!("{} on {device}", view.engine.work.producer.profile().name);
         ui.add(egui::Label::new(RichText::new(what).weak()).truncate());
         ui.add_space(6.0);
         panel::show(ui, view, draft);
@@ -426,8 +428,8 @@ impl Overlay {
     }
 
     fn bottom(&mut self, ui: &mut Ui, view: &OverlayView<'_>, paused: bool) {
-        let in_queue = view.engine.producer().profile().in_queue;
-        let current = view.engine.watched().and_then(lanes::LaneFrames::of);
+        let in_queue = view.engine.work.producer.profile().in_queue;
+        let current = view.engine.observers.watched.as_ref().and_then(lanes::LaneFrames::of);
         // A pause freezes the lanes too.
         if std::mem::replace(&mut self.paused, paused) != paused {
             self.frozen = current.clone().filter(|_| paused);
@@ -444,7 +446,7 @@ impl Overlay {
         if clicked {
             self.frozen = if is_frozen { None } else { current };
         }
-        if let Ok(slots) = view.engine.slots_now() {
+        if let Ok(slots) = view.engine.work.slots_now() {
             ui.horizontal(|ui| {
                 ui.label("ring");
                 lanes::ring(ui, &slots);

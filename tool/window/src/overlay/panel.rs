@@ -85,7 +85,7 @@ fn drawn(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     list(ui, "hand-off", no_cuda.clone(), &mut config.handoff, &Handoff::ALL, &[], name);
     let fixed = no_cuda.is_none() && config.handoff.has_one_slot();
     row(ui, "ring", fixed.then(|| format!("{} has one slot", config.handoff.name())), |ui| {
-        let used = view.engine.producer().profile().slots.len() as u32;
+        let used = view.engine.work.producer.profile().slots.len() as u32;
         let depth = config.ring.map_or(used, |ring| ring.depth() as u32);
         if let Some(depth) = whole(ui, "ring", depth, MAX_DEPTH) {
             config.ring = Ring::new(depth);
@@ -101,7 +101,7 @@ fn drawn(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let other = (config.handoff != Handoff::Timeline).then(|| "only timeline fills batches".to_owned());
     row(ui, "batch", no_cuda.or(other), |ui| {
         let most = config.ring.map_or(MAX_DEPTH, |ring| ring.depth() as u32);
-        let now = view.engine.batch() as u32;
+        let now = view.engine.work.producer.batch() as u32;
         let frames = match config.batch {
             Batching::Fixed(frames) => frames,
             Batching::Auto { .. } => now.min(most),
@@ -152,7 +152,7 @@ fn kernel_name(kernel: Option<&KernelSource>) -> &str {
 }
 
 fn values(ui: &mut Ui, view: &OverlayView<'_>, values: &mut [f32]) {
-    let parameters = &view.engine.producer().profile().parameters;
+    let parameters = &view.engine.work.producer.profile().parameters;
     for (parameter, value) in parameters.iter().zip(values) {
         row(ui, &parameter.name, None, |ui| {
             ui.add(Slider::new(value, parameter.min..=parameter.max).suffix(unit(&parameter.unit)));
@@ -173,7 +173,7 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let all = [Style::Surface, Style::Wireframe, Style::Points];
         list(ui, "style", None, &mut config.style, &all, &[], |&style| (word(style), None));
     }
-    let has_colors = !view.serves || view.engine.legend().is_some();
+    let has_colors = !view.serves || view.engine.drawer.legend().is_some();
     let obstacle = (!has_colors).then(|| "the image has colours of its own".to_owned());
     let name = |&map: &ColorMap| (word(map), None);
     list(ui, "colours", obstacle, &mut parameters.colormap, ColorMap::value_variants(), &[], name);
@@ -292,13 +292,13 @@ fn producer_name(producer: ProducerKind) -> &'static str {
 
 /// Lists the settings that a frame's time depends on, with the hand-off first.
 pub(crate) fn settings(config: &Config, engine: &Engine) -> Vec<String> {
-    let profile = engine.producer().profile();
+    let profile = engine.work.producer.profile();
     let (handoff, _) = config.handoff.on(engine.device().info());
     let mut name = if profile.uses_cuda { handoff.name() } else { profile.name }.to_owned();
     if profile.slots.len() > 1 {
         name += &format!(" ring {}", profile.slots.len());
     }
-    let batch = engine.batch();
+    let batch = engine.work.producer.batch();
     if batch > 1 {
         name += &format!(" batch {batch}");
     }

@@ -29,14 +29,14 @@ impl Snapshot {
         let target = match self.0.take().filter(|target| target.image().extent() == extent) {
             Some(target) => target,
             None => {
-                engine.forget_recorded();
+                engine.drawer.recordings.forget();
                 OffscreenTarget::new(engine.device(), extent, format)?
             }
         };
         let target = self.0.insert(target);
         let flight = engine.begin()?;
         engine.draw(&flight, moment, &target.picture(), AfterDraw::default())?;
-        engine.drain()
+        engine.work.drain()
     }
 
     /// Returns the last picture: sRGB RGBA, four bytes per pixel.
@@ -93,7 +93,7 @@ impl<S: Screen> WindowState<S> {
 
     fn announce(&mut self, outcome: Result<String>) -> Result<()> {
         let words = match outcome {
-            Err(error) if self.engine.has_failed() => return Err(error),
+            Err(error) if self.engine.work.has_failed() => return Err(error),
             Ok(words) => words,
             Err(error) => error.to_string(),
         };
@@ -104,21 +104,21 @@ impl<S: Screen> WindowState<S> {
 
     pub(crate) fn end_film(&mut self, failures: &mut Failures) -> Option<Recorded> {
         self.film.as_ref()?;
-        let at_rest = failures.first().is_none() && failures.catch(self.engine.finish()).is_some();
+        let at_rest = failures.first().is_none() && failures.catch(self.engine.work.finish()).is_some();
         record::end(&mut self.film, at_rest, failures)
     }
 
     pub(super) fn save_picture(&mut self) -> Result<()> {
         let path = unused("png");
         // The file has a command that draws it again, with a rounded camera.
-        let view = self.engine.view_mut();
+        let view = &mut self.engine.drawer.view;
         view.camera = view.camera.rounded();
         self.settle_film()?;
         let like = (self.screen.extent(), self.screen.format());
         let moment = self.clock.moment;
         let saved = self.snapshot.draw(&mut self.engine, like, moment).and_then(|()| {
             let pixels = self.snapshot.pixels(&mut self.engine)?;
-            let shown = shown(&self.config, &self.controls, self.engine.view().camera);
+            let shown = shown(&self.config, &self.controls, self.engine.drawer.view.camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };
             // A headless run shows frame n at n steps.
             let frames = (moment.time / STEP).round().max(0.0) as u64 + 1;
@@ -140,7 +140,7 @@ impl<S: Screen> WindowState<S> {
                 hook.send_picture(like.0, snapshot.pixels(engine));
             }
             // The next frame tries again.
-            Err(error) if engine.has_failed() => hook.rescue(engine, error)?,
+            Err(error) if engine.work.has_failed() => hook.rescue(engine, error)?,
             // No memory for the image, for example. Only the client needs to know.
             Err(error) => hook.send_picture(like.0, Err(error)),
         }

@@ -18,8 +18,8 @@ impl<S: Screen> WindowState<S> {
     pub(super) fn follow(&mut self, wish: Draft) -> Result<()> {
         let Draft { mut config, parameters, values, step, .. } = wish;
         if config.kernel == self.config.kernel && config.scene == self.config.scene {
-            self.engine.set_parameters(&values);
-            self.config.parameters = self.engine.producer().profile().parameters.values(&values);
+            self.engine.work.producer.set_parameters(&values);
+            self.config.parameters = self.engine.work.producer.parameters;
             config.parameters = self.config.parameters;
         }
         let other_colors = parameters.colormap != self.controls.parameters.colormap;
@@ -82,9 +82,9 @@ impl<S: Screen> WindowState<S> {
 
     /// Makes this kernel fill the field. Parameters of the same names keep their values. Returns any refusal.
     fn take_kernel(&mut self, source: KernelSource) -> Result<Option<Error>> {
-        let before = &self.engine.producer().profile().parameters;
+        let before = &self.engine.work.producer.profile().parameters;
         let parameters = match source.parameters() {
-            Ok(parameters) => parameters.carry(before, self.engine.parameters()),
+            Ok(parameters) => parameters.carry(before, &self.engine.work.producer.parameters),
             Err(error) => return Ok(Some(error)),
         };
         self.switch(Config { kernel: Some(source), parameters, ..self.config.clone() })
@@ -107,7 +107,7 @@ impl<S: Screen> WindowState<S> {
                     film.all_done();
                 }
                 if config.scene != self.config.scene {
-                    self.controls.start_at(Camera::of(config.scene), &mut self.engine.view_mut().camera);
+                    self.controls.start_at(Camera::of(config.scene), &mut self.engine.drawer.view.camera);
                 }
                 if config.kernel != self.config.kernel {
                     // The problem was the old kernel's.
@@ -122,7 +122,7 @@ impl<S: Screen> WindowState<S> {
                 self.switched(before);
                 Ok(None)
             }
-            Err(error) if !self.engine.has_failed() => Ok(Some(error)),
+            Err(error) if !self.engine.work.has_failed() => Ok(Some(error)),
             Err(error) => Err(error),
         }
     }

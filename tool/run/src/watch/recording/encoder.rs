@@ -35,16 +35,9 @@ impl Encoder {
         let (shots, take_shots) = sync_channel(WAITING);
         let encoded = Arc::new(AtomicU64::new(0));
         let limit = (!desc.is_raw()).then(|| desc.side.clamp(1, u16::MAX.into()));
-        let reel = Reel {
-            output: Some(StreamedOutput::begin(&desc.path)?),
-            sink: None,
-            limit,
-            order,
-            size: None,
-            film: Vec::new(),
-        };
+        let output = StreamedOutput::begin(&desc.path)?;
         let count = encoded.clone();
-        let thread = Job::begin("recording", move |_| reel.work(take_shots, &count))?;
+        let thread = Job::begin("recording", move |_| encode(take_shots, output, limit, order, &count))?;
         let (path, timeout) = (desc.path.clone(), desc.timeout);
         Ok(Self { shots: Some(shots), thread: Some(thread), encoded, path, timeout })
     }
@@ -106,58 +99,46 @@ impl Drop for Encoder {
     }
 }
 
-/// The first picture determines the size, so the sink is made only then.
-struct Reel {
-    output: Option<StreamedOutput>,
-    sink: Option<Sink>,
-    /// For the longer side of a GIF; `None` for raw frames.
-    limit: Option<u32>,
-    order: Order,
-    size: Option<(u32, u32)>,
-    film: Vec<u8>,
-}
-
 enum Sink {
     Gif(Gif),
     Raw(Raw),
 }
 
-impl Reel {
-    /// Runs until the last picture or a failure. Without frames there is no file.
-    fn work(mut self, shots: Receiver<Shot>, encoded: &AtomicU64) -> Result<Written> {
-        let (mut frames, mut outcome) = (0, Ok(()));
-        for shot in shots {
-            outcome = self.frame(&shot);
-            if let Err(error) = &outcome {
-                wavefield_gpu::note!(
-                    "note: the recording has ended, a file keeps what was written so far: {error}"
-                );
-                break;
-            }
-            frames += 1;
-            encoded.store(frames, Ordering::Relaxed);
-        }
-        let ended = match self.sink {
-            Some(Sink::Gif(gif)) => gif.end(),
-            Some(Sink::Raw(raw)) => raw.end(),
-            None => Ok(()),
+/// Runs until the last picture or a failure. Without pictures there is no file. `limit` is for the longer side of
+/// a GIF; `None` means raw frames.
+fn encode(
+    shots: Receiver<Shot>,
+    output: StreamedOutput,
+    limit: Option<u32>,
+    order: Order,
+    encoded: &AtomicU64,
+) -> Result<Written> {
+    // The first picture determines the size.
+    let Ok(first) = shots.recv() else { return Ok((0, None)) };
+    let size = fitting(first.0.extent, limit.unwrap_or(u32::MAX));
+    let mut sink = match limit {
+        Some(_) => Sink::Gif(Gif::new(output, size)?),
+        None => Sink::Raw(Raw::new(output, size)),
+    };
+    let (mut film, mut frames, mut outcome) = (Vec::new(), 0, Ok(()));
+    for (pixels, at) in std::iter::once(first).chain(shots) {
+        fit(&pixels.bytes, pixels.extent, order, size, &mut film);
+        outcome = match &mut sink {
+            Sink::Gif(gif) => gif.frame(&mut film, at),
+            Sink::Raw(raw) => raw.frame(&film, at),
         };
-        outcome.and(ended).map(|()| (frames, self.size))
-    }
-
-    fn frame(&mut self, (pixels, at): &Shot) -> Result<()> {
-        let size = *self.size.get_or_insert_with(|| fitting(pixels.extent, self.limit.unwrap_or(u32::MAX)));
-        if let Some(output) = self.output.take() {
-            self.sink = Some(match self.limit {
-                Some(_) => Sink::Gif(Gif::new(output, size)?),
-                None => Sink::Raw(Raw::new(output, size)),
-            });
+        if let Err(error) = &outcome {
+            wavefield_gpu::note!(
+                "note: the recording has ended, a file keeps what was written so far: {error}"
+            );
+            break;
         }
-        fit(&pixels.bytes, pixels.extent, self.order, size, &mut self.film);
-        match &mut self.sink {
-            Some(Sink::Gif(gif)) => gif.frame(&mut self.film, *at),
-            Some(Sink::Raw(raw)) => raw.frame(&self.film, *at),
-            None => Ok(()),
-        }
+        frames += 1;
+        encoded.store(frames, Ordering::Relaxed);
     }
+    let ended = match sink {
+        Sink::Gif(gif) => gif.end(),
+        Sink::Raw(raw) => raw.end(),
+    };
+    outcome.and(ended).map(|()| (frames, Some(size)))
 }

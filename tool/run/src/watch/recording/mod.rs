@@ -39,10 +39,6 @@ impl FilmDesc {
     fn is_raw(&self) -> bool {
         self.path.as_os_str() == "-"
     }
-
-    fn period(&self) -> Duration {
-        if self.is_raw() { raw::PERIOD } else { gif::PERIOD }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +92,7 @@ impl Film {
         };
         Ok(Self {
             encoder: Encoder::start(&desc, order)?,
-            clock: FilmClock::new(desc.period()),
+            clock: FilmClock::new(if desc.is_raw() { raw::PERIOD } else { gif::PERIOD }),
             desc,
             copies: Copies::new(device),
             next: None,

@@ -43,21 +43,18 @@ fn document(command: &str, cpu: &[CpuSpan], track: &Track) -> Value {
     let epoch = cpu.iter().map(|span| span.begin).min();
     let mut events = Events { list: Vec::new(), arrows: 0, epoch: epoch.unwrap_or_else(Instant::now) };
     events.run(cpu, track);
-    json!({
-        "displayTimeUnit": "ns",
-        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock_words(track)] },
-        "traceEvents": events.list,
-    })
-}
-
-fn clock_words(track: &Track) -> Value {
-    json!({
+    let clock = json!({
         "run": track.name,
         "device": track.device,
         "cpu_to_gpu": if track.vulkan_clock.calibrated { "VK_EXT_calibrated_timestamps" } else { "an empty submission" },
         "cpu_to_gpu_error_us": track.vulkan_clock.error.as_secs_f64() * 1e6,
         "cuda_to_gpu_error_us": track.cuda_clock_error_ns.map(|error| error * 1e-3),
         "cuda_against_vulkan_violation_us": track.clock_violation_ns() * 1e-3,
+    });
+    json!({
+        "displayTimeUnit": "ns",
+        "otherData": { "wavefield": env!("CARGO_PKG_VERSION"), "command": command, "clocks": [clock] },
+        "traceEvents": events.list,
     })
 }
 

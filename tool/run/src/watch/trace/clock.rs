@@ -7,8 +7,17 @@ use wavefield_gpu::cuda::{Cuda, DeviceMemory, Event, Kernel, Stream};
 use wavefield_gpu::vulkan::{Queue, Timestamps, one_shot};
 use wavefield_gpu::{Error, Result};
 
-/// Only the reading with the smallest error is kept.
-const TRIES: usize = 12;
+/// Reads a clock several times, and returns the reading with the smallest error.
+fn best_of<T>(mut read: impl FnMut() -> Result<T>, error: impl Fn(&T) -> f64) -> Result<T> {
+    let mut best = read()?;
+    for _ in 1..12 {
+        let next = read()?;
+        if error(&next) < error(&best) {
+            best = next;
+        }
+    }
+    Ok(best)
+}
 
 /// One moment, read on both the GPU's clock and the CPU's.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +37,7 @@ impl GpuClock {
         let Some(timestamps) = Timestamps::<1>::new(&device, 1)? else {
             return Err(Error::Unsupported(format!("{} keeps no timestamps", device.info().name)));
         };
-        let mut best: Option<Self> = None;
-        for _ in 0..TRIES {
+        let read = || {
             let before = Instant::now();
             let (gpu_ns, calibrated) = match device.calibrated_time()? {
                 Some(nanoseconds) => (nanoseconds, true),
@@ -43,11 +51,9 @@ impl GpuClock {
             };
             // The GPU's clock was read in between, so the middle is off by at most half of the distance.
             let error = before.elapsed() / 2;
-            if best.is_none_or(|best| error < best.error) {
-                best = Some(Self { host: before + error, gpu_ns, error, calibrated });
-            }
-        }
-        best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
+            Ok(Self { host: before + error, gpu_ns, error, calibrated })
+        };
+        best_of(read, |clock| clock.error.as_secs_f64())
     }
 
     /// Converts a time of the GPU's clock to microseconds since `epoch`.
@@ -78,8 +84,7 @@ impl CudaClock {
     pub fn tie(context: &Cuda, stream: &Stream) -> Result<Self> {
         let kernel = Kernel::load(context, &wavefield_handoff::contents::built_in::clock())?;
         let memory = DeviceMemory::new(context, size_of::<u64>() as u64)?;
-        let mut best: Option<Self> = None;
-        for _ in 0..TRIES {
+        let read = || {
             let (base, after) = (Event::new(context)?, Event::new(context)?);
             let mut out = memory.pointer();
             let mut arguments: [*mut c_void; 1] = [(&raw mut out).cast()];
@@ -92,11 +97,9 @@ impl CudaClock {
             // `%globaltimer` was read in between, so the middle is off by at most half of the distance.
             let error_ns = f64::from(base.elapsed_ms(&after)?.unwrap_or(0.0)) * 1e6 / 2.0;
             let base_ns = u64::from_ne_bytes(bytes) as f64 - error_ns;
-            if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
-                best = Some(Self { base, base_ns, error_ns, next: None });
-            }
-        }
-        best.ok_or_else(|| Error::Unsupported("no clock was read".into()))
+            Ok(Self { base, base_ns, error_ns, next: None })
+        };
+        best_of(read, |clock| clock.error_ns)
     }
 
     /// Returns nanoseconds of the GPU's clock; `None` while the stream has not reached the event.

@@ -28,9 +28,9 @@ pub struct FrameSpans {
 
 pub struct Recorder {
     slices: Option<Timestamps<SLICES>>,
-    vulkan: GpuClock,
+    pub clock: GpuClock,
     cuda: Option<CudaClock>,
-    frames: VecDeque<FrameSpans>,
+    pub frames: VecDeque<FrameSpans>,
     most: usize,
     /// A new frame replaces the oldest. Otherwise recording ends after `most` frames.
     live: bool,
@@ -59,7 +59,7 @@ impl Recorder {
         let tie = |timeline: &CudaTimeline| CudaClock::tie(timeline.stream().context(), timeline.stream());
         Ok(Self {
             slices: None,
-            vulkan: GpuClock::tie(queue)?,
+            clock: GpuClock::tie(queue)?,
             cuda: timeline.map(tie).transpose()?,
             frames: VecDeque::with_capacity(most),
             most,
@@ -68,19 +68,11 @@ impl Recorder {
         })
     }
 
-    pub fn frames(&self) -> &VecDeque<FrameSpans> {
-        &self.frames
-    }
-
-    pub fn clock(&self) -> &GpuClock {
-        &self.vulkan
-    }
-
     /// Ties the clocks again, as far as possible without a wait.
     pub fn tie_again(&mut self, queue: &mut Queue, timeline: Option<&CudaTimeline>) -> Result<()> {
-        if self.vulkan.calibrated {
+        if self.clock.calibrated {
             // A failure keeps the old tie.
-            self.vulkan = GpuClock::tie(queue).unwrap_or(self.vulkan);
+            self.clock = GpuClock::tie(queue).unwrap_or(self.clock);
         }
         match (&mut self.cuda, timeline) {
             (Some(clock), Some(timeline)) => {
@@ -102,7 +94,7 @@ impl Recorder {
             uses_cuda: producer.uses_cuda,
             in_queue: producer.in_queue,
             frames: self.frames.into(),
-            vulkan_clock: self.vulkan,
+            vulkan_clock: self.clock,
             cuda_clock_error_ns: self.cuda.as_ref().map(|clock| clock.error_ns),
         }
     }

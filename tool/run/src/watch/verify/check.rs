@@ -1,15 +1,14 @@
 use ash::vk;
-use vulkan_cuda::ownership::Owner;
 
 use super::slots::{SlotContent, SlotsFound, WaveMoment};
 use super::{Broken, Checker, Footprint, tally::Tally};
 use crate::watch::observer::{At, Finished, Observer};
+use crate::{Choice, Config};
 use wavefield_gpu::Result;
 use wavefield_gpu::machine::Machine;
 use wavefield_gpu::vulkan::{Device, Queue};
 use wavefield_handoff::contents::array::DrawnArray;
-use wavefield_handoff::contents::scene::Scene;
-use wavefield_handoff::contents::wave::WaveShape;
+use wavefield_handoff::contents::wave::{Grid, WaveShape};
 use wavefield_handoff::producer::{Frame, Produced, Profile, Source, read_slot};
 
 /// Enough for the deepest ring, and a batch of the same length that is filled ahead.
@@ -17,30 +16,24 @@ const REMEMBERED: usize = 64;
 
 /// The frame loop owns it in a checked run. It allocates nothing per frame.
 pub struct Check {
-    checker: Checker,
+    pub(crate) checker: Checker,
     /// For each flight, the number that its submitted frame must carry, until its counts are read.
     pending: Vec<Option<u64>>,
     /// The last filled frames, indexed by their number modulo [`REMEMBERED`].
     moments: [(u64, WaveMoment); REMEMBERED],
     /// Includes frames of a batch that were not drawn yet.
     filled: u64,
-    tally: Tally,
+    pub(crate) tally: Tally,
     /// If so, the slots at the end do not hold the run's last frames, and are not checked.
     exchanged: bool,
     settled: Option<Footprint>,
     picture: [u32; 2],
-    /// With the array of the first producer.
-    desc: CheckDesc,
+    /// Of the first producer.
+    grid: Grid,
+    has_reference: bool,
+    broken: Option<Broken>,
+    machine: Machine,
     device: Device,
-}
-
-pub struct CheckDesc {
-    pub scene: Scene,
-    pub array: DrawnArray,
-    pub flights: usize,
-    pub has_reference: bool,
-    pub broken: Option<Broken>,
-    pub machine: Machine,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,32 +50,32 @@ pub struct Checked {
 
 impl Check {
     /// Blanks the slots of a stamping producer that has not produced yet. Waits for the queue.
-    pub fn new(queue: &mut Queue, producer: &Profile, desc: CheckDesc) -> Result<Self> {
+    pub fn new(
+        queue: &mut Queue,
+        producer: &Profile,
+        choice: &Choice,
+        config: &Config,
+        flights: usize,
+    ) -> Result<Self> {
         wavefield_gpu::threads::start()?;
         let device = queue.device().clone();
         let made = Self {
-            checker: Checker::new(&device, desc.scene, desc.array, desc.flights)?,
-            pending: vec![None; desc.flights],
+            checker: Checker::new(&device, config.scene, DrawnArray::mesh(config.grid), flights)?,
+            pending: vec![None; flights],
             moments: [(u64::MAX, WaveMoment { time: 0.0, shape: WaveShape::default() }); REMEMBERED],
             filled: 0,
             tally: Tally::default(),
             exchanged: false,
             settled: None,
             picture: [0, 0],
-            desc,
+            grid: config.grid,
+            has_reference: config.shows_built_in(),
+            broken: config.broken,
+            machine: choice.machine(),
             device,
         };
-        made.blank(queue, &producer.slots, producer.owner)?;
+        made.checker.blank(queue, &producer.slots, producer.owner)?;
         Ok(made)
-    }
-
-    pub fn with_earlier(self, earlier: Tally) -> Self {
-        Self { tally: earlier, ..self }
-    }
-
-    /// Blanks slots that are not in use yet: see [`Checker::blank`]. Waits for the queue.
-    pub fn blank(&self, queue: &mut Queue, slots: &[Source], owner: Owner) -> Result<()> {
-        self.checker.blank(queue, slots, owner)
     }
 
     /// Goes on with another producer, whose slots hold `array`.
@@ -92,17 +85,13 @@ impl Check {
         self.checker.set_array(array);
     }
 
-    pub fn tally(&self) -> Tally {
-        self.tally
-    }
-
     /// Reads the slots back. Both APIs must be at rest, with all `drawn` frames finished.
     pub fn finish(&mut self, queue: &mut Queue, producer: &Profile, drawn: u64) -> Result<Checked> {
         // Before memory is allocated to read the slots.
         let end = Footprint::take(drawn, &self.device, self.picture);
         let mut slots = SlotsFound::default();
         let depth = producer.slots.len() as u64;
-        let grid = self.desc.array.grid();
+        let grid = self.grid;
         let left = if self.exchanged { 0 } else { depth };
         for slot in 0..left {
             let source = producer.slots[slot as usize];
@@ -116,8 +105,10 @@ impl Check {
             };
             match last_user(self.filled, depth, slot) {
                 Some(frame) => {
-                    let moment = self.moment_of(frame).filter(|_| self.desc.has_reference);
-                    slots.add_filled(grid, &found, frame, moment);
+                    let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
+                    // Otherwise the frame is too old.
+                    let known = number == frame && self.has_reference;
+                    slots.add_filled(grid, &found, frame, known.then_some(moment));
                 }
                 None => slots.add_blank(&found),
             }
@@ -127,19 +118,13 @@ impl Check {
 
     pub fn so_far(&self, drawn: u64) -> Checked {
         Checked {
-            machine: self.desc.machine.clone(),
-            broken: self.desc.broken,
+            machine: self.machine.clone(),
+            broken: self.broken,
             tally: self.tally,
             slots: SlotsFound::default(),
             settled: self.settled,
             end: Footprint::take(drawn, &self.device, self.picture),
         }
-    }
-
-    /// Returns `None` if the frame is too old.
-    fn moment_of(&self, frame: u64) -> Option<WaveMoment> {
-        let (number, moment) = self.moments[(frame % REMEMBERED as u64) as usize];
-        (number == frame).then_some(moment)
     }
 }
 

@@ -21,10 +21,8 @@ use wavefield_handoff::producer::{ImageSlot, Source, Vertices};
 #[repr(C)]
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 struct RawCounts {
-    checked: u32,
-    stale: u32,
-    overwritten: u32,
-    missing: u32,
+    /// Checked, stale, overwritten, missing.
+    counts: [u32; 4],
     highest: u32,
     lowest: u32,
 }
@@ -37,12 +35,8 @@ const KEYS: u32 = frame_stamp::MASK + 2;
 
 impl RawCounts {
     fn look(&self) -> Look {
-        let counts = Counts {
-            checked: self.checked.into(),
-            stale: self.stale.into(),
-            overwritten: self.overwritten.into(),
-            missing: self.missing.into(),
-        };
+        let [checked, stale, overwritten, missing] = self.counts.map(u64::from);
+        let counts = Counts { checked, stale, overwritten, missing };
         Look { counts, keys: (self.highest > 0).then(|| (KEYS.wrapping_sub(self.lowest), self.highest)) }
     }
 }

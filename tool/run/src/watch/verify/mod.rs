@@ -7,8 +7,7 @@ mod footprint;
 pub mod slots;
 pub mod tally;
 
-pub use broken::Broken;
-pub use broken::BrokenProducer;
-pub use check::{Check, CheckDesc, Checked};
+pub use broken::{Broken, BrokenProducer};
+pub use check::{Check, Checked};
 pub use checker::Checker;
 pub use footprint::Footprint;

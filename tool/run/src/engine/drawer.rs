@@ -1,0 +1,58 @@
+//! How a frame is drawn: the renderer, and where the picture is seen from.
+
+use ash::vk;
+
+use super::commands::Recordings;
+use wavefield_draw::{Drawing, FieldRenderer, FieldView, Placement, has_color_map};
+use wavefield_gpu::Result;
+use wavefield_handoff::contents::array::{ArrayKind, DrawnArray};
+use wavefield_handoff::contents::scene::Scene;
+
+pub struct Drawer {
+    pub(super) renderer: FieldRenderer,
+    pub view: FieldView,
+    pub(super) scene: Scene,
+    pub(super) format: vk::Format,
+    pub recordings: Recordings,
+}
+
+impl Drawer {
+    /// For a texture, the array's size is that of the first level.
+    pub fn array(&self) -> &DrawnArray {
+        self.renderer.drawing().array()
+    }
+
+    pub fn drawing_of(&self, array: DrawnArray) -> Result<Drawing> {
+        self.renderer.drawing_of(array)
+    }
+
+    /// Prepares for pictures of this size. No frame may be in flight.
+    pub fn resize(&mut self, extent: vk::Extent2D) -> Result<()> {
+        self.recordings.forget();
+        self.renderer.resize(extent)
+    }
+
+    /// Returns `None` before the first frame.
+    pub fn picture_size(&self) -> Option<vk::Extent2D> {
+        self.renderer.extent()
+    }
+
+    /// Returns what quantity the colour map shows, and the values at its ends; `None` without a colour map.
+    pub fn legend(&self) -> Option<(&'static str, [f32; 2])> {
+        // A texture holds colours.
+        let shown = self.scene == Scene::Field && has_color_map(self.array());
+        let name = match self.array().kind() {
+            ArrayKind::Mesh => "w",
+            ArrayKind::Surface => "height",
+            ArrayKind::Points | ArrayKind::Image => "value",
+        };
+        shown.then_some((name, self.view.limits))
+    }
+
+    /// Returns where the array lies in a picture, if it is an image.
+    pub fn image_in(&self, picture: vk::Extent2D) -> Option<Placement> {
+        let size = (picture.width, picture.height);
+        let place = || Placement::new(self.array().grid(), &self.view.camera, size);
+        (self.array().kind() == ArrayKind::Image).then(place)
+    }
+}
