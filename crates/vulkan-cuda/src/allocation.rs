@@ -80,7 +80,7 @@ impl ExportedAllocation {
         }
         let export = MemoryExport::for_buffers(vk, usage)?;
         if export.dedicated_only {
-            return Err(Error::Unsupported(format!(
+            return Err(Error::DeviceLacks(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
                 vk.info().name
             )));

@@ -173,8 +173,15 @@ impl CudaBuffer {
         check_buffer(vk, size, usage)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
-        unsafe { exportable::imported_buffer(vk.instance(), vk.physical(), name, (usage, flags), fd) }
-            .map_err(Error::Unsupported)?;
+        let features = unsafe { exportable::buffer(vk.instance(), vk.physical(), (usage, flags), fd) };
+        let sparse = if flags.is_empty() { "" } else { "sparse " };
+        let what = format!("{sparse}buffers for {usage:?} as {}", fd.name());
+        if !features.contains(vk::ExternalMemoryFeatureFlags::IMPORTABLE) {
+            return Err(Error::DeviceLacks(format!("{name} imports no {what}")));
+        }
+        if features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY) {
+            return Err(Error::DeviceLacks(format!("{name} imports {what} only in dedicated allocations")));
+        }
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(fd.memory());
         let info =
             vk::BufferCreateInfo::default().size(size).usage(usage).flags(flags).push_next(&mut external);

@@ -2,12 +2,12 @@
 //!
 //! An image differs from a buffer:
 //!
-//! - Not every format, type and usage can be exported, so the driver is asked first ([`crate::exportable`]).
+//! - Not every format, type and usage can be exported, so the driver is asked first.
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
 //!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
 //!   mapping is made from the exported image.
 //! - Kernels get no pointer. They write a level through a surface object and read it through a texture
-//!   object. [`Array`] copies a level from and to linear memory.
+//!   object. [`Array`] copies a level to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples
@@ -129,18 +129,22 @@ impl ExportedImage {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
         if request.usage.as_raw() & !USAGES != 0 {
-            return Err(Error::Unsupported(format!(
+            return Err(Error::Rule(format!(
                 "an image with the usage {:?} cannot be shared: use only those of Vulkan 1.0 that keep what the image holds",
                 vk::ImageUsageFlags::from_raw(request.usage.as_raw() & !USAGES)
             )));
         }
-        // SAFETY: the adopted device's own.
-        let support =
-            unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) };
-        let (kind, _) = support.map_err(|reason| {
+        let refused = |reason: String| {
             let (device, view, format) = (&vk.info().name, shape.view().name(), format.name());
-            Error::Unsupported(format!("{device} does not export a {view} image of {format}: {reason}"))
-        })?;
+            format!("{device} does not export a {view} image of {format}: {reason}")
+        };
+        if request.usage.is_empty() {
+            return Err(Error::Rule(refused("an image needs a usage".into())));
+        }
+        // SAFETY: the adopted device's own.
+        let kind =
+            unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) }
+                .map_err(|reason| Error::DeviceLacks(refused(reason)))?;
         let export = MemoryExport::new(vk, kind)?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()

@@ -1,4 +1,4 @@
-//! Step 2: one memory, two addresses. Vulkan allocates and exports, CUDA imports and maps.
+//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and maps.
 //!
 //! Each side has rules that examples often leave out:
 //!

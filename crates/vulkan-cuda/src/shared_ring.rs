@@ -1,4 +1,4 @@
-//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
+//! Slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
 //!
 //! # Examples
 //! One frame. [The crate's page](crate) makes the ring.
@@ -318,7 +318,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.wait_idle(limit)?;
         let held = self.core.ledger().held();
         let core = Arc::get_mut(&mut self.core).ok_or_else(|| {
-            Error::Rule(format!(
+            Error::InUse(format!(
                 "the slots of a ring are in use: submit or drop the turns of frames {held:?} first"
             ))
         })?;

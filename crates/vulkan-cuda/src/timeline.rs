@@ -1,4 +1,4 @@
-//! Step 3: a timeline semaphore that both APIs wait for and signal, on the GPU.
+//! A timeline semaphore that both APIs wait for and signal, on the GPU.
 //!
 //! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows ([Semaphores]). You may wait for a
 //! value before its signal is enqueued, so each side can enqueue its half of a frame without the other. The

@@ -126,7 +126,7 @@ pub(crate) unsafe fn requirements(vk: &Vk, buffer: vk::Buffer, size: u64) -> Res
     let required = unsafe { vk.device().get_buffer_memory_requirements(buffer) };
     match required.size >= size {
         true => Ok(required),
-        false => Err(Error::Unsupported(format!(
+        false => Err(Error::DeviceLacks(format!(
             "{} would give a buffer of {size} bytes only {} bytes of memory",
             vk.info().name,
             required.size
@@ -184,5 +184,5 @@ impl SemaphoreExport {
 }
 
 fn cannot(device: &str, what: &str) -> Error {
-    Error::Unsupported(format!("{device} cannot export {what} as {}", ExportType::names()))
+    Error::DeviceLacks(format!("{device} cannot export {what} as {}", ExportType::names()))
 }
