@@ -120,9 +120,9 @@ mod tests {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let lib = read_to_string(sources.join("lib.rs")).unwrap();
         let listed = listed(&lib);
-        let declared = lib.lines().filter_map(|line| {
-            line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')
-        });
+        let declared = lib
+            .lines()
+            .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
         assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), declared.collect());
         assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), listed.len(), "twice: {listed:?}");
         for path in files(&sources) {
