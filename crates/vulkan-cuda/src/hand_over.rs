@@ -184,6 +184,7 @@ impl<S, C: Stream> RingCore<S, C> {
     /// # Safety
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
+        self.ledger().aborted = true;
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
         unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }

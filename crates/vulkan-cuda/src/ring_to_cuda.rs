@@ -11,22 +11,15 @@
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
 //! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction,
-//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
+//! #     submit: fn(vk::SemaphoreSubmitInfo, vk::SemaphoreSubmitInfo) -> Result<(), vulkan_cuda::Error>,
+//! #     commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(write) = ring.write() else { return Ok(()) }; // not yet: CUDA must read first
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.
 //! unsafe { write.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
-//! let submit = |wait, signal| -> Result<(), Box<dyn std::error::Error>> {
-//!     let (waits, signals) = ([wait], [signal]); // and your own
-//!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-//!     let submission = vk::SubmitInfo2::default()
-//!         .wait_semaphore_infos(&waits)
-//!         .command_buffer_infos(&buffers)
-//!         .signal_semaphore_infos(&signals);
-//!     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
-//! };
 //! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+//! // (The other direction's page has such a function.)
 //! unsafe { write.submit(submit) }?;
 //!
 //! while let Some(read) = ring.next_read()? { // CUDA's stream waits, on the GPU
@@ -230,11 +223,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Safety
     /// Neither the stream nor the queue may reach its signals any more.
     pub unsafe fn abort(&self) -> Result<()> {
-        let submitted = {
-            let mut ledger = self.core.ledger();
-            ledger.aborted = true;
-            ledger.submitted
-        };
+        let submitted = self.core.ledger().submitted;
         // SAFETY: the caller's promise.
         let vulkan = unsafe { self.core.owned.vulkan.signal_from_host(submitted) };
         // SAFETY: as above.
@@ -319,13 +308,10 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// - If `submit` returns `Ok`, it must have made one submission with this wait and this signal. If it
     ///   returns an error or panics, it must have made none, unless the device is lost.
     /// - All submissions must go to one queue of [`QueueUse::family`], one after the other.
-    pub unsafe fn submit<R, E>(
+    pub unsafe fn submit<R, E: From<Error>>(
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<R, E>
-    where
-        E: From<Error>,
-    {
+    ) -> Result<R, E> {
         // SAFETY: the caller's promise.
         unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }

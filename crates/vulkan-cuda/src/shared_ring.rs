@@ -325,7 +325,6 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # Safety
     /// The stream must never reach its signals, for example because a kernel does not end.
     pub unsafe fn abort(&self) -> Result<()> {
-        self.core.ledger().aborted = true;
         // SAFETY: the caller's promise.
         unsafe { self.core.abort() }
     }

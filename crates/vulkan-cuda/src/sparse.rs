@@ -53,9 +53,9 @@ pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,
     buffer: vk::Buffer,
-    pieces: impl Iterator<Item = (&'a Piece, &'a vk::DeviceMemory)>,
+    pieces: impl Iterator<Item = (&'a Piece, vk::DeviceMemory)>,
 ) -> Result<()> {
-    let bind = |(piece, &memory): (&Piece, &vk::DeviceMemory)| {
+    let bind = |(piece, memory): (&Piece, vk::DeviceMemory)| {
         let bind = vk::SparseMemoryBind::default().memory(memory).memory_offset(piece.range.offset);
         bind.resource_offset(piece.at).size(piece.range.size)
     };

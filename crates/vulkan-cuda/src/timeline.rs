@@ -107,7 +107,7 @@ impl SharedTimeline {
     /// Returns CUDA's semaphore, which is destroyed with `self`. It is for nodes of CUDA graphs, with
     /// [`Operand::signal_params`] and [`Operand::wait_params`]. What they signal is not checked.
     pub fn cuda(&self) -> sys::CUexternalSemaphore {
-        self.imported.raw()
+        self.imported.raw
     }
 
     /// Returns a wait before all commands of a submission, as [`crate::ownership`] requires.

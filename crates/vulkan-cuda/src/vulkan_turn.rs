@@ -121,13 +121,10 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///     let _ = unsafe { read.submit(submit) };
     /// }
     /// ```
-    pub unsafe fn submit<R, E>(
+    pub unsafe fn submit<R, E: From<Error>>(
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<R, E>
-    where
-        E: From<Error>,
-    {
+    ) -> Result<R, E> {
         // SAFETY: the caller's promise.
         unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }

@@ -108,7 +108,7 @@ unsafe fn take<T>(
     handle.ok_or_else(|| Error::DeviceLacks(format!("{call} on {name} answered with a null handle")))
 }
 
-/// Creates a handle to `memory`, which was allocated with [`super::MemoryExport`].
+/// Creates a handle to `memory`, which was allocated with [`super::Memory`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let call = "vkGetMemoryWin32HandleKHR";
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
@@ -125,7 +125,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     }
 }
 
-/// Creates a handle to `semaphore`, which was created with [`super::SemaphoreExport`].
+/// Creates a handle to `semaphore`, which was created for this export.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
