@@ -26,7 +26,7 @@ use crate::turn::WgpuTurn;
 /// Fails if there is no CUDA driver, or if no adapter can share: the error has the last one's reason.
 pub async fn find(instance: &wgpu::Instance) -> Result<wgpu::Adapter> {
     let devices = Driver::load()?.devices()?; // Without a driver cudarc would panic.
-    let mut reason = Error::Unsupported("wgpu found no Vulkan device".into());
+    let mut reason = Error::SystemLacks("wgpu found no Vulkan device".into());
     for adapter in instance.enumerate_adapters(wgpu::Backends::VULKAN).await {
         match twin(&adapter, &devices) {
             Ok(_) => return Ok(adapter),
@@ -43,7 +43,7 @@ fn twin(adapter: &wgpu::Adapter, devices: &[CudaInfo]) -> Result<(VkInfo, CudaIn
     let info = unsafe { VkInfo::query(raw.shared_instance().raw_instance(), raw.raw_physical_device()) }?;
     match find_twin(&info, devices) {
         Ok(twin) => Ok((info, twin.clone())),
-        Err(mismatch) => Err(Error::Unsupported(format!("{} and CUDA cannot share: {mismatch}", info.name))),
+        Err(mismatch) => Err(Error::DeviceLacks(format!("{} and CUDA cannot share: {mismatch}", info.name))),
     }
 }
 
@@ -51,7 +51,7 @@ fn hal(adapter: &wgpu::Adapter) -> Result<impl Deref<Target = Adapter>> {
     // SAFETY: nothing is destroyed.
     unsafe { adapter.as_hal::<Api>() }.ok_or_else(|| {
         let name = adapter.get_info().name;
-        Error::Unsupported(format!(
+        Error::Rule(format!(
             "wgpu's adapter {name} is not one of Vulkan: create the instance with Backends::VULKAN"
         ))
     })
@@ -82,13 +82,13 @@ impl Gpu {
         let (info, twin) = twin(adapter, &Driver::load()?.devices()?)?;
         let lacking = desc.required_features - adapter.features();
         if !lacking.is_empty() || !desc.required_limits.check_limits(&adapter.limits()) {
-            return Err(Error::Unsupported(format!(
+            return Err(Error::DeviceLacks(format!(
                 "{} lacks features ({lacking:?}) or limits that the DeviceDescriptor requires",
                 info.name
             )));
         }
         let failed =
-            |error: &dyn Display| Error::Unsupported(format!("wgpu did not open {}: {error}", info.name));
+            |error: &dyn Display| Error::DeviceLacks(format!("wgpu did not open {}: {error}", info.name));
         // wgpu itself enables timelines and the export of memory, but not the export of semaphores.
         let extend = |args: CreateDeviceCallbackArgs| {
             let missing: Vec<_> = info.extensions().filter(|name| !args.extensions.contains(name)).collect();

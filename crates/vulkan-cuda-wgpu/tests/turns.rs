@@ -20,7 +20,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn open() -> Option<(Gpu, MutexGuard<'static, ()>)> {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     common::opened(another().map_err(Into::into), |error| {
-        matches!(error.downcast_ref(), Some(Error::Unsupported(_) | Error::Driver { .. }))
+        error.downcast_ref().is_some_and(Error::is_unavailable)
     })
     .map(|gpu| (gpu, alone))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::CudaContext;
-use vulkan_cuda::Error::Unsupported;
+use vulkan_cuda::Error::{DeviceLacks, SystemLacks};
 use vulkan_cuda::{Cuda, Driver, Pair, Vk, VkInfo, find_twin};
 
 /// One GPU, opened with both APIs.
@@ -43,7 +43,7 @@ impl Drop for Owner {
     }
 }
 
-/// Opens the first Vulkan device that CUDA also has. If there is none, the error is [`Unsupported`].
+/// Opens the first Vulkan device that CUDA also has. If there is none, the error [is unavailable](vulkan_cuda::Error::is_unavailable).
 pub fn open() -> Result<Gpu, Box<dyn Error>> {
     open_with(|_| vk::PhysicalDeviceFeatures::default())
 }
@@ -55,10 +55,10 @@ pub fn open_with(
 ) -> Result<Gpu, Box<dyn Error>> {
     // The driver is opened at run time, so this also runs on a machine without CUDA. cudarc would panic
     // there.
-    let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
+    let driver = Driver::load().map_err(|error| SystemLacks(error.to_string()))?;
     // SAFETY: the loader is the system's own.
     let entry = unsafe { ash::Entry::load() }
-        .map_err(|error| Unsupported(format!("there is no Vulkan loader: {error}")))?;
+        .map_err(|error| SystemLacks(format!("there is no Vulkan loader: {error}")))?;
     let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
     // SAFETY: a plain description.
     let instance =
@@ -90,7 +90,7 @@ pub fn open_with(
     }
     // SAFETY: nothing was made from it.
     unsafe { instance.destroy_instance(None) };
-    Err(Unsupported(reasons.join("; ")).into())
+    Err(DeviceLacks(reasons.join("; ")).into())
 }
 
 /// Creates a device that can share, and pairs it with a context.
@@ -156,5 +156,5 @@ pub fn report(outcome: Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>>
 
 /// Returns whether an error means that this machine cannot do what was requested.
 pub fn is_unsupported(error: &(dyn Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(Unsupported(_)))
+    error.downcast_ref().is_some_and(vulkan_cuda::Error::is_unavailable)
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::{CudaContext, CudaFunction};
-use vulkan_cuda::Error::Unsupported;
+use vulkan_cuda::Error::SystemLacks;
 use vulkan_cuda::shared_ring::QueueUse;
 use vulkan_cuda::{Cuda, Driver, Pair, SharedBuffer, SharedRing, Vk};
 
@@ -45,7 +45,7 @@ const WORDS: usize = 1024;
 const BYTES: u64 = 4 * WORDS as u64;
 
 pub fn run() -> Result<(), Box<dyn Error>> {
-    let driver = Driver::load().map_err(|error| Unsupported(error.to_string()))?;
+    let driver = Driver::load().map_err(|error| SystemLacks(error.to_string()))?;
     let (device, ordinal) = Device::new(driver)?;
     let device = Arc::new(device);
 

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use ash::vk;
 use cudarc::driver::sys;
-use vulkan_cuda::Error::Unsupported;
+use vulkan_cuda::Error::DeviceLacks;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::ownership::{Access, Owner};
 use vulkan_cuda::{CudaAllocation, CudaBuffer};
@@ -86,7 +86,7 @@ fn two_chunks(gpu: &Gpu) -> Result<(), Box<dyn Error>> {
             check(gpu, view.vulkan(), tensor.size, 2)?;
             println!("bound sparsely, Vulkan read {tensor} of two allocations");
         }
-        Err(Unsupported(why)) => println!("refused: {why}"),
+        Err(DeviceLacks(why)) => println!("refused: {why}"),
         Err(error) => return Err(error.into()),
     }
     Ok(())

@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 use ash::vk;
 
-use crate::export::{MemoryExport, export_memory, requirements};
-use crate::handle::{ExportType, MemoryHandle};
+use crate::export::{Buffer, Memory, buffer_export};
+use crate::handle::MemoryHandle;
 use crate::layout::{self, Range};
 use crate::memory::{ImportedMemory, MappedMemory, SharedBuffer};
 use crate::pair::Pair;
@@ -55,12 +55,10 @@ use crate::{Error, Result};
 /// # }
 /// ```
 pub struct ExportedAllocation {
-    buffers: Vec<vk::Buffer>,
+    // Dropped before their memory.
+    buffers: Vec<Buffer>,
     ranges: Vec<Range>,
-    memory: vk::DeviceMemory,
-    size: u64,
-    kind: ExportType,
-    vk: Vk,
+    memory: Memory,
 }
 
 impl ExportedAllocation {
@@ -78,43 +76,29 @@ impl ExportedAllocation {
         if let Some(index) = sizes.iter().position(|&size| size == 0) {
             return Err(layout::empty(index));
         }
-        let export = MemoryExport::for_buffers(vk, usage)?;
-        if export.dedicated_only {
-            return Err(Error::Unsupported(format!(
+        let (kind, dedicated_only) = buffer_export(vk, usage)?;
+        if dedicated_only {
+            return Err(Error::DeviceLacks(format!(
                 "{} exports such buffers in dedicated allocations only: give each its own",
                 vk.info().name
             )));
         }
-        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
-        let mut made = Self {
-            buffers: Vec::with_capacity(sizes.len()),
-            ranges: Vec::new(),
-            memory: vk::DeviceMemory::null(),
-            size: 0,
-            kind: export.kind,
-            vk: vk.clone(),
-        };
-        let (mut needs, mut memory_types) = (Vec::with_capacity(sizes.len()), u32::MAX);
-        for &size in sizes {
-            let buffer = export.create_buffer(vk, size, usage)?;
-            made.buffers.push(buffer);
-            // SAFETY: made above.
-            let requirements = unsafe { requirements(vk, buffer, size) }?;
-            // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and
-            // flags allow the same types ("Resource Memory Association").
-            memory_types &= requirements.memory_type_bits;
-            needs.push(requirements);
-        }
-        (made.ranges, made.size) = layout::pack(&needs)?;
+        let buffer = |&size: &u64| Buffer::new(vk, size, (usage, vk::BufferCreateFlags::empty()), kind);
+        let buffers = sizes.iter().map(buffer).collect::<Result<Vec<_>>>()?;
+        let needs: Vec<_> = buffers.iter().map(|buffer| buffer.required).collect();
+        let (mut ranges, size) = layout::pack(&needs)?;
         // Vulkan may require more bytes than the buffer has. CUDA maps only the buffer.
-        made.ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
-        let required = vk::MemoryRequirements::default().size(made.size).memory_type_bits(memory_types);
+        ranges.iter_mut().zip(sizes).for_each(|(range, &size)| range.size = size);
+        // One memory holds all buffers, so its type must suit every one. Buffers with equal usage and flags
+        // allow the same types ("Resource Memory Association").
+        let memory_types = needs.iter().fold(u32::MAX, |types, need| types & need.memory_type_bits);
+        let required = vk::MemoryRequirements::default().size(size).memory_type_bits(memory_types);
         // SAFETY: the types are those that every buffer allows, and nothing is dedicated.
-        made.memory = unsafe { export.allocate(vk, &required, None) }?;
-        for (&buffer, range) in made.buffers.iter().zip(&made.ranges) {
+        let memory = unsafe { Memory::allocate(vk, kind, buffers[0].memory_flags(), &required, None) }?;
+        let made = Self { buffers, ranges, memory };
+        for (buffer, range) in made.buffers.iter().zip(&made.ranges) {
             // SAFETY: aligned and inside the allocation, as packed; bound once.
-            unsafe { vk.device().bind_buffer_memory(buffer, made.memory, range.offset) }
-                .map_err(vk.failed("vkBindBufferMemory"))?;
+            unsafe { buffer.bind(&made.memory, range.offset) }?;
         }
         Ok(made)
     }
@@ -122,22 +106,22 @@ impl ExportedAllocation {
     /// Imports the allocation into CUDA and maps each buffer. Returns them in the order of the sizes. The
     /// allocation is freed with the last of them. Fails if it is of another device than the pair's.
     pub fn share(self, pair: &Pair) -> Result<Vec<SharedBuffer>> {
-        pair.vk().require_same(&self.vk)?;
+        pair.vk().require_same(&self.memory.vk)?;
         let exported = Arc::new(self);
         // Declared last, so after an error CUDA releases before Vulkan frees.
         let imported =
-            ImportedMemory::new(pair.cuda(), exported.export()?, exported.size, false).map(Arc::new)?;
-        let share = |(&vulkan, range): (&vk::Buffer, &Range)| {
+            ImportedMemory::new(pair.cuda(), exported.export()?, exported.size(), false).map(Arc::new)?;
+        let share = |(buffer, range): (&Buffer, &Range)| {
             // SAFETY: the range is that of a buffer in the imported allocation.
             let mapped = unsafe { MappedMemory::map(imported.clone(), range.offset, range.size) }?;
-            Ok(SharedBuffer::of(mapped, vulkan, &exported.vk, exported.clone()))
+            Ok(SharedBuffer::of(mapped, buffer.raw, &buffer.vk, exported.clone()))
         };
         exported.buffers.iter().zip(&exported.ranges).map(share).collect()
     }
 
     /// Returns the buffers, in the order of the sizes. They are destroyed with `self`.
-    pub fn buffers(&self) -> &[vk::Buffer] {
-        &self.buffers
+    pub fn buffers(&self) -> Vec<vk::Buffer> {
+        self.buffers.iter().map(|buffer| buffer.raw).collect()
     }
 
     /// Returns each buffer's place in the allocation.
@@ -147,23 +131,11 @@ impl ExportedAllocation {
 
     /// Creates a handle to the memory: see [`ExportedBuffer::export`](crate::ExportedBuffer::export).
     pub fn export(&self) -> Result<MemoryHandle> {
-        export_memory(&self.vk, self.memory, self.kind)
+        self.memory.export()
     }
 
     /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn size(&self) -> u64 {
-        self.size
-    }
-}
-
-impl Drop for ExportedAllocation {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with them: code that submits such work promises to wait for that.
-        self.vk.cleanup(|device| unsafe {
-            for &buffer in &self.buffers {
-                device.destroy_buffer(buffer, None);
-            }
-            device.free_memory(self.memory, None);
-        });
+        self.memory.size
     }
 }

@@ -1,4 +1,4 @@
-//! Step 3, the other kind of semaphore: a binary one, for programs that cannot use timelines.
+//! The other kind of semaphore: a binary one, for programs that cannot use timelines.
 //!
 //! A *binary semaphore* ([`SharedBinary`]) has no counter. Each signal has exactly one wait. A wait is
 //! submitted after its signal (`VUID-vkQueueSubmit2-semaphore-03873`). The next signal is submitted after

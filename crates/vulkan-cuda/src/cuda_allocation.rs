@@ -151,7 +151,7 @@ fn exportable(cuda: &Cuda) -> Result<sys::CUmemAllocationProp> {
         cuda.check("cuDeviceGetAttribute", code)?;
         // Windows has other handles, which are untested.
         if has == 0 || cfg!(not(unix)) {
-            return Err(Error::Unsupported(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
+            return Err(Error::DeviceLacks(format!("CUDA {what} on {name} ({})", std::env::consts::OS)));
         }
     }
     Ok(sys::CUmemAllocationProp {

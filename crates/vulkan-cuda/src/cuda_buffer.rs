@@ -6,7 +6,7 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda_allocation::CudaAllocation;
-use crate::export::{check_buffer, flags_for, memory_type, requirements};
+use crate::export::{Buffer, Memory, memory_type};
 use crate::exportable;
 use crate::handle::{ExportType, Fd};
 use crate::layout::Range;
@@ -19,13 +19,10 @@ use crate::{Error, Result};
 /// A Vulkan buffer in memory that CUDA allocated. It owns the buffer and Vulkan's references to the memory,
 /// and keeps the [`CudaAllocation`] alive. [`crate::cuda_memory`] has an example.
 pub struct CudaBuffer {
-    buffer: vk::Buffer,
+    // Dropped before its memory.
+    pub(crate) buffer: Buffer,
     /// One import for each chunk that holds bytes of the buffer.
-    memories: Vec<vk::DeviceMemory>,
-    size: u64,
-    required: vk::MemoryRequirements,
-    usage: vk::BufferUsageFlags,
-    vk: Vk,
+    memories: Vec<Memory>,
     /// CUDA's address of the same bytes, and the allocation that keeps it valid. Dropped last.
     owner: Option<(sys::CUdeviceptr, Arc<CudaAllocation>)>,
 }
@@ -43,18 +40,8 @@ impl CudaBuffer {
         range: Range,
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
-        let mut made = Self::create(pair.vk(), range.size, usage, vk::BufferCreateFlags::empty())?;
-        let found = made.place(pair, allocation, range)?;
-        let &[Piece { chunk, range: within, .. }] = found.as_slice() else {
-            return Err(Error::Rule(format!(
-                "{range} span {} chunks of CUDA's memory: bind them sparsely (CudaBuffer::spanning), or copy them into one",
-                found.len()
-            )));
-        };
-        // SAFETY: exported just now from this very chunk, on the pair's GPU.
-        unsafe { made.import(allocation.export(chunk)?, allocation.chunks()[chunk]) }?;
-        made.bind(within.offset)?;
-        Ok(made)
+        // SAFETY: there is no queue.
+        unsafe { Self::of_allocation(pair, allocation, range, usage, None) }
     }
 
     /// Like [`CudaBuffer::new`], but the bytes may span several chunks. Binds them with `vkQueueBindSparse`
@@ -77,16 +64,35 @@ impl CudaBuffer {
         usage: vk::BufferUsageFlags,
         (queue, family): (vk::Queue, u32),
     ) -> Result<Self> {
-        sparse::offered(pair.vk(), family)?;
-        let mut made = Self::create(pair.vk(), range.size, usage, vk::BufferCreateFlags::SPARSE_BINDING)?;
-        let found = made.place(pair, allocation, range)?;
-        sparse::check(&found, made.required.alignment)?;
-        for piece in &found {
-            // SAFETY: as in `new`.
-            unsafe { made.import(allocation.export(piece.chunk)?, allocation.chunks()[piece.chunk]) }?;
-        }
         // SAFETY: the caller's promise.
-        unsafe { made.bind_sparsely(queue, &found) }
+        unsafe { Self::of_allocation(pair, allocation, range, usage, Some((queue, family))) }
+    }
+
+    /// # Safety
+    /// Same as [`CudaBuffer::spanning`], if there is a queue.
+    unsafe fn of_allocation(
+        pair: &Pair,
+        allocation: &Arc<CudaAllocation>,
+        range: Range,
+        usage: vk::BufferUsageFlags,
+        queue: Option<(vk::Queue, u32)>,
+    ) -> Result<Self> {
+        let (ours, theirs) = (pair.cuda().info(), allocation.cuda().info());
+        if ours.uuid != theirs.uuid {
+            return Err(Error::Rule(format!(
+                "memory on {} ({}) cannot be imported on {} ({})",
+                theirs.name, theirs.uuid, ours.name, ours.uuid
+            )));
+        }
+        let chunks = allocation.chunks();
+        let (mut made, found) = Self::create(pair.vk(), &chunks, range, usage, queue)?;
+        for piece in &found {
+            // SAFETY: exported just now from this very chunk, on the pair's GPU.
+            unsafe { made.import(allocation.export(piece.chunk)?, chunks[piece.chunk]) }?;
+        }
+        made.owner = Some((allocation.pointer() + range.offset, allocation.clone()));
+        // SAFETY: the caller's promise.
+        unsafe { made.bind(&found, queue) }
     }
 
     /// Imports a descriptor that your process did not export, and binds a buffer to `range` of its memory. If
@@ -107,12 +113,12 @@ impl CudaBuffer {
         range: Range,
         usage: vk::BufferUsageFlags,
     ) -> Result<Self> {
-        let mut made = Self::create(vk, range.size, usage, vk::BufferCreateFlags::empty())?;
-        made.lies_in(&[allocation_size], range)?;
-        // SAFETY: the caller's promise.
-        unsafe { made.import(fd, allocation_size) }?;
-        made.bind(range.offset)?;
-        Ok(made)
+        let (mut made, found) = Self::create(vk, &[allocation_size], range, usage, None)?;
+        // SAFETY: the caller's promise; there is no queue.
+        unsafe {
+            made.import(fd, allocation_size)?;
+            made.bind(&found, None)
+        }
     }
 
     /// Like [`CudaBuffer::from_descriptor`], for several chunks: a descriptor and a size in bytes for each.
@@ -125,7 +131,7 @@ impl CudaBuffer {
         mut chunks: Vec<(Fd, u64)>,
         range: Range,
         usage: vk::BufferUsageFlags,
-        (queue, family): (vk::Queue, u32),
+        queue: (vk::Queue, u32),
     ) -> Result<Self> {
         if chunks.len() == 1
             && let Some((fd, size)) = chunks.pop()
@@ -133,11 +139,8 @@ impl CudaBuffer {
             // SAFETY: the caller's promise.
             return unsafe { Self::from_descriptor(vk, fd, size, range, usage) };
         }
-        sparse::offered(vk, family)?;
-        let mut made = Self::create(vk, range.size, usage, vk::BufferCreateFlags::SPARSE_BINDING)?;
         let sizes: Vec<_> = chunks.iter().map(|&(_, size)| size).collect();
-        let found = made.lies_in(&sizes, range)?;
-        sparse::check(&found, made.required.alignment)?;
+        let (mut made, found) = Self::create(vk, &sizes, range, usage, Some(queue))?;
         for (chunk, (fd, size)) in chunks.into_iter().enumerate() {
             if found.iter().any(|piece| piece.chunk == chunk) {
                 // SAFETY: the caller's promise.
@@ -145,12 +148,12 @@ impl CudaBuffer {
             }
         }
         // SAFETY: the caller's promise.
-        unsafe { made.bind_sparsely(queue, &found) }
+        unsafe { made.bind(&found, Some(queue)) }
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn vulkan(&self) -> vk::Buffer {
-        self.buffer
+        self.buffer.raw
     }
 
     /// Returns the address of the same bytes in CUDA's address space, or `None` if the buffer was made from
@@ -161,94 +164,92 @@ impl CudaBuffer {
 
     /// Returns the size in bytes, as requested.
     pub fn size(&self) -> u64 {
-        self.size
+        self.buffer.size
     }
 
-    pub(crate) fn device(&self) -> vk::Device {
-        self.vk.device().handle()
-    }
-
-    fn create(vk: &Vk, size: u64, usage: vk::BufferUsageFlags, flags: vk::BufferCreateFlags) -> Result<Self> {
+    /// Creates the buffer for `range` of memory with these chunks, without memory, and finds its pieces. If
+    /// there is no queue to bind several pieces sparsely, there is one piece.
+    fn create(
+        vk: &Vk,
+        chunks: &[u64],
+        range: Range,
+        usage: vk::BufferUsageFlags,
+        queue: Option<(vk::Queue, u32)>,
+    ) -> Result<(Self, Vec<Piece>)> {
+        use vk::ExternalMemoryFeatureFlags as Features;
+        let (mut flags, mut sparse) = (vk::BufferCreateFlags::empty(), "");
+        if let Some((_, family)) = queue {
+            sparse::offered(vk, family)?;
+            (flags, sparse) = (vk::BufferCreateFlags::SPARSE_BINDING, "sparse ");
+        }
         vk.memory_handles()?;
-        check_buffer(vk, size, usage)?;
+        vk.require_usage(usage)?;
         let (name, fd) = (&vk.info().name, ExportType::OpaqueFd);
         // SAFETY: the adopted device's own.
-        unsafe { exportable::imported_buffer(vk.instance(), vk.physical(), name, (usage, flags), fd) }
-            .map_err(Error::Unsupported)?;
-        let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(fd.memory());
-        let info =
-            vk::BufferCreateInfo::default().size(size).usage(usage).flags(flags).push_next(&mut external);
-        // SAFETY: a live device and a plain description.
-        let buffer =
-            unsafe { vk.device().create_buffer(&info, None) }.map_err(vk.failed("vkCreateBuffer"))?;
-        let required = vk::MemoryRequirements::default();
-        // From here on Drop cleans up.
-        let mut made =
-            Self { buffer, memories: Vec::new(), size, required, usage, vk: vk.clone(), owner: None };
-        // SAFETY: made above.
-        made.required = unsafe { requirements(vk, buffer, size) }?;
-        Ok(made)
-    }
-
-    /// Finds the pieces of the allocation that the buffer shows, and keeps the allocation alive.
-    fn place(&mut self, pair: &Pair, allocation: &Arc<CudaAllocation>, range: Range) -> Result<Vec<Piece>> {
-        let (ours, theirs) = (pair.cuda().info(), allocation.cuda().info());
-        if ours.uuid != theirs.uuid {
-            return Err(Error::Rule(format!(
-                "memory on {} ({}) cannot be imported on {} ({})",
-                theirs.name, theirs.uuid, ours.name, ours.uuid
-            )));
+        let features = unsafe { exportable::buffer(vk.instance(), vk.physical(), (usage, flags), fd) };
+        let what = format!("{sparse}buffers for {usage:?} as {}", fd.name());
+        if !features.contains(Features::IMPORTABLE) {
+            return Err(Error::DeviceLacks(format!("{name} imports no {what}")));
         }
-        let pieces = self.lies_in(&allocation.chunks(), range)?;
-        self.owner = Some((allocation.pointer() + range.offset, allocation.clone()));
-        Ok(pieces)
-    }
-
-    /// Returns the pieces of `range`, including the bytes that Vulkan requires beyond the buffer's own.
-    fn lies_in(&self, chunks: &[u64], range: Range) -> Result<Vec<Piece>> {
-        let alignment = self.required.alignment;
+        if features.contains(Features::DEDICATED_ONLY) {
+            return Err(Error::DeviceLacks(format!("{name} imports {what} only in dedicated allocations")));
+        }
+        let buffer = Buffer::new(vk, range.size, (usage, flags), fd)?;
+        let alignment = buffer.required.alignment;
         if !range.offset.is_multiple_of(alignment) {
             return Err(Error::Rule(format!(
                 "{range} of CUDA's memory do not begin at a multiple of {alignment}, as VkMemoryRequirements::alignment requires"
             )));
         }
-        pieces(chunks, Range { size: self.required.size, ..range })
+        // Includes the bytes that Vulkan requires beyond the buffer's own.
+        let found = pieces(chunks, Range { size: buffer.required.size, ..range })?;
+        match queue {
+            Some(_) => sparse::check(&found, alignment)?,
+            None if found.len() == 1 => {}
+            None => {
+                return Err(Error::Rule(format!(
+                    "{range} span {} chunks of CUDA's memory: bind them sparsely (CudaBuffer::spanning), or copy them into one",
+                    found.len()
+                )));
+            }
+        }
+        Ok((Self { buffer, memories: Vec::new(), owner: None }, found))
     }
 
     /// # Safety
     /// `fd` stands for memory on this GPU that CUDA exported, of exactly `size` bytes.
     unsafe fn import(&mut self, fd: Fd, size: u64) -> Result<()> {
-        let vk = &self.vk;
-        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(flags_for(self.usage));
+        let Buffer { required, vk, .. } = &self.buffer;
+        let mut flags = vk::MemoryAllocateFlagsInfo::default().flags(self.buffer.memory_flags());
         let mut import = vk::ImportMemoryFdInfoKHR::default()
             .handle_type(vk::ExternalMemoryHandleTypeFlags::OPAQUE_FD)
             .fd(fd.number());
         let info = vk::MemoryAllocateInfo::default()
             .allocation_size(size)
-            .memory_type_index(memory_type(vk, &self.required))
+            .memory_type_index(memory_type(vk, required))
             .push_next(&mut import);
         let info = if flags.flags.is_empty() { info } else { info.push_next(&mut flags) };
         let call = "vkAllocateMemory (import of a file descriptor)";
         // SAFETY: a live device and a description that points to locals; the caller promises the rest.
-        let memory = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
+        let raw = unsafe { vk.device().allocate_memory(&info, None) }.map_err(vk.failed(call))?;
         // "Importing memory from a file descriptor transfers ownership of the file descriptor from the
         // application to the Vulkan implementation." After a failure the `?` above has closed it.
         fd.give_up();
-        self.memories.push(memory);
+        self.memories.push(Memory { raw, size, kind: ExportType::OpaqueFd, vk: vk.clone() });
         Ok(())
     }
 
-    fn bind(&mut self, offset: u64) -> Result<()> {
-        // SAFETY: aligned and inside the allocation, checked in `lies_in`; bound once.
-        unsafe { self.vk.device().bind_buffer_memory(self.buffer, self.memories[0], offset) }
-            .map_err(self.vk.failed("vkBindBufferMemory"))
-    }
-
     /// # Safety
-    /// Same as [`sparse::bind`].
-    unsafe fn bind_sparsely(self, queue: vk::Queue, pieces: &[Piece]) -> Result<Self> {
+    /// The memory of each piece was imported. If there is a queue, same as [`sparse::bind`].
+    unsafe fn bind(self, pieces: &[Piece], queue: Option<(vk::Queue, u32)>) -> Result<Self> {
+        let Some((queue, _)) = queue else {
+            // SAFETY: aligned and inside the allocation, checked in `create`; bound once.
+            unsafe { self.buffer.bind(&self.memories[0], pieces[0].range.offset) }?;
+            return Ok(self);
+        };
+        let places = pieces.iter().zip(self.memories.iter().map(|memory| memory.raw));
         // SAFETY: the caller's promise.
-        match unsafe { sparse::bind(&self.vk, queue, self.buffer, pieces.iter().zip(&self.memories)) } {
+        match unsafe { sparse::bind(&self.buffer.vk, queue, self.buffer.raw, places) } {
             Ok(()) => Ok(self),
             Err(error) => {
                 if matches!(error, Error::Timeout(_)) {
@@ -258,15 +259,5 @@ impl CudaBuffer {
                 Err(error)
             }
         }
-    }
-}
-
-impl Drop for CudaBuffer {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
-        self.vk.cleanup(|device| unsafe {
-            device.destroy_buffer(self.buffer, None);
-            self.memories.iter().for_each(|&memory| device.free_memory(memory, None));
-        });
     }
 }

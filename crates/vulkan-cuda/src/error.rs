@@ -78,9 +78,21 @@ pub enum Error {
     #[error("{0}")]
     Rule(String),
 
-    /// This machine, device or driver cannot do what was requested.
+    /// The device or its driver cannot do what was requested. Another device may.
     #[error("{0}")]
-    Unsupported(String),
+    DeviceLacks(String),
+
+    /// This operating system, or what is installed on it, cannot do what was requested.
+    #[error("{0}")]
+    SystemLacks(String),
+
+    /// The caller made the Vulkan device without an extension or a version that the request needs.
+    #[error("{0}")]
+    NotEnabled(String),
+
+    /// The object is in use: a turn that the caller still holds has it.
+    #[error("{0}")]
+    InUse(String),
 }
 
 impl Error {
@@ -95,6 +107,12 @@ impl Error {
             Self::Cuda { code, .. } => *code == 2,
             _ => false,
         }
+    }
+
+    /// Returns `true` if this machine cannot do what was requested: its CUDA driver, its device or its system
+    /// lacks it. A test may then skip.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Driver { .. } | Self::DeviceLacks(_) | Self::SystemLacks(_))
     }
 }
 

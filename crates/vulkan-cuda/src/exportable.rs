@@ -1,6 +1,6 @@
 //! Queries what a device can export. Exporting what the driver does not offer is undefined behaviour.
 //!
-//! Each function is `unsafe` because it takes raw handles. The reason for a refusal is text for the user.
+//! Each function is `unsafe` because it takes raw handles: `physical` must be a live device of `instance`.
 
 use ash::vk;
 
@@ -8,24 +8,18 @@ use crate::handle::ExportType;
 use crate::shape::Shape;
 
 /// Queries whether a device exports such images, with optimal tiling. Returns the handle type, the first of
-/// [`ExportType::HERE`] that the driver offers, and whether each image needs an allocation of its own. Calls
-/// `vkGetPhysicalDeviceImageFormatProperties2`.
-///
-/// # Errors
-/// Returns the driver's error, or the limit that the shape exceeds.
+/// [`ExportType::HERE`] that the driver offers. The error is the driver's, or the limit that the shape
+/// exceeds, as text.
 ///
 /// # Safety
-/// `physical` must be a live device of `instance`.
-pub unsafe fn image(
+/// See the module.
+pub(crate) unsafe fn image(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
     format: vk::Format,
     shape: &Shape,
     usage: vk::ImageUsageFlags,
-) -> Result<(ExportType, bool), String> {
-    if usage.is_empty() {
-        return Err("an image needs a usage".into());
-    }
+) -> Result<ExportType, String> {
     let view = shape.view();
     let ask = |handle: ExportType| {
         let mut external = vk::PhysicalDeviceExternalImageFormatInfo::default().handle_type(handle.memory());
@@ -52,7 +46,7 @@ pub unsafe fn image(
             return Err("the driver has such images, but does not export them".into());
         }
         holds(&limits, shape)?;
-        Ok((handle, features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)))
+        Ok(handle)
     };
     // The first that is offered, or the last refusal.
     let answers = ExportType::HERE.iter().map(|&handle| ask(handle));
@@ -77,66 +71,13 @@ fn holds(most: &vk::ImageFormatProperties, shape: &Shape) -> Result<(), String> 
     Ok(())
 }
 
-/// Queries whether a device exports buffers of this usage as `handle`, with
-/// `vkGetPhysicalDeviceExternalBufferProperties`. Returns whether each buffer needs an allocation of its own.
-/// `name` is the device's name, for the error.
+/// Returns what a device offers for buffers of this usage as `handle`. It may depend on the usage.
 ///
 /// # Safety
-/// Same as [`image`].
-pub unsafe fn buffer(
+/// See the module.
+pub(crate) unsafe fn buffer(
     instance: &ash::Instance,
     physical: vk::PhysicalDevice,
-    name: &str,
-    usage: vk::BufferUsageFlags,
-    handle: ExportType,
-) -> Result<bool, String> {
-    if usage.is_empty() {
-        return Err("a buffer needs a usage".into());
-    }
-    // SAFETY: the caller's promise.
-    let features =
-        unsafe { buffer_features(instance, physical, (usage, vk::BufferCreateFlags::empty()), handle) };
-    match features.contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE) {
-        true => Ok(features.contains(vk::ExternalMemoryFeatureFlags::DEDICATED_ONLY)),
-        false => Err(format!("{name} exports no buffers for {usage:?} as {}", handle.name())),
-    }
-}
-
-/// Queries whether a device imports such buffers as `handle`, and allows several of them in one allocation.
-///
-/// # Safety
-/// Same as [`image`].
-pub(crate) unsafe fn imported_buffer(
-    instance: &ash::Instance,
-    physical: vk::PhysicalDevice,
-    name: &str,
-    (usage, flags): (vk::BufferUsageFlags, vk::BufferCreateFlags),
-    handle: ExportType,
-) -> Result<(), String> {
-    use vk::ExternalMemoryFeatureFlags as Features;
-    if usage.is_empty() {
-        return Err("a buffer needs a usage".into());
-    }
-    // SAFETY: the caller's promise.
-    let features = unsafe { buffer_features(instance, physical, (usage, flags), handle) };
-    let sparse = if flags.is_empty() { "" } else { "sparse " };
-    let what = format!("{sparse}buffers for {usage:?} as {}", handle.name());
-    if !features.contains(Features::IMPORTABLE) {
-        return Err(format!("{name} imports no {what}"));
-    }
-    match features.contains(Features::DEDICATED_ONLY) {
-        false => Ok(()),
-        true => Err(format!("{name} imports {what} only in dedicated allocations")),
-    }
-}
-
-/// Returns the driver's answer for such buffers. It may depend on the usage.
-///
-/// # Safety
-/// Same as [`image`].
-pub(crate) unsafe fn buffer_features(
-    instance: &ash::Instance,
-    device: vk::PhysicalDevice,
     (usage, flags): (vk::BufferUsageFlags, vk::BufferCreateFlags),
     handle: ExportType,
 ) -> vk::ExternalMemoryFeatureFlags {
@@ -145,8 +86,8 @@ pub(crate) unsafe fn buffer_features(
         .flags(flags)
         .handle_type(handle.memory());
     let mut answer = vk::ExternalBufferProperties::default();
-    // SAFETY: the caller's physical device is of this live instance.
-    unsafe { instance.get_physical_device_external_buffer_properties(device, &info, &mut answer) };
+    // SAFETY: the caller's promise.
+    unsafe { instance.get_physical_device_external_buffer_properties(physical, &info, &mut answer) };
     answer.external_memory_properties.external_memory_features
 }
 
@@ -154,10 +95,10 @@ pub(crate) unsafe fn buffer_features(
 /// in the chain, the driver would answer for *binary* semaphores.
 ///
 /// # Safety
-/// Same as [`image`].
+/// See the module.
 pub(crate) unsafe fn semaphore(
     instance: &ash::Instance,
-    device: vk::PhysicalDevice,
+    physical: vk::PhysicalDevice,
     handle: ExportType,
     kind: vk::SemaphoreType,
 ) -> bool {
@@ -166,7 +107,7 @@ pub(crate) unsafe fn semaphore(
         .handle_type(handle.semaphore())
         .push_next(&mut kind);
     let mut answer = vk::ExternalSemaphoreProperties::default();
-    // SAFETY: the caller's physical device is of this live instance.
-    unsafe { instance.get_physical_device_external_semaphore_properties(device, &info, &mut answer) };
+    // SAFETY: the caller's promise.
+    unsafe { instance.get_physical_device_external_semaphore_properties(physical, &info, &mut answer) };
     answer.external_semaphore_features.contains(vk::ExternalSemaphoreFeatureFlags::EXPORTABLE)
 }

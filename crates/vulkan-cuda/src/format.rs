@@ -72,11 +72,6 @@ impl ArrayFormat {
     pub fn bytes(&self) -> u32 {
         self.channels * self.bits / 8
     }
-
-    /// Returns whether a texture object can interpolate between texels: not for integers read as integers.
-    pub fn filters(&self) -> bool {
-        !matches!(self.numeric, Numeric::Uint | Numeric::Sint)
-    }
 }
 
 /// Returns what to share instead of an image of `format`, if that is known.
@@ -241,7 +236,6 @@ mod tests {
             let word = format!("{:?}", line.numeric).to_uppercase();
             assert!(name.ends_with(&format!("_{word}")), "{name}");
             assert!(name.contains(&line.bits.to_string()), "{name}");
-            assert_eq!(line.filters(), !name.ends_with("INT"), "{name}");
         }
     }
 

@@ -2,28 +2,22 @@
 
 use std::collections::VecDeque;
 
+use crate::ring::Ring;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Frames {
+    ring: Ring,
     /// For each frame that was submitted and not read: the value of Vulkan's timeline that CUDA waits for.
     unread: VecDeque<u64>,
-    /// Number of submitted frames.
-    written: u64,
+    /// Number of submitted frames, and so the next frame that Vulkan writes.
+    pub(crate) written: u64,
     /// For each slot: the value of CUDA's timeline after which it is Vulkan's.
     free: Vec<u64>,
 }
 
 impl Frames {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self { unread: VecDeque::with_capacity(slots), written: 0, free: vec![0; slots] }
-    }
-
-    pub(crate) fn slot(&self, frame: u64) -> usize {
-        (frame % self.free.len() as u64) as usize
-    }
-
-    /// Returns the next frame that Vulkan writes.
-    pub(crate) fn written(&self) -> u64 {
-        self.written
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self { ring, unread: VecDeque::with_capacity(ring.depth()), written: 0, free: vec![0; ring.depth()] }
     }
 
     pub(crate) fn unread(&self) -> usize {
@@ -41,7 +35,7 @@ impl Frames {
         if self.unread.len() + count > self.free.len() {
             return None;
         }
-        (self.written..self.written + count as u64).map(|frame| self.free[self.slot(frame)]).max()
+        (self.written..self.written + count as u64).map(|frame| self.free[self.ring.turn(frame).slot]).max()
     }
 
     /// Notes that the next frame was submitted: Vulkan signals `value` after it.
@@ -64,7 +58,7 @@ impl Frames {
 
     /// Notes that CUDA signals `value` after it has read the oldest frame.
     pub(crate) fn read(&mut self, value: u64) {
-        let slot = self.slot(self.reading());
+        let slot = self.ring.turn(self.reading()).slot;
         self.free[slot] = value;
         self.unread.pop_front();
     }

@@ -13,7 +13,7 @@ use crate::cuda::{Stream, api};
 use crate::error::cleanup_error;
 use crate::ledger::Ledger;
 use crate::pair::Pair;
-use crate::ring::MAX_DEPTH;
+use crate::ring::{MAX_DEPTH, Ring};
 use crate::slot::{QueueUse, Resource, Slot, Transfer};
 use crate::timeline::SharedTimeline;
 use crate::{Error, Result};
@@ -26,6 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Dropped when the GPU has finished; leaked if it has not, because it may still use them.
 pub(crate) struct RingCore<S, C: Stream> {
+    pub(crate) ring: Ring,
     pub(crate) owned: ManuallyDrop<Owned<S, C>>,
     ledger: Mutex<Ledger>,
     /// Whether Vulkan writes and CUDA reads.
@@ -63,9 +64,9 @@ impl<S, C: Stream> RingCore<S, C> {
         pair.cuda().require_stream(&stream, caller)?;
         queue.check(pair.vk())?;
         let depth = slots.len();
-        if !(1..=MAX_DEPTH as usize).contains(&depth) {
+        let Some(ring) = u32::try_from(depth).ok().and_then(Ring::new) else {
             return Err(Error::Rule(format!("a ring has 1 to {MAX_DEPTH} slots, and {depth} were given")));
-        }
+        };
         let mut released = true;
         for (index, resource) in slots.iter().map(Slot::resource).enumerate() {
             if resource.device() != pair.vk().device().handle() {
@@ -80,16 +81,26 @@ impl<S, C: Stream> RingCore<S, C> {
         }
         let (cuda, vulkan) = (SharedTimeline::new(pair)?, SharedTimeline::new(pair)?);
         Ok(Self {
+            ring,
             owned: ManuallyDrop::new(Owned { slots, cuda, vulkan, stream, queue, pair: pair.clone() }),
-            ledger: Mutex::new(Ledger::new(depth)),
+            ledger: Mutex::new(Ledger::new(ring)),
             to_cuda,
             released: AtomicBool::new(released),
             patience: AtomicU64::new(PATIENCE.as_millis() as u64),
         })
     }
 
+    /// Returns the index of a frame's slot.
+    pub(crate) fn index(&self, frame: u64) -> usize {
+        self.ring.turn(frame).slot
+    }
+
+    pub(crate) fn slot(&self, frame: u64) -> &S {
+        &self.owned.slots[self.index(frame)]
+    }
+
     pub(crate) fn check_batch(&self, count: usize) -> Result<()> {
-        let depth = self.owned.slots.len();
+        let depth = self.ring.depth();
         if (1..=depth).contains(&count) {
             return Ok(());
         }
@@ -119,6 +130,19 @@ impl<S, C: Stream> RingCore<S, C> {
         let (device, queue) = (self.owned.pair.vk().device(), self.owned.queue);
         // SAFETY: the caller's promise; the slot is alive, and of this device (checked in `of_ring`).
         unsafe { slot.resource().record(device, commands, queue, transfer) };
+    }
+
+    /// Begins CUDA's half of a frame: the stream waits, on the GPU, until Vulkan's timeline has reached
+    /// `value`, unless that is 0.
+    pub(crate) fn begin_cuda(&self, value: u64, call: &'static str) -> Result<()> {
+        self.check_uncaptured(call)?;
+        self.ledger().begins();
+        if value > 0 {
+            // SAFETY: the core lives until the stream has passed this.
+            unsafe { self.owned.vulkan.cuda_wait(&self.owned.stream, value) }?;
+            self.ledger().waits(value, self.owned.cuda.promised());
+        }
+        Ok(())
     }
 
     /// Makes CUDA's stream signal, and returns the value. If `guarded`, the signal overtakes nothing.
@@ -160,13 +184,14 @@ impl<S, C: Stream> RingCore<S, C> {
     /// # Safety
     /// CUDA signals nothing more.
     pub(crate) unsafe fn abort(&self) -> Result<()> {
+        self.ledger().aborted = true;
         // SAFETY: the caller's promise: CUDA no longer signals it, and nothing else does.
         unsafe { self.owned.cuda.signal_from_host(self.owned.cuda.promised()) }
     }
 
     /// Waits until the GPU has done everything that it was given. After a fault of CUDA that is only Vulkan's
     /// part. Fails if the GPU is not done in time, or if a driver cannot tell.
-    pub(crate) fn come_to_rest(&self, limit: Duration) -> Result<()> {
+    fn come_to_rest(&self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         let cuda = self.owned.pair.cuda();
         if self.ledger().aborted && !cuda.has_faulted() {
@@ -204,6 +229,11 @@ impl<S, C: Stream> RingCore<S, C> {
                 return Err(Error::Timeout(format!("{name} did not finish a ring in {limit:?}: {progress}")));
             }
         }
+    }
+
+    pub(crate) fn wait_idle(&self, limit: Duration) -> Result<()> {
+        self.come_to_rest(limit)?;
+        self.check()
     }
 
     pub(crate) fn progress(&self) -> Result<Progress> {

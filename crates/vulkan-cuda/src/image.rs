@@ -2,12 +2,12 @@
 //!
 //! An image differs from a buffer:
 //!
-//! - Not every format, type and usage can be exported, so the driver is asked first ([`crate::exportable`]).
+//! - Not every format, type and usage can be exported, so the driver is asked first.
 //! - Its tiling stays optimal: only the driver knows where each texel lies. CUDA's driver computes the same
 //!   places from the same format, extent, layers and levels. With others it would read wrong texels, so a
 //!   mapping is made from the exported image.
 //! - Kernels get no pointer. They write a level through a surface object and read it through a texture
-//!   object. [`Array`] copies a level from and to linear memory.
+//!   object. [`Array`] copies a level to linear memory.
 //! - An image has a layout, which CUDA does not know: see [`crate::ownership`].
 //!
 //! # Examples
@@ -58,10 +58,10 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Array, api};
-use crate::export::{MemoryExport, export_memory};
+use crate::export::Memory;
 use crate::exportable;
 use crate::format::{ArrayFormat, Numeric};
-use crate::handle::{ExportType, MemoryHandle};
+use crate::handle::MemoryHandle;
 use crate::memory::ImportedMemory;
 use crate::pair::Pair;
 use crate::shape::{Shape, ViewType};
@@ -105,13 +105,23 @@ pub fn picture(format: vk::Format, width: u32, height: u32, levels: u32) -> Resu
 
 /// A Vulkan image with optimal tiling, in exportable memory of its own. It owns both.
 pub struct ExportedImage {
-    image: vk::Image,
-    memory: vk::DeviceMemory,
-    allocation_size: u64,
+    // Dropped before its memory.
+    image: Image,
+    pub(crate) memory: Memory,
     request: ImageRequest,
     format: ArrayFormat,
-    kind: ExportType,
-    pub(crate) vk: Vk,
+}
+
+struct Image {
+    raw: vk::Image,
+    vk: Vk,
+}
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
+        self.vk.cleanup(|device| unsafe { device.destroy_image(self.raw, None) });
+    }
 }
 
 /// The image usages that need neither a feature nor an extension, because Vulkan cannot tell which ones a
@@ -129,19 +139,23 @@ impl ExportedImage {
         let format = ArrayFormat::of(request.format)?;
         let shape = request.shape;
         if request.usage.as_raw() & !USAGES != 0 {
-            return Err(Error::Unsupported(format!(
+            return Err(Error::Rule(format!(
                 "an image with the usage {:?} cannot be shared: use only those of Vulkan 1.0 that keep what the image holds",
                 vk::ImageUsageFlags::from_raw(request.usage.as_raw() & !USAGES)
             )));
         }
-        // SAFETY: the adopted device's own.
-        let support =
-            unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) };
-        let (kind, _) = support.map_err(|reason| {
+        let refused = |reason: String| {
             let (device, view, format) = (&vk.info().name, shape.view().name(), format.name());
-            Error::Unsupported(format!("{device} does not export a {view} image of {format}: {reason}"))
-        })?;
-        let export = MemoryExport::new(vk, kind)?;
+            format!("{device} does not export a {view} image of {format}: {reason}")
+        };
+        if request.usage.is_empty() {
+            return Err(Error::Rule(refused("an image needs a usage".into())));
+        }
+        // SAFETY: the adopted device's own.
+        let kind =
+            unsafe { exportable::image(vk.instance(), vk.physical(), request.format, &shape, request.usage) }
+                .map_err(|reason| Error::DeviceLacks(refused(reason)))?;
+        vk.memory_handles()?;
         let mut external = vk::ExternalMemoryImageCreateInfo::default().handle_types(kind.memory());
         let info = vk::ImageCreateInfo::default()
             .flags(shape.view().create_flags())
@@ -158,33 +172,25 @@ impl ExportedImage {
             .initial_layout(vk::ImageLayout::UNDEFINED)
             .push_next(&mut external);
         // SAFETY: a live device and a plain description.
-        let image = unsafe { vk.device().create_image(&info, None) }.map_err(vk.failed("vkCreateImage"))?;
-        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
-        let mut exported = Self {
-            image,
-            memory: vk::DeviceMemory::null(),
-            allocation_size: 0,
-            request: *request,
-            format,
-            kind,
-            vk: vk.clone(),
-        };
+        let raw = unsafe { vk.device().create_image(&info, None) }.map_err(vk.failed("vkCreateImage"))?;
+        // From here on Drop cleans up.
+        let image = Image { raw, vk: vk.clone() };
         // SAFETY: made above.
-        let required = unsafe { vk.device().get_image_memory_requirements(image) };
-        exported.allocation_size = required.size;
+        let required = unsafe { vk.device().get_image_memory_requirements(raw) };
         // Always dedicated: some drivers export images in no other way, and every driver accepts it.
-        let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(image);
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().image(raw);
+        let flags = vk::MemoryAllocateFlags::empty();
         // SAFETY: the image's own requirements; it was made above.
-        exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
+        let memory = unsafe { Memory::allocate(vk, kind, flags, &required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this image and is bound once.
-        unsafe { vk.device().bind_image_memory(image, exported.memory, 0) }
+        unsafe { vk.device().bind_image_memory(raw, memory.raw, 0) }
             .map_err(vk.failed("vkBindImageMemory"))?;
-        Ok(exported)
+        Ok(Self { image, memory, request: *request, format })
     }
 
     /// Returns Vulkan's image. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Image {
-        self.image
+        self.image.raw
     }
 
     /// Returns the image's dimensions.
@@ -199,22 +205,12 @@ impl ExportedImage {
 
     /// Creates a handle to the memory: see [`ExportedBuffer::export`](crate::ExportedBuffer::export).
     pub fn export(&self) -> Result<MemoryHandle> {
-        export_memory(&self.vk, self.memory, self.kind)
+        self.memory.export()
     }
 
     /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn allocation_size(&self) -> u64 {
-        self.allocation_size
-    }
-}
-
-impl Drop for ExportedImage {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
-        self.vk.cleanup(|device| unsafe {
-            device.destroy_image(self.image, None);
-            device.free_memory(self.memory, None);
-        });
+        self.memory.size
     }
 }
 
@@ -224,7 +220,7 @@ pub struct SharedImage {
     /// `Drop` destroys it, before any field is dropped.
     mipmap: sys::CUmipmappedArray,
     // Dropped before Vulkan's image.
-    imported: ImportedMemory,
+    pub(crate) imported: ImportedMemory,
     exported: Arc<ExportedImage>,
 }
 
@@ -242,10 +238,10 @@ impl SharedImage {
     /// Exports the image's memory, imports it into CUDA and maps all levels. Fails if the image is of another
     /// device, or if CUDA's driver has no such array.
     pub fn import(pair: &Pair, exported: &Arc<ExportedImage>) -> Result<Arc<Self>> {
-        pair.vk().require_same(&exported.vk)?;
+        pair.vk().require_same(&exported.memory.vk)?;
         // ANCHOR: import
         let handle = exported.export()?;
-        let imported = ImportedMemory::new(pair.cuda(), handle, exported.allocation_size, true)?;
+        let imported = ImportedMemory::new(pair.cuda(), handle, exported.memory.size, true)?;
         let ImageRequest { shape, usage, surface, .. } = exported.request;
         let desc = shape.mipmapped_array(exported.format, usage, surface);
         let mut mipmap = std::ptr::null_mut();
@@ -273,10 +269,6 @@ impl SharedImage {
     /// object of the level's array reads wrong texels from the second layer on (H200, driver 580).
     pub fn cuda(&self) -> sys::CUmipmappedArray {
         self.mipmap
-    }
-
-    pub(crate) fn context(&self) -> sys::CUcontext {
-        self.imported.cuda.raw()
     }
 
     /// Returns Vulkan's half.

@@ -1,4 +1,5 @@
-//! Tracks who has which slot, and which value of `free` CUDA waits for. For [`crate::shared_ring`].
+//! The plan of [`crate::ring`], for frames that may be given up: who has which slot, and which value of `free`
+//! CUDA waits for. For [`crate::shared_ring`].
 //!
 //! CUDA only ever waits for a value that an accepted submission signals. So a frame that was given up leaves
 //! nobody waiting, and the CPU never signals in place of Vulkan. The price: while a frame is *held* (neither
@@ -6,11 +7,14 @@
 
 use std::collections::VecDeque;
 
+use crate::ring::Ring;
+
 /// Maximum number of waits kept for [`Ledger::awaited`].
 const REMEMBERED: usize = 64;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
+    ring: Ring,
     slots: Vec<Use>,
     /// The next frame that CUDA writes.
     pub(crate) frame: u64,
@@ -40,19 +44,30 @@ struct Use {
     read: u64,
 }
 
-/// Returns the value of `free` that marks a frame's end. A timeline starts at 0, so values count from 1.
-pub(crate) fn value(frame: u64) -> u64 {
-    frame + 1
-}
-
 impl Ledger {
-    pub(crate) fn new(slots: usize) -> Self {
-        let (slots, ahead) = (vec![Use::default(); slots], slots);
-        Self { slots, ahead, waits: VecDeque::with_capacity(REMEMBERED), ..Self::default() }
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            ring,
+            slots: vec![Use::default(); ring.depth()],
+            frame: 0,
+            ahead: ring.depth(),
+            tried: 0,
+            submitted: 0,
+            waits: VecDeque::with_capacity(REMEMBERED),
+            busy: false,
+            unfinished: false,
+            aborted: false,
+            leave_out_free: false,
+        }
     }
 
-    pub(crate) fn slot(&self, frame: u64) -> usize {
-        (frame % self.slots.len() as u64) as usize
+    fn slot(&mut self, frame: u64) -> &mut Use {
+        &mut self.slots[self.ring.turn(frame).slot]
+    }
+
+    /// Returns the value of `free` that marks a frame's end.
+    fn end(&self, frame: u64) -> u64 {
+        self.ring.turn(frame).signal_free
     }
 
     /// Sets how many frames CUDA may be ahead of Vulkan. A longer batch counts with its own length.
@@ -62,19 +77,24 @@ impl Ledger {
 
     /// Returns the value that CUDA must wait for before it writes the next `count` frames, or 0 if it need
     /// not wait. Returns `None` if one of their slots is held.
+    // ANCHOR: wait_for
     pub(crate) fn wait_for(&self, count: usize) -> Option<u64> {
-        let end = self.frame + count as u64;
-        if (self.frame..end).any(|frame| self.slots[self.slot(frame)].held.is_some()) {
+        let last = self.frame + count as u64 - 1;
+        if (self.frame..=last).any(|frame| self.slots[self.ring.turn(frame).slot].held.is_some()) {
             return None;
         }
         if self.leave_out_free {
             return Some(0);
         }
-        // The last users of these slots are this far back at least: `ahead` is at most the number of slots.
-        let newest = end.saturating_sub(self.ahead.max(count) as u64);
-        let read = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= newest).max();
-        Some(read.filter(|&value| value > self.waited()).unwrap_or(0))
+        // CUDA uses the ring no deeper than it may be ahead.
+        let ring = Ring::new(self.ahead.max(count) as u32).unwrap_or(self.ring);
+        // One wait for the whole batch: the last frame's is the greatest.
+        let planned = ring.turn(last).wait_free.unwrap_or(0);
+        // Nobody signals for a frame that was given up. An earlier value is enough then.
+        let signalled = self.slots.iter().map(|slot| slot.read).filter(|&value| value <= planned).max();
+        Some(signalled.filter(|&value| value > self.waited()).unwrap_or(0))
     }
+    // ANCHOR_END: wait_for
 
     /// Notes that the stream gets work after its last signal.
     pub(crate) fn begins(&mut self) {
@@ -94,10 +114,6 @@ impl Ledger {
         self.waits.back().map_or(0, |&(_, value)| value)
     }
 
-    pub(crate) fn waits_for(&self) -> Option<u64> {
-        self.waited().checked_sub(1)
-    }
-
     /// Returns the value of `free` that CUDA needs for what it does once its own counter is `ready`.
     pub(crate) fn awaited(&self, ready: u64) -> u64 {
         self.waits.iter().rev().find(|wait| wait.0 <= ready).map_or(0, |wait| wait.1)
@@ -106,9 +122,8 @@ impl Ledger {
     /// Notes that CUDA has enqueued the next frame's signal, so the frame goes to Vulkan. Returns its number.
     pub(crate) fn hand_over(&mut self) -> u64 {
         let frame = self.frame;
-        let slot = self.slot(frame);
         self.frame += 1;
-        self.slots[slot].held = Some(frame);
+        self.slot(frame).held = Some(frame);
         self.unfinished = false;
         frame
     }
@@ -116,23 +131,22 @@ impl Ledger {
     /// Notes that a frame is about to be submitted. Returns as an error the last frame that was, if this one
     /// is not later: its value would be smaller than a pending one.
     pub(crate) fn try_submit(&mut self, frame: u64) -> Result<(), u64> {
-        if value(frame) <= self.tried {
+        let end = self.end(frame);
+        if end <= self.tried {
             return Err(self.tried - 1);
         }
-        self.tried = value(frame);
+        self.tried = end;
         Ok(())
     }
 
     pub(crate) fn submitted(&mut self, frame: u64) {
-        let slot = self.slot(frame);
-        self.slots[slot] = Use { held: None, read: value(frame) };
-        self.submitted = value(frame);
-        self.busy = true;
+        let end = self.end(frame);
+        *self.slot(frame) = Use { held: None, read: end };
+        (self.submitted, self.busy) = (end, true);
     }
 
     pub(crate) fn give_up(&mut self, frame: u64) {
-        let slot = self.slot(frame);
-        self.slots[slot].held = None;
+        self.slot(frame).held = None;
     }
 
     pub(crate) fn held(&self) -> Vec<u64> {

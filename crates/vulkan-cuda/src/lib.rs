@@ -1,17 +1,21 @@
 #![doc = include_str!("../README.md")]
 //!
 //! # The modules, in the order to read them
-//! 1. [`pair`](mod@pair): which CUDA device *is* this Vulkan device? All sharing begins with a [`Pair`].
-//! 2. [`memory`]: Vulkan allocates and exports, CUDA imports and maps: one memory, two addresses.
-//! 3. [`timeline`]: semaphores that both APIs use, on the GPU. [`binary`] is for programs without timelines.
-//! 4. [`ownership`]: the barriers with which Vulkan takes a buffer from CUDA and gives it back.
-//! 5. [`shared_ring`]: all of it, frame by frame. **Most programs need only this**, or its reverse,
-//!    [`ring_to_cuda`].
-//! 6. [`ring`]: for a ring of your own: which value to wait for and which to signal. Pure arithmetic.
-//! 7. [`handle`]: what travels between the two APIs, as data.
+//! A module imports only from those before it. **Most programs need only the last line.**
+//! - What the others use: `identity`, `error`, [`cuda`], [`handle`] (what travels between the two APIs, as
+//!   data), [`format`](mod@format), [`shape`], `exportable`, `vulkan_info`, `vulkan`
+//! - Which CUDA device *is* this Vulkan device? [`pair`](mod@pair): all sharing begins with a [`Pair`].
+//! - One memory, two addresses: `export`, [`memory`]
+//! - Semaphores that both APIs use, on the GPU: `semaphore`, [`timeline`], and [`binary`] for programs without
+//!   timelines
+//! - Which slot, and which value to wait for and to signal, as pure arithmetic: [`ring`], `ledger`, `frames`
+//! - The barriers with which Vulkan takes a buffer from CUDA and gives it back: [`ownership`]
+//! - Images: [`image`](mod@image). Several buffers in one allocation: [`layout`], [`allocation`]
+//! - Memory that CUDA allocated: `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, [`cuda_memory`]
+//! - All of it, frame by frame: `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, [`shared_ring`], and
+//!   its reverse [`ring_to_cuda`]
 //!
-//! CUDA can also share images ([`image`](mod@image)), several buffers in one allocation ([`allocation`]), and
-//! memory that CUDA allocated ([`cuda_memory`]). [`manual`] lists all that CUDA's manual describes.
+//! [`manual`] lists all that CUDA's manual describes.
 //!
 //! # Who keeps what alive
 //! [`Vk::from_raw`] adopts a device made with ash, wgpu or vulkano; [`Cuda::from_cudarc`] and
@@ -30,14 +34,6 @@
 //! # Errors
 //! [`enum@Error`] names the call, the device, the driver's answer and what to do. Sections on errors list
 //! only what this crate itself refuses: any call may also fail with the driver's own error.
-//!
-//! # Layers
-//! A module imports only from modules before it in this list:
-//!
-//! `identity`, `error`, `cuda`, `handle`, `format`, `shape`, `exportable`, `vulkan_info`, `vulkan`, `pair`,
-//! `export`, `memory`, `semaphore`, `timeline`, `binary`, `ring`, `ownership`, `image`, `layout`,
-//! `allocation`, `cuda_allocation`, `pieces`, `sparse`, `cuda_buffer`, `cuda_memory`,
-//! `ledger`, `slot`, `hand_over`, `submission`, `vulkan_turn`, `view`, `shared_ring`, `ring_to_cuda`
 
 #![deny(missing_docs)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -51,7 +47,7 @@ mod cuda_buffer;
 pub mod cuda_memory;
 mod error;
 mod export;
-pub mod exportable;
+mod exportable;
 pub mod format;
 mod frames;
 mod hand_over;
@@ -98,3 +94,50 @@ pub use shared_ring::{CudaTurn, QueueUse, SharedRing, Slot, VulkanTurn};
 pub use timeline::SharedTimeline;
 pub use vulkan::Vk;
 pub use vulkan_info::{DEVICE_EXTENSIONS, VkInfo};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs::{read_dir, read_to_string};
+    use std::path::{Path, PathBuf};
+
+    /// Returns the words between backticks in the list of modules, each with its link's brackets left out.
+    fn listed(lib: &str) -> Vec<&str> {
+        let (_, list) = lib.split_once("//! # The modules").unwrap();
+        let (list, _) = list.split_once("//!\n").unwrap();
+        list.split('`').skip(1).step_by(2).filter(|name| !name.contains(char::is_uppercase)).collect()
+    }
+
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    }
+
+    /// Every module stands in the list once, after all modules that it imports from. No file has an order of
+    /// its own.
+    #[test]
+    fn there_is_one_reading_order() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let lib = read_to_string(sources.join("lib.rs")).unwrap();
+        let listed = listed(&lib);
+        let declared = lib
+            .lines()
+            .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+        assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), declared.collect());
+        assert_eq!(listed.iter().collect::<BTreeSet<_>>().len(), listed.len(), "twice: {listed:?}");
+        for path in files(&sources) {
+            let name = path.strip_prefix(&sources).unwrap().with_extension("");
+            let text = read_to_string(&path).unwrap_or_default();
+            let head = text.lines().take_while(|line| line.starts_with("//!")).collect::<String>();
+            assert!(!head.contains("Step "), "{} has a number of its own", path.display());
+            let module = name.iter().next().and_then(|name| name.to_str()).unwrap();
+            let Some(place) = listed.iter().position(|other| *other == module) else { continue };
+            let (text, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
+            for line in text.lines().filter(|line| line.contains("use crate::")) {
+                let imported = line.split("use crate::").nth(1).unwrap().split([':', ';']).next().unwrap();
+                let from = listed.iter().position(|other| *other == imported);
+                assert!(from.is_none_or(|from| from <= place), "{module} imports from {imported}");
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Step 2: one memory, two addresses. Vulkan allocates and exports, CUDA imports and maps.
+//! One memory, two addresses: Vulkan allocates and exports, CUDA imports and maps.
 //!
 //! Each side has rules that examples often leave out:
 //!
@@ -21,8 +21,8 @@ use cudarc::driver::sys;
 
 use crate::Result;
 use crate::cuda::{Cuda, api};
-use crate::export::{MemoryExport, export_memory, memory_type, requirements};
-use crate::handle::{ExportType, MemoryHandle};
+use crate::export::{Buffer, Memory, buffer_export, memory_type};
+use crate::handle::MemoryHandle;
 use crate::pair::Pair;
 use crate::vulkan::Vk;
 
@@ -47,13 +47,9 @@ use crate::vulkan::Vk;
 /// # }
 /// ```
 pub struct ExportedBuffer {
-    buffer: vk::Buffer,
-    memory: vk::DeviceMemory,
-    size: u64,
-    allocation_size: u64,
-    memory_type: u32,
-    kind: ExportType,
-    vk: Vk,
+    // Dropped before its memory.
+    buffer: Buffer,
+    memory: Memory,
 }
 
 impl ExportedBuffer {
@@ -64,66 +60,42 @@ impl ExportedBuffer {
     /// export buffers of this usage, or if memory has run out.
     pub fn new(vk: &Vk, size: u64, usage: vk::BufferUsageFlags) -> Result<Self> {
         // ANCHOR: allocate
-        let export = MemoryExport::for_buffers(vk, usage)?;
-        let kind = export.kind;
-        let buffer = export.create_buffer(vk, size, usage)?;
-        // From here on Drop cleans up; freeing a null memory is allowed and does nothing.
-        let mut exported = Self {
-            buffer,
-            memory: vk::DeviceMemory::null(),
-            size,
-            allocation_size: 0,
-            memory_type: 0,
-            kind,
-            vk: vk.clone(),
-        };
-        // SAFETY: made above.
-        let required = unsafe { requirements(vk, buffer, size) }?;
-        (exported.allocation_size, exported.memory_type) = (required.size, memory_type(vk, &required));
-        let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer);
+        let (kind, _) = buffer_export(vk, usage)?;
+        let buffer = Buffer::new(vk, size, (usage, vk::BufferCreateFlags::empty()), kind)?;
+        let dedicated = vk::MemoryDedicatedAllocateInfo::default().buffer(buffer.raw);
+        let (flags, required) = (buffer.memory_flags(), &buffer.required);
         // SAFETY: the buffer's own requirements; it was made above.
-        exported.memory = unsafe { export.allocate(vk, &required, Some(dedicated)) }?;
+        let memory = unsafe { Memory::allocate(vk, kind, flags, required, Some(dedicated)) }?;
         // SAFETY: the memory is dedicated to this buffer and is bound once.
-        unsafe { vk.device().bind_buffer_memory(buffer, exported.memory, 0) }
-            .map_err(vk.failed("vkBindBufferMemory"))?;
-        Ok(exported)
+        unsafe { buffer.bind(&memory, 0) }?;
+        Ok(Self { buffer, memory })
         // ANCHOR_END: allocate
     }
 
     /// Returns Vulkan's buffer. It is destroyed with `self`.
     pub fn raw(&self) -> vk::Buffer {
-        self.buffer
+        self.buffer.raw
     }
 
     /// Returns the buffer's size in bytes, as requested.
     pub fn size(&self) -> u64 {
-        self.size
+        self.buffer.size
     }
 
     /// Returns the size of the allocation in bytes, which every importer must specify.
     pub fn allocation_size(&self) -> u64 {
-        self.allocation_size
+        self.memory.size
     }
 
     /// Returns the index of the memory type, which another Vulkan device must use to import the memory.
     pub fn memory_type(&self) -> u32 {
-        self.memory_type
+        memory_type(&self.buffer.vk, &self.buffer.required)
     }
 
     /// Creates a handle to the memory, with `vkGetMemoryFdKHR` or `vkGetMemoryWin32HandleKHR`. You own it. It
     /// keeps the memory alive by itself, unless it is a KMT handle.
     pub fn export(&self) -> Result<MemoryHandle> {
-        export_memory(&self.vk, self.memory, self.kind)
-    }
-}
-
-impl Drop for ExportedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: the GPU is done with it: code that submits such work promises to wait for that.
-        self.vk.cleanup(|device| unsafe {
-            device.destroy_buffer(self.buffer, None);
-            device.free_memory(self.memory, None);
-        });
+        self.memory.export()
     }
 }
 
@@ -167,7 +139,7 @@ impl Drop for ImportedMemory {
 pub struct MappedMemory {
     pointer: sys::CUdeviceptr,
     size: u64,
-    imported: Arc<ImportedMemory>,
+    pub(crate) imported: Arc<ImportedMemory>,
 }
 
 impl MappedMemory {
@@ -226,9 +198,9 @@ impl Drop for MappedMemory {
 /// It owns Vulkan's buffer and memory, and CUDA's import and mapping. See the [example](crate).
 pub struct SharedBuffer {
     // Dropped first: CUDA releases before Vulkan frees.
-    mapped: MappedMemory,
+    pub(crate) mapped: MappedMemory,
     vulkan: vk::Buffer,
-    device: vk::Device,
+    pub(crate) device: vk::Device,
     /// Owns Vulkan's buffer and memory.
     _exported: Arc<dyn Any + Send + Sync>,
 }
@@ -264,14 +236,6 @@ impl SharedBuffer {
     /// Returns the address of the same bytes in CUDA's address space. It is valid while `self` lives.
     pub fn cuda(&self) -> sys::CUdeviceptr {
         self.mapped.pointer()
-    }
-
-    pub(crate) fn context(&self) -> sys::CUcontext {
-        self.mapped.imported.cuda.raw()
-    }
-
-    pub(crate) fn device(&self) -> vk::Device {
-        self.device
     }
 
     /// Returns the size in bytes, as requested.

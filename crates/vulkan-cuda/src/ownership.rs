@@ -1,4 +1,4 @@
-//! Step 6: the barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
+//! The barriers with which Vulkan takes a buffer or an image from CUDA and gives it back.
 //!
 //! A semaphore makes writes available and visible, but it does not transfer ownership. Memory that several
 //! APIs use has one owner at a time: the owner releases it, and the next one acquires it. Without both, the

@@ -1,4 +1,4 @@
-//! Step 1: which CUDA device is this Vulkan device?
+//! Which CUDA device is this Vulkan device?
 //!
 //! Index and name do not answer this: each API numbers the devices in its own way, and names repeat. The UUID
 //! is the same on both sides: `VkPhysicalDeviceIDProperties::deviceUUID` and `cuDeviceGetUuid_v2`. On

@@ -1,4 +1,5 @@
-//! Step 4: which slot to use, which value to wait for, which value to signal. Pure arithmetic.
+//! Which slot to use, which value to wait for, which value to signal. Pure arithmetic, on which
+//! [`SharedRing`](crate::SharedRing) and [`RingToCuda`](crate::RingToCuda) are built.
 //!
 //! With one slot the two sides take turns, and every frame pays for two switches of the GPU between CUDA and
 //! graphics, of about 160 µs each (H200, driver 580). With a ring of K slots CUDA may be up to K frames
@@ -29,7 +30,7 @@ pub const MAX_DEPTH: u32 = 32;
 /// // Values count from 1, because a timeline starts at 0.
 /// assert_eq!((turn.signal_ready, turn.signal_free), (8, 8));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ring {
     depth: NonZeroU32,
 }
@@ -42,10 +43,7 @@ pub struct Ring {
 pub struct Turn {
     /// The index of the slot that CUDA writes and Vulkan reads.
     pub slot: usize,
-    /// CUDA waits until Vulkan's timeline `free` has this value.
-    ///
-    /// In a batch the first frame waits for the slots of all its frames, and the others have `None`. The
-    /// first frame has `None` too if none of these slots has been used before.
+    /// CUDA waits until Vulkan's timeline `free` has this value. `None` if nobody has used the slot before.
     pub wait_free: Option<u64>,
     /// CUDA then sets its timeline `ready` to this value.
     pub signal_ready: u64,
@@ -70,11 +68,13 @@ impl Ring {
         self.depth.get() as usize
     }
 
-    /// Returns the plan for a frame outside a batch.
+    /// Returns the plan for a frame. Frame n signals n + 1 on both timelines, because a timeline starts at 0
+    /// and must grow. Its slot was last used by frame n - K, whose end Vulkan marks with `free` = n - K + 1.
+    /// The last frame of 2^64 has no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses
+    /// the repeated one.
     ///
-    /// Frame n signals n + 1 on both timelines, because a timeline starts at 0 and must grow. Its slot was
-    /// last used by frame n - K, whose end Vulkan marks with `free` = n - K + 1. The last frame of 2^64 has
-    /// no value of its own: a [`SharedTimeline`](crate::SharedTimeline) refuses the repeated one.
+    /// To fill a *batch* of up to K frames without interruption, CUDA waits once, before the first: for the
+    /// value of the last frame's plan. It is the greatest, so it covers all slots.
     // ANCHOR: turn
     pub fn turn(self, frame: u64) -> Turn {
         let (depth, value) = (u64::from(self.depth.get()), frame.saturating_add(1));
@@ -87,20 +87,6 @@ impl Ring {
         }
     }
     // ANCHOR_END: turn
-
-    /// Returns the plans for a batch: `frames` frames, beginning with frame `first`, which CUDA fills without
-    /// interruption. A batch with more frames than slots would wait for itself, so `frames` is clamped to
-    /// 1..=K. The next batch may have another length.
-    ///
-    /// Only the first frame waits: the value for the last frame's slot is the greatest, so it covers all
-    /// slots.
-    // ANCHOR: batch
-    pub fn batch(self, first: u64, frames: usize) -> impl Iterator<Item = Turn> {
-        let end = first.saturating_add(frames.clamp(1, self.depth()) as u64);
-        let wait = self.turn(end - 1).wait_free;
-        (first..end).map(move |frame| Turn { wait_free: wait.filter(|_| frame == first), ..self.turn(frame) })
-    }
-    // ANCHOR_END: batch
 }
 
 impl Default for Ring {
@@ -132,47 +118,29 @@ mod tests {
         let ring = Ring::default();
         for frame in [u64::MAX, u64::MAX - 1] {
             assert_eq!(ring.turn(frame).signal_free, u64::MAX);
-            assert!(ring.batch(frame, 3).count() <= 3);
         }
-    }
-
-    #[test]
-    fn a_batch_fits_into_its_ring() {
-        let frames = |first, batch| -> Vec<_> {
-            Ring::new(4)
-                .unwrap()
-                .batch(first, batch)
-                .map(|turn| (turn.signal_ready - 1, turn.wait_free))
-                .collect()
-        };
-        assert_eq!(frames(8, 0), [(8, Some(5))]);
-        assert_eq!(frames(8, 2), [(8, Some(6)), (9, None)]);
-        assert_eq!(frames(8, 9), frames(8, 4));
-        assert_eq!(frames(2, 2), [(2, None), (3, None)], "nobody has used those slots yet");
     }
 
     proptest! {
         #[test]
-        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, batch in 1..=MAX_DEPTH as usize, first in 0..u64::MAX / 2) {
+        fn turns_hold_in_any_ring(depth in 1..=MAX_DEPTH, batch in 1..=MAX_DEPTH as u64, first in 0..u64::MAX / 2) {
             let ring = Ring::new(depth).unwrap();
-            let turns: Vec<_> = ring.batch(first, batch).collect();
-            prop_assert_eq!(turns.len(), batch.min(ring.depth()));
-            let wait = turns[0].wait_free;
-            for (frame, turn) in (first..).zip(&turns) {
+            let batch = batch.min(u64::from(depth));
+            // The batch's only wait covers the last user of each of its slots.
+            let wait = ring.turn(first + batch - 1).wait_free;
+            for frame in first..first + batch {
+                let turn = ring.turn(frame);
                 prop_assert!(turn.slot < ring.depth());
                 prop_assert!(turn.signal_ready > 0, "0 is the counter's start");
                 prop_assert_eq!(turn.wait_ready, turn.signal_ready);
                 prop_assert!(ring.turn(frame + 1).signal_ready > turn.signal_ready);
                 prop_assert!(ring.turn(frame + 1).signal_free > turn.signal_free);
-                // The batch's only wait covers the last user of each of its slots.
                 if let Some(before) = frame.checked_sub(u64::from(depth)) {
                     prop_assert_eq!(ring.turn(before).slot, turn.slot);
                     prop_assert!(wait.is_some_and(|value| value >= ring.turn(before).signal_free));
                 }
                 // Vulkan signals the value in an earlier frame, so no wait can be circular.
-
                 prop_assert!(wait.is_none_or(|value| value < ring.turn(first).signal_free));
-                prop_assert!(frame == first || turn.wait_free.is_none());
             }
         }
     }

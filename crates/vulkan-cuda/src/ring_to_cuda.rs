@@ -11,22 +11,15 @@
 //! # fn draw(_slot: &SharedBuffer) {}
 //! # fn example(
 //! #     ring: &mut RingToCuda<SharedBuffer>, kernel: CudaFunction,
-//! #     (device, queue): (ash::Device, vk::Queue), commands: vk::CommandBuffer,
+//! #     submit: fn(vk::SemaphoreSubmitInfo, vk::SemaphoreSubmitInfo) -> Result<(), vulkan_cuda::Error>,
+//! #     commands: vk::CommandBuffer,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(write) = ring.write() else { return Ok(()) }; // not yet: CUDA must read first
 //! // SAFETY: `commands` is being recorded for a queue of the ring's family.
 //! unsafe { write.record(commands, |slot| draw(slot)) };
 //! // … end the recording …
-//! let submit = |wait, signal| -> Result<(), Box<dyn std::error::Error>> {
-//!     let (waits, signals) = ([wait], [signal]); // and your own
-//!     let buffers = [vk::CommandBufferSubmitInfo::default().command_buffer(commands)];
-//!     let submission = vk::SubmitInfo2::default()
-//!         .wait_semaphore_infos(&waits)
-//!         .command_buffer_infos(&buffers)
-//!         .signal_semaphore_infos(&signals);
-//!     Ok(unsafe { device.queue_submit2(queue, &[submission], vk::Fence::null()) }?)
-//! };
 //! // SAFETY: `submit` makes one submission with both semaphores, and an error means that there was none.
+//! // (The other direction's page has such a function.)
 //! unsafe { write.submit(submit) }?;
 //!
 //! while let Some(read) = ring.next_read()? { // CUDA's stream waits, on the GPU
@@ -123,8 +116,8 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// Same as [`SharedRing::new`](crate::SharedRing::new).
     pub fn new(pair: &Pair, stream: C, slots: Vec<S>, queue: QueueUse) -> Result<Self> {
-        let frames = Frames::new(slots.len());
-        Ok(Self { frames, core: RingCore::of_ring(pair, stream, slots, queue, true)? })
+        let core = RingCore::of_ring(pair, stream, slots, queue, true)?;
+        Ok(Self { frames: Frames::new(core.ring), core })
     }
 
     /// Returns the slots. Index them with [`WriteTurn::index`] or [`ReadTurn::index`].
@@ -154,9 +147,9 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
         self.core.check_batch(count)?;
         let Some(wait) = self.frames.wait_to_write(count) else { return Ok(false) };
         for _ in 0..count {
-            let frame = self.frames.written();
+            let frame = self.frames.written;
             write(WriteTurn { wait, ring: self })?;
-            if self.frames.written() == frame {
+            if self.frames.written == frame {
                 return Err(Error::Rule(format!("frame {frame} of a batch was not submitted")).into());
             }
         }
@@ -172,13 +165,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     pub fn next_read(&mut self) -> Result<Option<ReadTurn<'_, S, C>>> {
         let waited = self.core.ledger().waited();
         let Some(value) = self.frames.wait_to_read(waited) else { return Ok(None) };
-        self.core.check_uncaptured("RingToCuda::next_read")?;
-        self.core.ledger().begins();
-        if value > 0 {
-            // SAFETY: the core lives until the stream has passed this.
-            unsafe { self.core.owned.vulkan.cuda_wait(&self.core.owned.stream, value) }?;
-            self.core.ledger().waits(value, self.core.owned.cuda.promised());
-        }
+        self.core.begin_cuda(value, "RingToCuda::next_read")?;
         Ok(Some(ReadTurn { ring: self }))
     }
 
@@ -210,8 +197,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Errors
     /// Fails as [`RingToCuda::check`] does, and after `limit`, with [`RingToCuda::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
-        self.core.come_to_rest(limit)?;
-        self.check()
+        self.core.wait_idle(limit)
     }
 
     /// Sets how long the drop waits for the GPU: 5 seconds by default. If the GPU is not done by then, the
@@ -237,11 +223,7 @@ impl<S: Slot, C: Stream> RingToCuda<S, C> {
     /// # Safety
     /// Neither the stream nor the queue may reach its signals any more.
     pub unsafe fn abort(&self) -> Result<()> {
-        let submitted = {
-            let mut ledger = self.core.ledger();
-            ledger.aborted = true;
-            ledger.submitted
-        };
+        let submitted = self.core.ledger().submitted;
         // SAFETY: the caller's promise.
         let vulkan = unsafe { self.core.owned.vulkan.signal_from_host(submitted) };
         // SAFETY: as above.
@@ -260,17 +242,17 @@ pub struct WriteTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Returns the frame's number. Each ring counts from 0, without gaps.
     pub fn frame(&self) -> u64 {
-        self.ring.frames.written()
+        self.ring.frames.written
     }
 
     /// Returns the slot's index in [`RingToCuda::slots`].
     pub fn index(&self) -> usize {
-        self.ring.frames.slot(self.frame())
+        self.ring.core.index(self.frame())
     }
 
     /// Returns the slot.
     pub fn slot(&self) -> &S {
-        &self.ring.slots()[self.index()]
+        self.ring.core.slot(self.frame())
     }
 
     /// Returns how Vulkan uses the ring's slots.
@@ -301,7 +283,7 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// Same as [`WriteTurn::record`]; the release must follow, in the same submission.
     pub unsafe fn record_acquire(&self, commands: vk::CommandBuffer) {
         // The first frames have slots that were never given to CUDA.
-        let first = self.frame() < self.ring.slots().len() as u64;
+        let first = self.frame() < self.ring.core.ring.depth() as u64;
         let transfer = if first { Transfer::FirstUse } else { Transfer::Acquire };
         // SAFETY: the caller's promise.
         unsafe { self.ring.core.record(self.slot(), commands, transfer) };
@@ -326,13 +308,10 @@ impl<S: Slot, C: Stream> WriteTurn<'_, S, C> {
     /// - If `submit` returns `Ok`, it must have made one submission with this wait and this signal. If it
     ///   returns an error or panics, it must have made none, unless the device is lost.
     /// - All submissions must go to one queue of [`QueueUse::family`], one after the other.
-    pub unsafe fn submit<R, E>(
+    pub unsafe fn submit<R, E: From<Error>>(
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<R, E>
-    where
-        E: From<Error>,
-    {
+    ) -> Result<R, E> {
         // SAFETY: the caller's promise.
         unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }
@@ -368,12 +347,12 @@ impl<S: Slot, C: Stream> ReadTurn<'_, S, C> {
 
     /// Returns the slot's index in [`RingToCuda::slots`].
     pub fn index(&self) -> usize {
-        self.ring.frames.slot(self.frame())
+        self.ring.core.index(self.frame())
     }
 
     /// Returns the slot, for the ring's stream.
     pub fn slot(&self) -> &S {
-        &self.ring.slots()[self.index()]
+        self.ring.core.slot(self.frame())
     }
 
     /// Returns the ring's stream.

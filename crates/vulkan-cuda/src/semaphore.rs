@@ -7,7 +7,9 @@ use ash::vk;
 use cudarc::driver::sys;
 
 use crate::cuda::{Cuda, Stream, api};
-use crate::export::{SemaphoreExport, export_semaphore};
+#[cfg(windows)]
+use crate::export::Attributes;
+use crate::export::{cannot, export_semaphore};
 use crate::handle::{ExportType, Operand, SemaphoreHandle};
 use crate::vulkan::Vk;
 use crate::{Error, Result};
@@ -46,10 +48,25 @@ impl ExportedSemaphore {
     /// Fails if the device cannot export such semaphores, or was created without the extension.
     pub fn new(vk: &Vk, kind: vk::SemaphoreType) -> Result<Self> {
         // ANCHOR: create
-        let mut export = SemaphoreExport::new(vk, kind)?;
-        let handle_type = export.kind;
+        let reported = vk.info();
+        let (handle_type, what) = match kind {
+            vk::SemaphoreType::TIMELINE => (reported.timeline_export, "a timeline semaphore"),
+            vk::SemaphoreType::BINARY => (reported.binary_export, "a binary semaphore"),
+            _ => (None, "a semaphore of an unknown type"),
+        };
+        let handle_type = handle_type.ok_or_else(|| cannot(&reported.name, what))?;
+        vk.semaphore_handles()?;
+        let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(handle_type.semaphore());
         let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
-        let info = export.chain(vk::SemaphoreCreateInfo::default().push_next(&mut semaphore_type));
+        let info = vk::SemaphoreCreateInfo::default().push_next(&mut semaphore_type).push_next(&mut export);
+        #[cfg(windows)]
+        let mut attributes = Attributes::new()?;
+        #[cfg(windows)]
+        // Only for NT handles (VUID-VkExportSemaphoreWin32HandleInfoKHR-handleTypes-01125).
+        let info = match handle_type {
+            ExportType::OpaqueWin32 => info.push_next(&mut attributes.semaphore),
+            _ => info,
+        };
         // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
         let raw =
             unsafe { vk.device().create_semaphore(&info, None) }.map_err(vk.failed("vkCreateSemaphore"))?;
@@ -152,7 +169,7 @@ impl Drop for ExportedSemaphore {
 /// wrote. The same holds for [`CudaTurn::finish`](crate::CudaTurn::finish) and `finish_after_kernels`.
 /// `docs/reports/signal-overtakes-memset` in the repository has the figures and a program.
 pub struct ImportedSemaphore {
-    raw: sys::CUexternalSemaphore,
+    pub(crate) raw: sys::CUexternalSemaphore,
     name: &'static str,
     takes: &'static str,
     cuda: Cuda,
@@ -197,10 +214,6 @@ impl ImportedSemaphore {
     /// Checks that `stream` may signal, and makes the context current.
     pub(crate) fn can_signal(&self, stream: &dyn Stream) -> Result<()> {
         self.cuda.require_uncaptured(stream, "cuSignalExternalSemaphoresAsync")
-    }
-
-    pub(crate) fn raw(&self) -> sys::CUexternalSemaphore {
-        self.raw
     }
 
     /// Makes `stream` wait on the GPU (`cuWaitExternalSemaphoresAsync`): later work runs after the signal.

@@ -1,4 +1,4 @@
-//! Step 5: slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
+//! Slots that go from CUDA to Vulkan and back, frame by frame. Most programs need only this.
 //!
 //! # Examples
 //! One frame. [The crate's page](crate) makes the ring.
@@ -165,7 +165,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
             self.core.ledger().begins();
             let frame = self.core.ledger().frame;
             let written = write(CudaTurn { ring: self })?;
-            if !written.is(&self.core, frame) {
+            if written.frame != frame || !Arc::ptr_eq(&written.core, &self.core) {
                 let text = format!(
                     "frame {frame} of a batch returned another turn than its own: return what `finish` returned"
                 );
@@ -196,13 +196,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
                 "the ring's images were not released to CUDA: submit SharedRing::record_first_release, and wait, before the first write".into(),
             ));
         }
-        self.core.check_uncaptured("SharedRing::write")?;
-        self.core.ledger().begins();
-        if value > 0 {
-            // SAFETY: the core lives until the stream has passed this.
-            unsafe { self.core.owned.vulkan.cuda_wait(&self.core.owned.stream, value) }?;
-            self.core.ledger().waits(value, self.core.owned.cuda.promised());
-        }
+        self.core.begin_cuda(value, "SharedRing::write")?;
         Ok(true)
     }
 
@@ -295,8 +289,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # Errors
     /// Fails as [`SharedRing::check`] does, and after `limit`, with [`SharedRing::progress`] in the text.
     pub fn wait_idle(&mut self, limit: Duration) -> Result<()> {
-        self.core.come_to_rest(limit)?;
-        self.check()
+        self.core.wait_idle(limit)
     }
 
     /// Sets how long the drop of the ring, or of its last turn, waits for the GPU: 5 seconds by default. If
@@ -318,7 +311,7 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
         self.wait_idle(limit)?;
         let held = self.core.ledger().held();
         let core = Arc::get_mut(&mut self.core).ok_or_else(|| {
-            Error::Rule(format!(
+            Error::InUse(format!(
                 "the slots of a ring are in use: submit or drop the turns of frames {held:?} first"
             ))
         })?;
@@ -332,7 +325,6 @@ impl<S: Slot, C: Stream> SharedRing<S, C> {
     /// # Safety
     /// The stream must never reach its signals, for example because a kernel does not end.
     pub unsafe fn abort(&self) -> Result<()> {
-        self.core.ledger().aborted = true;
         // SAFETY: the caller's promise.
         unsafe { self.core.abort() }
     }
@@ -357,13 +349,12 @@ pub struct CudaTurn<'a, S: Slot, C: Stream = Arc<CudaStream>> {
 impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the slot to write to, on the ring's stream.
     pub fn slot(&self) -> &S {
-        &self.ring.slots()[self.index()]
+        self.ring.core.slot(self.frame())
     }
 
     /// Returns the slot's index in [`SharedRing::slots`].
     pub fn index(&self) -> usize {
-        let ledger = self.ring.core.ledger();
-        ledger.slot(ledger.frame)
+        self.ring.core.index(self.frame())
     }
 
     /// Returns the frame's number. Each ring counts from 0, without gaps.
@@ -374,7 +365,7 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     /// Returns the last frame that Vulkan must have read before CUDA writes this one, for example for a
     /// trace. `None` while the stream has waited for nothing.
     pub fn waits_for(&self) -> Option<u64> {
-        self.ring.core.ledger().waits_for()
+        self.ring.core.ledger().waited().checked_sub(1)
     }
 
     /// Returns the ring's stream.
@@ -416,9 +407,10 @@ impl<S: Slot, C: Stream> CudaTurn<'_, S, C> {
     }
 
     fn hand_over(self, guarded: bool) -> Result<VulkanTurn<S, C>> {
-        let core = &self.ring.core;
+        let core = self.ring.core.clone();
         let ready = core.signal_cuda(guarded)?;
-        Ok(VulkanTurn::new(core, ready))
+        let frame = core.ledger().hand_over();
+        Ok(VulkanTurn { frame, ready, submitted: false, core })
     }
 }
 

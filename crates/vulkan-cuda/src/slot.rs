@@ -111,7 +111,7 @@ pub enum Resource {
 // SAFETY: it owns the buffer, and nothing else has its bytes.
 unsafe impl Slot for SharedBuffer {
     fn resource(&self) -> Resource {
-        let (raw, device, context) = (self.vulkan(), self.device(), Some(self.context()));
+        let (raw, device, context) = (self.vulkan(), self.device, Some(self.mapped.imported.cuda.raw()));
         Resource::Buffer { raw, device, context, bytes: Some((self.cuda(), self.size())) }
     }
 }
@@ -120,15 +120,16 @@ impl CudaBuffer {
     /// Returns the buffer as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
         let bytes = self.cuda().map(|address| (address, self.size()));
-        Resource::Buffer { raw: self.vulkan(), device: self.device(), context: None, bytes }
+        let device = self.buffer.vk.device().handle();
+        Resource::Buffer { raw: self.vulkan(), device, context: None, bytes }
     }
 }
 
 impl SharedImage {
     /// Returns the image as a slot's resource: see [`Slot`].
     pub fn resource(&self) -> Resource {
-        let (exported, context) = (self.exported(), Some(self.context()));
-        Resource::Image { raw: exported.raw(), device: exported.vk.device().handle(), context }
+        let (exported, context) = (self.exported(), Some(self.imported.cuda.raw()));
+        Resource::Image { raw: exported.raw(), device: exported.memory.vk.device().handle(), context }
     }
 }
 

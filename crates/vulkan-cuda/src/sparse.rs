@@ -13,7 +13,7 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let (instance, name) = (vk.instance(), &vk.info().name);
     // SAFETY: a live physical device.
     if unsafe { instance.get_physical_device_features(vk.physical()) }.sparse_binding == vk::FALSE {
-        return Err(Error::Unsupported(format!(
+        return Err(Error::DeviceLacks(format!(
             "{name} does not bind memory sparsely: copy bytes that span several chunks into one"
         )));
     }
@@ -22,7 +22,7 @@ pub(crate) fn offered(vk: &Vk, family: u32) -> Result<()> {
     let flags = families.get(family as usize).map(|family| family.queue_flags);
     match flags.is_some_and(|flags| flags.contains(vk::QueueFlags::SPARSE_BINDING)) {
         true => Ok(()),
-        false => Err(Error::Unsupported(format!("queue family {family} of {name} has no sparse binding"))),
+        false => Err(Error::DeviceLacks(format!("queue family {family} of {name} has no sparse binding"))),
     }
 }
 
@@ -53,9 +53,9 @@ pub(crate) unsafe fn bind<'a>(
     vk: &Vk,
     queue: vk::Queue,
     buffer: vk::Buffer,
-    pieces: impl Iterator<Item = (&'a Piece, &'a vk::DeviceMemory)>,
+    pieces: impl Iterator<Item = (&'a Piece, vk::DeviceMemory)>,
 ) -> Result<()> {
-    let bind = |(piece, &memory): (&Piece, &vk::DeviceMemory)| {
+    let bind = |(piece, memory): (&Piece, vk::DeviceMemory)| {
         let bind = vk::SparseMemoryBind::default().memory(memory).memory_offset(piece.range.offset);
         bind.resource_offset(piece.at).size(piece.range.size)
     };

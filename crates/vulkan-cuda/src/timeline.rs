@@ -1,4 +1,4 @@
-//! Step 3: a timeline semaphore that both APIs wait for and signal, on the GPU.
+//! A timeline semaphore that both APIs wait for and signal, on the GPU.
 //!
 //! A *timeline* ([`SharedTimeline`]) is a 64-bit counter that only grows ([Semaphores]). You may wait for a
 //! value before its signal is enqueued, so each side can enqueue its half of a frame without the other. The
@@ -107,7 +107,7 @@ impl SharedTimeline {
     /// Returns CUDA's semaphore, which is destroyed with `self`. It is for nodes of CUDA graphs, with
     /// [`Operand::signal_params`] and [`Operand::wait_params`]. What they signal is not checked.
     pub fn cuda(&self) -> sys::CUexternalSemaphore {
-        self.imported.raw()
+        self.imported.raw
     }
 
     /// Returns a wait before all commands of a submission, as [`crate::ownership`] requires.

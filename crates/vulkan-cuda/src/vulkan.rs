@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ash::vk;
 
-use crate::exportable;
-use crate::handle::ExportType;
 use crate::vulkan_info::{MEMORY_EXTENSION, MemoryFns, SEMAPHORE_EXTENSION, SemaphoreFns, VkInfo};
 use crate::{Error, Result};
 
@@ -105,7 +103,7 @@ impl Vk {
             unsafe { instance.get_device_proc_addr(device.handle(), function.as_ptr()) }.is_some()
         };
         if !enabled(c"vkGetSemaphoreCounterValue") {
-            return Err(Error::Unsupported(
+            return Err(Error::NotEnabled(
                 "the device has no timeline semaphores of Vulkan 1.2: create the instance with the apiVersion 1.2 or later \
                  (VkApplicationInfo), and choose a device that has it"
                     .into(),
@@ -160,6 +158,9 @@ impl Vk {
     }
 
     pub(crate) fn require_usage(&self, usage: vk::BufferUsageFlags) -> Result<()> {
+        if usage.is_empty() {
+            return Err(Error::Rule("a buffer needs a usage".into()));
+        }
         let allowed = vk::BufferUsageFlags::from_raw(self.0.usages.load(Ordering::Relaxed));
         match allowed.contains(usage) {
             true => Ok(()),
@@ -197,13 +198,6 @@ impl Vk {
         }
     }
 
-    /// Returns whether such buffers need dedicated allocations. Fails if the device does not export them.
-    pub(crate) fn exports_buffer(&self, usage: vk::BufferUsageFlags, handle: ExportType) -> Result<bool> {
-        // SAFETY: the adopted device's own.
-        unsafe { exportable::buffer(self.instance(), self.physical(), &self.info().name, usage, handle) }
-            .map_err(Error::Unsupported)
-    }
-
     pub(crate) fn memory_handles(&self) -> Result<&MemoryFns> {
         self.0.memory_handles.as_ref().ok_or_else(|| self.made_without(MEMORY_EXTENSION))
     }
@@ -214,7 +208,7 @@ impl Vk {
 
     fn made_without(&self, extension: &CStr) -> Error {
         let (device, extension) = (&self.info().name, extension.to_string_lossy());
-        Error::Unsupported(format!("the device on {device} was made without {extension}"))
+        Error::NotEnabled(format!("the device on {device} was made without {extension}"))
     }
 
     /// For `map_err`: adds the call and this device's name to an error.

@@ -117,7 +117,7 @@ impl VkInfo {
         let asked = (BUFFER_USAGE, vk::BufferCreateFlags::empty());
         let exportable_buffer = |handle_type| {
             // SAFETY: the caller's promise.
-            unsafe { exportable::buffer_features(instance, physical, asked, handle_type) }
+            unsafe { exportable::buffer(instance, physical, asked, handle_type) }
                 .contains(vk::ExternalMemoryFeatureFlags::EXPORTABLE)
         };
         Ok(Self {

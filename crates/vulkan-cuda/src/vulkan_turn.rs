@@ -7,7 +7,6 @@ use cudarc::driver::CudaStream;
 
 use crate::cuda::Stream;
 use crate::hand_over::RingCore;
-use crate::ledger::value;
 use crate::slot::{QueueUse, Slot, Transfer};
 use crate::submission::{self, QueueTurn, Semaphores};
 use crate::{Error, Result};
@@ -27,24 +26,14 @@ use crate::{Error, Result};
 /// makes. The other slots of the ring go on meanwhile.
 #[must_use = "`submit` it, or the frame is given up"]
 pub struct VulkanTurn<S: Slot, C: Stream = Arc<CudaStream>> {
-    frame: u64,
-    ready: u64,
-    submitted: bool,
-    core: Arc<RingCore<S, C>>,
+    pub(crate) frame: u64,
+    /// The value that CUDA signals for it.
+    pub(crate) ready: u64,
+    pub(crate) submitted: bool,
+    pub(crate) core: Arc<RingCore<S, C>>,
 }
 
 impl<S: Slot, C: Stream> VulkanTurn<S, C> {
-    /// Hands over the ring's next frame. `ready` is the value that CUDA signals for it.
-    pub(crate) fn new(core: &Arc<RingCore<S, C>>, ready: u64) -> Self {
-        let frame = core.ledger().hand_over();
-        Self { frame, ready, submitted: false, core: core.clone() }
-    }
-
-    /// Returns whether this is the turn of `frame` in the ring of this core.
-    pub(crate) fn is(&self, core: &Arc<RingCore<S, C>>, frame: u64) -> bool {
-        Arc::ptr_eq(&self.core, core) && self.frame == frame
-    }
-
     /// Returns the frame's number: see [`CudaTurn::frame`](crate::CudaTurn::frame).
     pub fn frame(&self) -> u64 {
         self.frame
@@ -52,12 +41,12 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
 
     /// Returns the slot.
     pub fn slot(&self) -> &S {
-        &self.core.owned.slots[self.index()]
+        self.core.slot(self.frame)
     }
 
     /// Returns the slot's index in [`SharedRing::slots`](crate::SharedRing::slots).
     pub fn index(&self) -> usize {
-        (self.frame % self.core.owned.slots.len() as u64) as usize
+        self.core.index(self.frame)
     }
 
     /// Returns how Vulkan uses the ring's slots.
@@ -132,13 +121,10 @@ impl<S: Slot, C: Stream> VulkanTurn<S, C> {
     ///     let _ = unsafe { read.submit(submit) };
     /// }
     /// ```
-    pub unsafe fn submit<R, E>(
+    pub unsafe fn submit<R, E: From<Error>>(
         self,
         submit: impl FnOnce(vk::SemaphoreSubmitInfo<'static>, vk::SemaphoreSubmitInfo<'static>) -> Result<R, E>,
-    ) -> Result<R, E>
-    where
-        E: From<Error>,
-    {
+    ) -> Result<R, E> {
         // SAFETY: the caller's promise.
         unsafe { submission::submit(self, |waits, signals| submit(waits[0], signals[0])) }
     }
@@ -153,7 +139,8 @@ impl<S: Slot, C: Stream> QueueTurn for VulkanTurn<S, C> {
                 "frame {frame} of a ring was submitted after frame {later}: submit them in order, to one queue"
             ))
         })?;
-        semaphores.add(self.wait_info(), core.owned.vulkan.vulkan_signal(value(frame))?);
+        let end = core.ring.turn(frame).signal_free;
+        semaphores.add(self.wait_info(), core.owned.vulkan.vulkan_signal(end)?);
         Ok(())
     }
 

@@ -160,7 +160,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     for (range, first) in [(around, 0), (Range { offset: chunk, size: block }, words / 2)] {
         let view = match bound(range) {
             Ok(view) => view,
-            Err(vulkan_cuda::Error::Unsupported(why)) => return common::skip_without_gpu(&why),
+            Err(vulkan_cuda::Error::DeviceLacks(why)) => return common::skip_without_gpu(&why),
             Err(error) => panic!("{error}"),
         };
         assert_eq!(view.cuda(), Some(allocation.pointer() + range.offset));

@@ -7,7 +7,8 @@ mod ledger;
 
 use std::collections::{HashSet, VecDeque};
 
-use ledger::{Ledger, value};
+use ledger::Ledger;
+use vulkan_cuda::{Ring, ring};
 
 /// How many frames the CPU begins before it stops.
 const FRAMES: u64 = 5;
@@ -27,6 +28,7 @@ struct Read(u64);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
+    ring: Ring,
     ledger: Ledger,
     stream: VecDeque<Cuda>,
     queue: VecDeque<Read>,
@@ -61,12 +63,14 @@ enum Break {
 }
 
 impl State {
-    fn new(slots: usize, ahead: usize) -> Self {
-        let mut ledger = Ledger::new(slots);
+    fn new(slots: u32, ahead: usize) -> Self {
+        let ring = Ring::new(slots).unwrap();
+        let mut ledger = Ledger::new(ring);
         ledger.set_ahead(ahead);
-        let slots = vec![None; slots];
+        let slots = vec![None; ring.depth()];
         let (stream, queue) = Default::default();
         Self {
+            ring,
             ledger,
             stream,
             queue,
@@ -153,7 +157,7 @@ impl State {
     }
 
     fn write(&mut self, frame: Option<u64>) {
-        let slot = self.ledger.slot(self.ledger.frame);
+        let slot = self.ring.turn(self.ledger.frame).slot;
         self.stream.push_back(Cuda::Write(slot, frame));
     }
 
@@ -185,19 +189,20 @@ impl State {
         if self.ready < ready {
             return Ok(None);
         }
-        if self.slots[self.ledger.slot(frame)] != Some(frame) {
+        if self.slots[self.ring.turn(frame).slot] != Some(frame) {
             return Err(format!("frame {frame} is read, but its slot has {:?}", self.slots));
         }
-        if value(frame) <= self.free {
+        let end = self.ring.turn(frame).signal_free;
+        if end <= self.free {
             return Err(format!("free does not grow in frame {frame}"));
         }
-        next.free = value(frame);
+        next.free = end;
         Ok(Some(next))
     }
 }
 
 /// Returns the number of states, or the first thing that goes wrong.
-fn explore(slots: usize, ahead: usize, broken: Break) -> Result<usize, String> {
+fn explore(slots: u32, ahead: usize, broken: Break) -> Result<usize, String> {
     let start = State::new(slots, ahead);
     let mut seen = HashSet::from([start.clone()]);
     let mut todo = vec![start];
@@ -235,17 +240,28 @@ fn the_search_finds_broken_rings() {
     }
 }
 
+fn draw_next(ledger: &mut Ledger) {
+    let frame = ledger.hand_over();
+    ledger.try_submit(frame).unwrap();
+    ledger.submitted(frame);
+}
+
+/// The value for the last frame's slot is the greatest, so it covers all slots.
+#[test]
+fn a_batch_waits_once_for_its_last_frame() {
+    let mut ledger = Ledger::new(Ring::new(4).unwrap());
+    (0..2).for_each(|_| draw_next(&mut ledger));
+    assert_eq!(ledger.wait_for(2), Some(0), "nobody has used those slots yet");
+    (2..8).for_each(|_| draw_next(&mut ledger));
+    assert_eq!([1, 2, 4].map(|count| ledger.wait_for(count)), [Some(5), Some(6), Some(8)]);
+}
+
 /// With a shallow limit CUDA waits for a newer frame than the last one in its slot. A batch needs its own
 /// length.
 #[test]
 fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
-    let mut ledger = Ledger::new(8);
-    let frame = |ledger: &mut Ledger| {
-        let frame = ledger.hand_over();
-        ledger.try_submit(frame).unwrap();
-        ledger.submitted(frame);
-    };
-    (0..8).for_each(|_| frame(&mut ledger));
+    let mut ledger = Ledger::new(Ring::new(8).unwrap());
+    (0..8).for_each(|_| draw_next(&mut ledger));
     assert_eq!(ledger.wait_for(1), Some(1));
     ledger.set_ahead(3);
     assert_eq!((ledger.wait_for(1), ledger.wait_for(3), ledger.wait_for(8)), (Some(6), Some(8), Some(8)));
@@ -256,7 +272,7 @@ fn a_deep_ring_is_used_no_deeper_than_it_must_be() {
 /// The error of a run that is stuck needs the wait that CUDA has reached, not the last one.
 #[test]
 fn the_wait_that_cuda_has_reached_is_known() {
-    let mut ledger = Ledger::new(3);
+    let mut ledger = Ledger::new(Ring::default());
     for ready in 3..200 {
         ledger.waits(ready - 2, ready);
     }

@@ -13,6 +13,7 @@ use std::collections::{HashSet, VecDeque};
 
 use frames::Frames;
 use ledger::Ledger;
+use vulkan_cuda::{Ring, ring};
 
 /// How many frames are submitted before the CPU writes no more.
 const FRAMES: u64 = 5;
@@ -47,6 +48,7 @@ struct Write {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct State {
+    ring: Ring,
     frames: Frames,
     ledger: Ledger,
     stream: VecDeque<Cuda>,
@@ -84,13 +86,15 @@ enum Break {
 }
 
 impl State {
-    fn new(slots: usize) -> Self {
+    fn new(slots: u32) -> Self {
+        let ring = Ring::new(slots).unwrap();
         Self {
-            frames: Frames::new(slots),
-            ledger: Ledger::new(slots),
+            ring,
+            frames: Frames::new(ring),
+            ledger: Ledger::new(ring),
             stream: VecDeque::new(),
             queue: VecDeque::new(),
-            slots: vec![Slot::Empty; slots],
+            slots: vec![Slot::Empty; ring.depth()],
             ready: 0,
             free: 0,
             promised: [0; 2],
@@ -127,7 +131,7 @@ impl State {
             Some(wait) => wait,
         };
         for frame in written..written + count as u64 {
-            if batch.frames.written() != frame {
+            if batch.frames.written != frame {
                 return Err(format!("frame {frame} has another number: {batch:?}"));
             }
             if frame > written {
@@ -209,7 +213,7 @@ impl State {
     }
 
     fn slot(&mut self, frame: u64) -> &mut Slot {
-        &mut self.slots[self.frames.slot(frame)]
+        &mut self.slots[self.ring.turn(frame).slot]
     }
 
     /// CUDA's next step, or `None` if it waits.
@@ -260,7 +264,7 @@ impl State {
 }
 
 /// Returns the number of states, or the first thing that goes wrong.
-fn explore(slots: usize, broken: Break) -> Result<usize, String> {
+fn explore(slots: u32, broken: Break) -> Result<usize, String> {
     let start = State::new(slots);
     let mut seen = HashSet::from([start.clone()]);
     let mut todo = vec![start];
@@ -304,7 +308,7 @@ fn the_search_finds_broken_rings() {
 /// Vulkan waits for the last frame in its slot, not for a newer one.
 #[test]
 fn vulkan_is_ahead_by_the_whole_ring() {
-    let mut frames = Frames::new(3);
+    let mut frames = Frames::new(Ring::default());
     (1..4).for_each(|value| frames.submitted(value));
     assert_eq!(frames.wait_to_write(1), None);
     (1..4).for_each(|value| frames.read(value));

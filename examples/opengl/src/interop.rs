@@ -27,9 +27,9 @@ pub struct Gpu {
 /// Step 1: matches Vulkan's device and CUDA's by UUID (the library's `01_match.rs`), and GL's by UUIDs of
 /// device and driver.
 pub fn open() -> Result<Gpu> {
-    let vulkan = match_devices::open().map_err(|error| match error.downcast_ref() {
-        Some(vulkan_cuda::Error::Unsupported(reason)) => Unavailable(reason.clone()).into(),
-        _ => anyhow!("{error}"),
+    let vulkan = match_devices::open().map_err(|error| match match_devices::is_unsupported(&*error) {
+        true => Unavailable(error.to_string()).into(),
+        false => anyhow!("{error}"),
     })?;
     let vk = vulkan.pair.vk();
     // SAFETY: the device that the pair was made with.

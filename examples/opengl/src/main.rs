@@ -48,7 +48,7 @@ impl std::error::Error for Unavailable {}
 
 /// Whether the error means that this machine cannot do what was requested.
 fn is_unavailable(error: &anyhow::Error) -> bool {
-    error.is::<Unavailable>() || matches!(error.downcast_ref(), Some(vulkan_cuda::Error::Unsupported(_)))
+    error.is::<Unavailable>() || error.downcast_ref().is_some_and(vulkan_cuda::Error::is_unavailable)
 }
 
 fn main() -> ExitCode {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, DevicePtr, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use vulkan_cuda_wgpu::{Error, Gpu, RingToCuda, WgpuTexture, vulkan_cuda};
+use vulkan_cuda_wgpu::{Gpu, RingToCuda, WgpuTexture, vulkan_cuda};
 
 use scene::Scene;
 
@@ -62,7 +62,7 @@ fn run(frames: u32) -> Result<()> {
     });
     let adapter = match pollster::block_on(vulkan_cuda_wgpu::find(&instance)) {
         Ok(adapter) => adapter,
-        Err(error @ (Error::Unsupported(_) | Error::Driver { .. })) if !is_required() => {
+        Err(error) if error.is_unavailable() && !is_required() => {
             println!("skipped: {error}");
             return Ok(());
         }

@@ -46,10 +46,8 @@ unsafe impl Slot for Canvas {
 pub fn check(job: &Job) -> Result<Result<Counts, String>> {
     let gpu = match match_devices::open() {
         Ok(gpu) => gpu,
-        Err(error) => match error.downcast_ref() {
-            Some(vulkan_cuda::Error::Unsupported(reason)) => return Ok(Err(reason.clone())),
-            _ => return Err(anyhow!("{error}")),
-        },
+        Err(error) if match_devices::is_unsupported(&*error) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(anyhow!("{error}")),
     };
     let (cols, rows) = job.size;
     let stream = gpu.cuda.new_stream()?;

@@ -101,7 +101,7 @@ impl From<vulkan_cuda::Error> for Error {
             E::Vulkan { call, device, result } => Self::Vulkan { call, device, result },
             E::Cuda { call, device, code, name, text } => Self::Cuda { call, device, code, name, text },
             E::Driver { reason, hint } => Self::Missing { what: "the CUDA driver", reason, hint },
-            E::Unsupported(text) => Self::Unsupported(text),
+            E::DeviceLacks(text) | E::SystemLacks(text) | E::NotEnabled(text) => Self::Unsupported(text),
             other => Self::Rule(other.to_string()),
         }
     }

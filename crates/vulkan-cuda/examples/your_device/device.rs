@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use ash::vk;
-use vulkan_cuda::Error::Unsupported;
+use vulkan_cuda::Error::{DeviceLacks, SystemLacks};
 use vulkan_cuda::{Driver, VkInfo, find_twin};
 
 /// The engine's instance.
@@ -34,7 +34,7 @@ impl Device {
     pub fn new(driver: Driver) -> Result<(Self, i32), Box<dyn Error>> {
         // SAFETY: the loader is the system's own.
         let entry = unsafe { ash::Entry::load() }
-            .map_err(|error| Unsupported(format!("there is no Vulkan loader: {error}")))?;
+            .map_err(|error| SystemLacks(format!("there is no Vulkan loader: {error}")))?;
         let app = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);
         let create = vk::InstanceCreateInfo::default().application_info(&app);
         // SAFETY: a plain description.
@@ -49,17 +49,17 @@ impl Device {
                 let kind = unsafe { instance.raw.get_physical_device_properties(device) }.device_type;
                 kind == vk::PhysicalDeviceType::DISCRETE_GPU
             });
-        let physical = physical.ok_or_else(|| Unsupported("there is no Vulkan device".into()))?;
+        let physical = physical.ok_or_else(|| SystemLacks("there is no Vulkan device".into()))?;
         // SAFETY: as above.
         let version = unsafe { instance.raw.get_physical_device_properties(physical) }.api_version;
         if version < vk::API_VERSION_1_3 {
-            return Err(Unsupported("the engine needs Vulkan 1.3".into()).into());
+            return Err(DeviceLacks("the engine needs Vulkan 1.3".into()).into());
         }
         // SAFETY: as above.
         let info = unsafe { VkInfo::query(&instance.raw, physical) }?;
         let cuda = driver.devices()?;
         let twin =
-            find_twin(&info, &cuda).map_err(|mismatch| Unsupported(format!("{}: {mismatch}", info.name)))?;
+            find_twin(&info, &cuda).map_err(|mismatch| DeviceLacks(format!("{}: {mismatch}", info.name)))?;
 
         // SAFETY: a live physical device.
         let families = unsafe { instance.raw.get_physical_device_queue_family_properties(physical) };

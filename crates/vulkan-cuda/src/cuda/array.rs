@@ -83,31 +83,6 @@ impl Array {
         unsafe { self.copy(stream, &copy) }
     }
 
-    /// Enqueues a copy from device memory to the level: [`Array::copy_to`] the other way.
-    ///
-    /// # Errors
-    /// Same as [`Array::copy_to`].
-    ///
-    /// # Safety
-    /// Same as [`Array::copy_to`].
-    pub unsafe fn copy_from(
-        &self,
-        stream: &dyn Stream,
-        from: sys::CUdeviceptr,
-        pitch: usize,
-        [row_bytes, rows]: [usize; 2],
-    ) -> Result<()> {
-        let copy = sys::CUDA_MEMCPY2D {
-            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
-            srcDevice: from,
-            srcPitch: pitch,
-            dstArray: self.raw,
-            ..array_to_array(row_bytes, rows)
-        };
-        // SAFETY: the caller's promise.
-        unsafe { self.copy(stream, &copy) }
-    }
-
     /// Enqueues a copy of the first `row_bytes` bytes of the first `rows` rows to the same place in `to`.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ impl Cuda {
                 return Ok(Self(Arc::new(Context { raw: context, info, faulted, guard, keep })));
             }
         }
-        Err(Error::Unsupported(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
+        Err(Error::DeviceLacks(format!("{whose} is of device {device}, which cuDeviceGet does not list")))
     }
 
     /// Adopts cudarc's context, like [`Cuda::from_raw`]. Also fails as [`Driver::load`] does.

@@ -7,11 +7,7 @@ pub use libloading::Library;
 use crate::Error;
 
 /// CUDA's driver, once it is loaded. It stays open until the process ends.
-pub(crate) static LIBRARY: OnceLock<Library> = OnceLock::new();
-
-pub fn library() -> Option<&'static Library> {
-    LIBRARY.get()
-}
+pub static LIBRARY: OnceLock<Library> = OnceLock::new();
 
 /// Makes functions from a table, for this crate and for the program in its repository. Each row has the name,
 /// the arguments, and the symbols of the function, the newest first. The rows after `?` may be missing.
@@ -48,7 +44,7 @@ macro_rules! cuda_functions {
 
         /// Looks up all functions of CUDA's driver, once.
         pub fn look_up() -> $crate::Result<()> {
-            if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::library()) {
+            if let (None, Some(library)) = (FUNCTIONS.get(), $crate::cuda::look_up::LIBRARY.get()) {
                 // SAFETY: CUDA's driver, which stays open. A faster thread has found the same functions.
                 let _ = FUNCTIONS.set(unsafe { Functions::of(library) }?);
             }

@@ -40,7 +40,7 @@ impl Security {
         };
         if made == FALSE {
             let answer = std::io::Error::last_os_error();
-            return Err(Error::Unsupported(format!(
+            return Err(Error::SystemLacks(format!(
                 "no security descriptor for exported handles (ConvertStringSecurityDescriptorToSecurityDescriptorW): \
                  {answer}"
             )));
@@ -105,10 +105,10 @@ unsafe fn take<T>(
     // import (the field order in `memory` and `semaphore`).
     let handle = unsafe { new(std::ptr::with_exposed_provenance_mut(raw as usize)) };
     let name = &vk.info().name;
-    handle.ok_or_else(|| Error::Unsupported(format!("{call} on {name} answered with a null handle")))
+    handle.ok_or_else(|| Error::DeviceLacks(format!("{call} on {name} answered with a null handle")))
 }
 
-/// Creates a handle to `memory`, which was allocated with [`super::MemoryExport`].
+/// Creates a handle to `memory`, which was allocated with [`super::Memory`].
 pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Result<MemoryHandle> {
     let call = "vkGetMemoryWin32HandleKHR";
     let info = vk::MemoryGetWin32HandleInfoKHR::default().memory(memory).handle_type(kind.memory());
@@ -125,7 +125,7 @@ pub fn export_memory(vk: &Vk, memory: vk::DeviceMemory, kind: ExportType) -> Res
     }
 }
 
-/// Creates a handle to `semaphore`, which was created with [`super::SemaphoreExport`].
+/// Creates a handle to `semaphore`, which was created for this export.
 pub fn export_semaphore(
     vk: &Vk,
     semaphore: vk::Semaphore,
@@ -143,7 +143,7 @@ pub fn export_semaphore(
     unsafe {
         match kind {
             // `ExportType::carries` rules this out earlier.
-            ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::Unsupported(format!(
+            ExportType::OpaqueWin32Kmt if is_timeline => Err(Error::DeviceLacks(format!(
                 "CUDA imports no KMT handle of a timeline semaphore ({})",
                 vk.info().name
             ))),

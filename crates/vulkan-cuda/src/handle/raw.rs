@@ -27,7 +27,7 @@ impl Form {
         let ours = if cfg!(windows) { "NT and KMT handles" } else { "file descriptors" };
         match here {
             true => Ok(()),
-            false => Err(Error::Unsupported(format!(
+            false => Err(Error::SystemLacks(format!(
                 "{name} is a {form}, which does not exist on {system}: CUDA imports {ours} here"
             ))),
         }

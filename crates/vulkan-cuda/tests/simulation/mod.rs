@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use vulkan_cuda::{Ring, Turn};
 
+use crate::ledger::Ledger;
+
 pub const FRAMES: u64 = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,15 +49,26 @@ pub struct Case {
 }
 
 impl Case {
-    /// Batches of these lengths until all [`FRAMES`] are filled.
+    /// Batches of these lengths until all [`FRAMES`] are filled, with the waits of a `SharedRing` whose frames
+    /// are all submitted: those of the plan.
     pub fn new(ring: Ring, batches: &[usize], flights: u64) -> Self {
-        let (mut halves, mut turns) = (Vec::new(), Vec::new());
+        let (mut halves, mut turns, mut ledger) = (Vec::new(), Vec::<Turn>::new(), Ledger::new(ring));
         for &batch in batches {
             let first = turns.len() as u64;
-            turns.extend(ring.batch(first, batch));
-            let frames = first..turns.len() as u64;
-            halves.extend(frames.clone().map(|filled| (first, Half::Cuda(filled))));
-            halves.extend(frames.map(|frame| (frame, Half::Vulkan(frame))));
+            let frames = first..first + batch as u64;
+            let wait = ledger.wait_for(batch).filter(|&value| value > 0);
+            assert_eq!(wait, ring.turn(frames.end - 1).wait_free, "{frames:?}");
+            wait.inspect(|&value| ledger.waits(value, first));
+            for frame in frames.clone() {
+                turns.push(Turn { wait_free: wait.filter(|_| frame == first), ..ring.turn(frame) });
+                assert_eq!(ledger.hand_over(), frame);
+                halves.push((first, Half::Cuda(frame)));
+            }
+            for frame in frames {
+                ledger.try_submit(frame).unwrap();
+                ledger.submitted(frame);
+                halves.push((frame, Half::Vulkan(frame)));
+            }
         }
         Self { ring, flights, halves, turns }
     }

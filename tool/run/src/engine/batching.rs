@@ -6,7 +6,7 @@ use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::FrameTiming;
 
-/// How many frames CUDA fills per wait, if the hand-off can fill several: see [`vulkan_cuda::Ring::batch`].
+/// How many frames CUDA fills per wait, if the hand-off can fill several: see [`vulkan_cuda::Ring::turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batching {
     /// Always this number, or the ring's depth if that is smaller.

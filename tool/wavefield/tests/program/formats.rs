@@ -109,7 +109,7 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
 
     // No buffer can be mapped twice: gpu/tests/refused.rs. Each keeps alive what it needs of the allocation.
     let exported = ExportedAllocation::new(device.sharing().unwrap(), &[100, 7], USAGE).unwrap();
-    let buffers = exported.buffers().to_vec();
+    let buffers = exported.buffers();
     let mut shared = exported.share(&device.pair(&context).unwrap()).unwrap();
     let [first, last] = shared.as_slice() else { panic!("{} buffers", shared.len()) };
     assert_eq!([first.vulkan(), last.vulkan()].as_slice(), buffers);
