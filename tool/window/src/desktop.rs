@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use ash::vk;
 use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
@@ -16,7 +15,7 @@ use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
 pub(crate) struct Desktop {
     // The swapchain goes before its window.
     swapchain: Swapchain,
-    window: Arc<Window>,
+    pub(crate) window: Arc<Window>,
     visibility: Visibility,
     words: egui_winit::State,
     pointer: Pos2,
@@ -66,23 +65,16 @@ impl Desktop {
                 _ => true,
             });
         }
-        match events.iter().find_map(place) {
+        let place = events.iter().find_map(|event| match event {
+            Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
+            _ => None,
+        });
+        match place {
             Some(at) => self.pointer = at,
             // egui-winit forgets a button that is released after the pointer has left.
             None => events.extend(released(event, self.pointer)),
         }
         events.into_iter().map(Input::Event).collect()
-    }
-
-    pub(crate) fn window(&self) -> &Window {
-        &self.window
-    }
-}
-
-fn place(event: &Event) -> Option<Pos2> {
-    match event {
-        Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
-        _ => None,
     }
 }
 
@@ -104,8 +96,6 @@ fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
 }
 
 impl Screen for Desktop {
-    const PRESENTS: bool = true;
-
     fn extent(&self) -> vk::Extent2D {
         self.swapchain.extent()
     }
@@ -158,12 +148,8 @@ impl Screen for Desktop {
         self.swapchain.make_readable()
     }
 
-    fn look(&mut self, now: Instant) {
-        self.visibility.look(&self.window, now);
-    }
-
-    fn is_hidden(&self) -> bool {
-        self.visibility.is_hidden()
+    fn is_hidden(&mut self) -> bool {
+        self.visibility.is_hidden(&self.window)
     }
 
     fn set_title(&mut self, title: &str) {
