@@ -9,7 +9,6 @@ use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_run::Engine;
-use wavefield_run::watch::recording::Pixels;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {

@@ -145,11 +145,10 @@ impl<S: Screen> WindowState<S> {
         let (picture, frame) = (&canvas.picture, run.engine.next_frame());
         let wants = record::wants(&mut pictures.film, flight, pictures.began.elapsed());
         let mut film = pictures.film.as_mut().filter(|_| wants);
-        let mut overlay = overlay.is_shown().then_some(overlay);
-        let mut screen = screen.wants().then_some(screen);
-        let has_more = film.is_some() || overlay.is_some() || screen.is_some();
+        let (has_overlay, is_sent) = (overlay.is_shown(), screen.wants());
+        let has_more = film.is_some() || has_overlay || is_sent;
         let mut record = |commands| {
-            if let Some(overlay) = &mut overlay {
+            if has_overlay {
                 // SAFETY: the engine records these commands after the draw of this picture, which lives as
                 // long as the screen's images; no more frames are in flight than the deepest ring has slots.
                 unsafe { overlay.record(commands, flight.index, picture) }?;
@@ -158,12 +157,12 @@ impl<S: Screen> WindowState<S> {
                 // SAFETY: as above; `make_readable` allows copies; `record::wants` told the film.
                 unsafe { film.record(commands, flight.index, picture) };
             }
-            if let Some(screen) = &mut screen {
+            if is_sent {
                 // SAFETY: as above; it is the screen's own picture.
                 unsafe { screen.record(commands, flight.index, picture, frame) };
             }
-            if let Some(overlay) = &overlay {
-                overlay.end(commands, flight.index);
+            if has_overlay {
+                overlay.cost.end(commands, flight.index);
             }
             Ok(())
         };

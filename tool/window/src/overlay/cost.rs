@@ -10,7 +10,7 @@ use wavefield_gpu::vulkan::{Device, Timestamps};
 const SMOOTH: f64 = 0.02;
 
 /// The overlay's own time per frame, in seconds, smoothed.
-pub(super) struct OverlayCost {
+pub(crate) struct OverlayCost {
     pub(super) cpu: f64,
     /// A film's copy included.
     pub(super) gpu: f64,
@@ -37,7 +37,9 @@ impl OverlayCost {
         Ok(())
     }
 
-    pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
+    /// Call this after all commands that follow the draw.
+    pub(crate) fn end(&mut self, commands: vk::CommandBuffer, flight: usize) {
+        self.cpu *= 1.0 - SMOOTH;
         if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
             marks.mark(commands, flight, 1);
         }
@@ -45,11 +47,5 @@ impl OverlayCost {
 
     pub(super) fn spend(&mut self, time: Duration) {
         self.cpu += time.as_secs_f64() * SMOOTH;
-    }
-
-    /// Like [`OverlayCost::spend`], for the last work on a frame.
-    pub(super) fn frame(&mut self, time: Duration) {
-        self.spend(time);
-        self.cpu *= 1.0 - SMOOTH;
     }
 }

@@ -83,7 +83,7 @@ pub(super) struct Overlay {
     free: Rect,
     pub(super) boxes: Boxes,
     watched: Watched,
-    cost: OverlayCost,
+    pub(super) cost: OverlayCost,
 }
 
 impl Overlay {
@@ -269,8 +269,8 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records the overlay over a picture. The GPU must have finished with the flight. Call [`Overlay::end`]
-    /// after all commands that follow the draw.
+    /// Records the overlay over a picture. The GPU must have finished with the flight. Call
+    /// [`OverlayCost::end`] too.
     ///
     /// # Safety
     /// See [`Painter::record`].
@@ -284,12 +284,8 @@ impl Overlay {
         self.cost.begin(commands, flight)?;
         // SAFETY: the caller's promise.
         unsafe { self.painter.record(commands, picture, &self.painting) }?;
-        self.cost.frame(began.elapsed());
+        self.cost.spend(began.elapsed());
         Ok(())
-    }
-
-    pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
-        self.cost.end(commands, flight);
     }
 
     fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {

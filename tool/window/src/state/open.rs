@@ -106,7 +106,7 @@ impl<S: Screen> WindowState<S> {
                 own: own(config),
                 reload: config.reload.clone().and_then(Reloader::new),
             },
-            pictures: Pictures { snapshot: Default::default(), film, began: now },
+            pictures: Pictures { snapshot: None, film, began: now },
             screen,
             overlay,
             controls: Controls::new(config),

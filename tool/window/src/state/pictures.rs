@@ -15,39 +15,35 @@ use wavefield_run::watch::recording::{Film, Recorded};
 use wavefield_run::{AfterDraw, Config, Engine, Moment, STEP, picture_texts, record, write_png};
 
 pub(super) struct Pictures {
-    pub(super) snapshot: Snapshot,
+    /// The last picture that was drawn again.
+    pub(super) snapshot: Option<OffscreenTarget>,
     pub(super) film: Option<Film>,
     /// A film's time counts from here.
     pub(super) began: Instant,
 }
 
-#[derive(Default)]
-pub(super) struct Snapshot(Option<OffscreenTarget>);
-
-impl Snapshot {
-    /// Waits until the picture is drawn.
-    pub(super) fn draw(
-        &mut self,
-        engine: &mut Engine,
-        (extent, format): (vk::Extent2D, vk::Format),
-        moment: Moment,
-    ) -> Result<&Image> {
-        if extent.width == 0 || extent.height == 0 {
-            return Err(Error::Unsupported("the window has no size, so there is no picture".into()));
-        }
-        let target = match self.0.take().filter(|target| target.image().extent() == extent) {
-            Some(target) => target,
-            None => {
-                engine.forget_recorded();
-                OffscreenTarget::new(engine.device(), extent, format)?
-            }
-        };
-        let target = self.0.insert(target);
-        let flight = engine.begin()?;
-        engine.draw(&flight, moment, &target.picture(), AfterDraw::default())?;
-        engine.drain()?;
-        Ok(target.image())
+/// Draws the picture again. Waits until that is done.
+pub(super) fn draw_again<'a>(
+    snapshot: &'a mut Option<OffscreenTarget>,
+    engine: &mut Engine,
+    (extent, format): (vk::Extent2D, vk::Format),
+    moment: Moment,
+) -> Result<&'a Image> {
+    if extent.width == 0 || extent.height == 0 {
+        return Err(Error::Unsupported("the window has no size, so there is no picture".into()));
     }
+    let target = match snapshot.take().filter(|target| target.image().extent() == extent) {
+        Some(target) => target,
+        None => {
+            engine.forget_recorded();
+            OffscreenTarget::new(engine.device(), extent, format)?
+        }
+    };
+    let target = snapshot.insert(target);
+    let flight = engine.begin()?;
+    engine.draw(&flight, moment, &target.picture(), AfterDraw::default())?;
+    engine.drain()?;
+    Ok(target.image())
 }
 
 /// Returns a snapshot's pixels: sRGB RGBA, four bytes per pixel.
@@ -122,7 +118,7 @@ impl<S: Screen> WindowState<S> {
         let like = (self.screen.extent(), self.screen.format());
         let moment = self.pace.clock.moment;
         let engine = &mut self.run.engine;
-        let saved = self.pictures.snapshot.draw(engine, like, moment).and_then(|image| {
+        let saved = draw_again(&mut self.pictures.snapshot, engine, like, moment).and_then(|image| {
             let pixels = pixels(engine, image)?;
             let shown = shown(&self.run.config, self.run.parameters.speed, engine.view().camera);
             let shown = Config { output: Some(path.clone()), size: like.0, speed: 1.0, ..shown };

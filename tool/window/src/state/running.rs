@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ash::vk;
 
-use super::pictures::{Snapshot, pixels};
+use super::pictures::{draw_again, pixels};
 use crate::reload::Reloader;
+use wavefield_draw::OffscreenTarget;
 use wavefield_gpu::cuda::KernelSource;
 use wavefield_gpu::vulkan::{Flight, PresentMode};
 use wavefield_gpu::{Error, Result, report::Failures};
@@ -98,13 +99,13 @@ impl Running {
     /// Sends a client the picture that it wants, if any.
     pub(super) fn hand_out_picture(
         &mut self,
-        snapshot: &mut Snapshot,
+        snapshot: &mut Option<OffscreenTarget>,
         like: (vk::Extent2D, vk::Format),
         moment: Moment,
     ) -> Result<()> {
         let Self { engine, hook, .. } = self;
         let Some(hook) = hook.as_mut().filter(|hook| hook.wants_picture()) else { return Ok(()) };
-        match snapshot.draw(engine, like, moment) {
+        match draw_again(snapshot, engine, like, moment) {
             Ok(image) => {
                 hook.drawn();
                 hook.send_picture(like.0, pixels(engine, image));
