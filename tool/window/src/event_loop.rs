@@ -4,14 +4,12 @@ use std::panic::catch_unwind;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
-use winit::application::ApplicationHandler;
 use winit::error::EventLoopError;
-use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 
 use wavefield_gpu::{Error, Result};
 
 /// A process can have only one, but can use it for one window after another.
-pub struct EventLoop(winit::event_loop::EventLoop<()>);
+pub struct EventLoop(pub(super) winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     pub fn new() -> Result<Self> {
@@ -40,10 +38,6 @@ impl EventLoop {
                 Err(failed(text.unwrap_or("the window system's libraries are incomplete").to_owned()))
             }
         }
-    }
-
-    pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
-        self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The engine, and the hook that works on it between two frames. Everything that a hook does is here.
+//! The engine, and the hook that works on it between two frames. Only this file lets the hook mend the engine.
 
 use std::time::Duration;
 
