@@ -24,8 +24,7 @@ pub(crate) struct Desktop {
 }
 
 impl Desktop {
-    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context) -> Self {
-        let scale = window.scale_factor() as f32;
+    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context, scale: f32) -> Self {
         Self {
             swapchain,
             visibility: Visibility::new(&window),
@@ -41,7 +40,7 @@ impl Desktop {
             WindowEvent::CloseRequested => return vec![Input::Close],
             WindowEvent::Resized(size) => {
                 let extent = vk::Extent2D { width: size.width, height: size.height };
-                return vec![Input::Size(extent, self.scale())];
+                return vec![Input::Size(extent, self.window.scale_factor() as f32)];
             }
             WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
             WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
@@ -112,11 +111,7 @@ impl Screen for Desktop {
         self.swapchain.set_mode(mode);
     }
 
-    fn scale(&self) -> f32 {
-        self.window.scale_factor() as f32
-    }
-
-    fn resize(&mut self, extent: vk::Extent2D, _scale: f32) {
+    fn resize(&mut self, extent: vk::Extent2D) {
         self.visibility.resized(extent.width == 0 || extent.height == 0);
         self.swapchain.invalidate();
     }

@@ -40,11 +40,8 @@ pub(crate) trait Screen {
 
     fn set_mode(&mut self, mode: PresentMode);
 
-    /// Pixels per egui point.
-    fn scale(&self) -> f32;
-
     /// Tells the screen its new size, if known.
-    fn resize(&mut self, extent: vk::Extent2D, scale: f32);
+    fn resize(&mut self, extent: vk::Extent2D);
 
     /// Whether the pictures must be made again. The queue must be idle then.
     fn is_stale(&self) -> bool;

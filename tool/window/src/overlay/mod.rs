@@ -72,6 +72,8 @@ pub(super) struct Draft {
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
+    /// Pixels per egui point.
+    pub(super) scale: f32,
     input: RawInput,
     painter: Painter,
     painting: Painting,
@@ -103,6 +105,7 @@ impl Overlay {
         let mut overlay = Self {
             began: Instant::now(),
             egui,
+            scale,
             input: RawInput { focused: false, max_texture_side: Some(largest), ..RawInput::default() },
             painter: Painter::new(queue, format, FLIGHTS)?,
             painting: Painting::default(),
@@ -114,7 +117,7 @@ impl Overlay {
             watched: Watched::default(),
             cost: OverlayCost::new(queue.device())?,
         };
-        let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 }, scale);
+        let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 });
         let output = overlay.egui.run(raw, look::every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
@@ -230,7 +233,7 @@ impl Overlay {
             copy: None,
         };
         let egui = self.egui.clone();
-        let raw = self.take_input(view.screen.extent(), view.screen.scale());
+        let raw = self.take_input(view.screen.extent());
         let output = egui.run(raw, |egui| {
             self.show(egui, view, &mut draft);
             self.free = egui.available_rect();
@@ -254,10 +257,10 @@ impl Overlay {
         Ok((changed.then_some(draft), output.platform_output))
     }
 
-    fn take_input(&mut self, extent: vk::Extent2D, scale: f32) -> RawInput {
+    fn take_input(&mut self, extent: vk::Extent2D) -> RawInput {
         let viewport = self.input.viewports.entry(ViewportId::ROOT).or_default();
-        viewport.native_pixels_per_point = Some(scale);
-        let size = vec2(extent.width as f32, extent.height as f32) / (scale * self.egui.zoom_factor());
+        viewport.native_pixels_per_point = Some(self.scale);
+        let size = vec2(extent.width as f32, extent.height as f32) / (self.scale * self.egui.zoom_factor());
         RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
             time: Some(self.began.elapsed().as_secs_f64()),

@@ -243,26 +243,24 @@ fn list<T: Clone + PartialEq>(
     describe: impl Fn(&T) -> (String, Option<String>),
 ) -> bool {
     let list = ComboBox::from_id_salt(name).selected_text(describe(chosen).0).width(150.0).height(400.0);
+    let mut wanted = chosen.clone();
     let entries = |ui: &mut Ui| {
-        let mut clicked = None;
         for (index, one) in all.iter().enumerate() {
             let (name, obstacle) = describe(one);
             let enabled = one == chosen || obstacle.is_none();
             let label = ui.add_enabled(enabled, Button::selectable(one == chosen, name));
             if label.clicked() {
-                clicked = Some(one);
+                wanted = one.clone();
             }
             let label = label.on_disabled_hover_text(obstacle.unwrap_or_default());
             if let Some(about) = abouts.get(index) {
                 label.on_hover_text(*about);
             }
         }
-        clicked
     };
-    let clicked = row(ui, name, obstacle, |ui| list.show_ui(ui, entries)).inner.flatten();
-    let other = clicked.filter(|one| *one != chosen).cloned();
-    let is_other = other.is_some();
-    other.into_iter().for_each(|other| *chosen = other);
+    row(ui, name, obstacle, |ui| list.show_ui(ui, entries));
+    let is_other = wanted != *chosen;
+    *chosen = wanted;
     is_other
 }
 

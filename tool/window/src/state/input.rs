@@ -20,7 +20,8 @@ impl<S: Screen> WindowState<S> {
         let event = match input {
             Input::Close => return Ok(true),
             Input::Size(extent, scale) => {
-                self.screen.resize(extent, scale);
+                self.screen.resize(extent);
+                self.overlay.scale = scale;
                 self.overlay.lay_out_soon();
                 self.pace.retry = None;
                 return Ok(false);
@@ -36,7 +37,7 @@ impl<S: Screen> WindowState<S> {
             return Ok(false);
         }
         let Some(action) = action.filter(|action| is_pressed && self.screen.takes(*action)) else {
-            let (extent, scale) = (self.screen.extent(), self.screen.scale());
+            let (extent, scale) = (self.screen.extent(), self.overlay.scale);
             let image = self.run.engine.image_in(extent);
             let camera = &mut self.run.engine.view_mut().camera;
             self.controls.handle(&event, camera, image, (extent.height, scale));

@@ -65,20 +65,21 @@ impl WindowState<Desktop> {
             if config.record.is_some() {
                 swapchain.make_readable()?;
             }
-            let mode = swapchain.mode();
-            Ok((Desktop::new(window, swapchain, egui), mode))
+            let (mode, scale) = (swapchain.mode(), window.scale_factor() as f32);
+            Ok((Desktop::new(window, swapchain, egui, scale), mode, scale))
         })
     }
 }
 
 impl<S: Screen> WindowState<S> {
-    /// `presents`: whether Vulkan presents the screen's pictures.
+    /// `presents`: whether Vulkan presents the screen's pictures. `screen` makes it, and returns its mode and
+    /// its pixels per point.
     pub(crate) fn open(
         choice: Choice,
         presents: bool,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
-        screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode)>,
+        screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode, f32)>,
     ) -> Result<Self> {
         let config = &config.suited_to(choice.adapter.info().kind, true);
         announce(&choice, config);
@@ -90,10 +91,10 @@ impl<S: Screen> WindowState<S> {
             inline: true,
         })?;
         let egui = egui::Context::default();
-        let (screen, present) = screen(&device, egui.clone())?;
+        let (screen, present, scale) = screen(&device, egui.clone())?;
         let flights = hook.as_ref().map_or(1, |hook| hook.flights);
         let mut engine = Engine::new(queue, context, &choice, config, screen.format(), flights)?;
-        let overlay = Overlay::new(egui, screen.scale(), engine.queue(), screen.format(), config.overlay)?;
+        let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
         let film = record::film(&device, config, screen.format(), false)?;
         let now = Instant::now();
         Ok(Self {

@@ -22,7 +22,6 @@ struct Offscreen {
     /// The size that viewers asked for last, and the last one that there was memory for.
     extent: vk::Extent2D,
     fitting: vk::Extent2D,
-    scale: f32,
     /// Pictures on their way to the viewers, by the numbers of their frames.
     copies: Copies<u64>,
     mode: PresentMode,
@@ -60,7 +59,6 @@ impl WindowState<Offscreen> {
                 target: None,
                 extent: config.size,
                 fitting: config.size,
-                scale: 1.0,
                 copies: Copies::new(device),
                 mode,
                 due: Instant::now(),
@@ -69,7 +67,7 @@ impl WindowState<Offscreen> {
                 device: device.clone(),
                 web,
             };
-            Ok((offscreen, mode))
+            Ok((offscreen, mode, 1.0))
         })
     }
 
@@ -134,12 +132,8 @@ impl Screen for Offscreen {
         self.mode = mode;
     }
 
-    fn scale(&self) -> f32 {
-        self.scale
-    }
-
-    fn resize(&mut self, extent: vk::Extent2D, scale: f32) {
-        (self.extent, self.scale) = (extent, scale);
+    fn resize(&mut self, extent: vk::Extent2D) {
+        self.extent = extent;
     }
 
     fn is_stale(&self) -> bool {
