@@ -66,7 +66,7 @@ impl<S: Screen> WindowState<S> {
     /// `None` to draw now.
     pub(super) fn between_frames(&mut self) -> Result<Option<Instant>> {
         self.reload()?;
-        // The hook works even while nothing is drawn in the window, which wakes up to see whether it must stop.
+        // The hook works even while nothing is drawn. A hidden window wakes up to see whether it must stop.
         if self.screen.is_hidden() {
             self.ignore_gap();
             self.run.consult(true)?;

@@ -1,4 +1,4 @@
-//! The engine, and the hook that works on it between two frames. Only this file lets the hook mend the engine.
+//! The engine, and the hook that works on it between two frames. Only here the hook mends the engine.
 
 use std::time::Duration;
 
