@@ -1,10 +1,9 @@
 use egui::{Event, MouseWheelUnit, PointerButton, Pos2};
 
 use wavefield_draw::{Camera, Placement};
-use wavefield_run::{Config, Parameters};
+use wavefield_run::Config;
 
 pub(super) struct Controls {
-    pub(super) parameters: Parameters,
     /// Where a reset puts the camera. A client's array has a camera of its own.
     pub(super) first: Camera,
     pub(super) rotating: bool,
@@ -14,13 +13,7 @@ pub(super) struct Controls {
 
 impl Controls {
     pub(super) fn new(config: &Config) -> Self {
-        Self {
-            parameters: Parameters::new(config),
-            first: config.camera(),
-            rotating: false,
-            dragging: None,
-            pointer: None,
-        }
+        Self { first: config.camera(), rotating: false, dragging: None, pointer: None }
     }
 
     /// Sets another scene's initial camera, and moves `camera` there unless the user has moved it.

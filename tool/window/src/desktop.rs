@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use ash::vk;
 use egui::{Event, Modifiers, PointerButton, Pos2, ViewportId};
@@ -16,7 +15,7 @@ use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, Swapchain};
 pub(crate) struct Desktop {
     // The swapchain goes before its window.
     swapchain: Swapchain,
-    window: Arc<Window>,
+    pub(crate) window: Arc<Window>,
     visibility: Visibility,
     words: egui_winit::State,
     pointer: Pos2,
@@ -25,8 +24,7 @@ pub(crate) struct Desktop {
 }
 
 impl Desktop {
-    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context) -> Self {
-        let scale = window.scale_factor() as f32;
+    pub(crate) fn new(window: Arc<Window>, swapchain: Swapchain, egui: egui::Context, scale: f32) -> Self {
         Self {
             swapchain,
             visibility: Visibility::new(&window),
@@ -42,7 +40,7 @@ impl Desktop {
             WindowEvent::CloseRequested => return vec![Input::Close],
             WindowEvent::Resized(size) => {
                 let extent = vk::Extent2D { width: size.width, height: size.height };
-                return vec![Input::Size(extent, self.scale())];
+                return vec![Input::Size(extent, self.window.scale_factor() as f32)];
             }
             WindowEvent::Occluded(occluded) => self.visibility.occluded(*occluded),
             WindowEvent::ScaleFactorChanged { scale_factor, .. } => {
@@ -66,23 +64,16 @@ impl Desktop {
                 _ => true,
             });
         }
-        match events.iter().find_map(place) {
+        let place = events.iter().find_map(|event| match event {
+            Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
+            _ => None,
+        });
+        match place {
             Some(at) => self.pointer = at,
             // egui-winit forgets a button that is released after the pointer has left.
             None => events.extend(released(event, self.pointer)),
         }
         events.into_iter().map(Input::Event).collect()
-    }
-
-    pub(crate) fn window(&self) -> &Window {
-        &self.window
-    }
-}
-
-fn place(event: &Event) -> Option<Pos2> {
-    match event {
-        Event::PointerMoved(at) | Event::PointerButton { pos: at, .. } => Some(*at),
-        _ => None,
     }
 }
 
@@ -104,8 +95,6 @@ fn released(event: &WindowEvent, pos: Pos2) -> Option<Event> {
 }
 
 impl Screen for Desktop {
-    const PRESENTS: bool = true;
-
     fn extent(&self) -> vk::Extent2D {
         self.swapchain.extent()
     }
@@ -122,11 +111,7 @@ impl Screen for Desktop {
         self.swapchain.set_mode(mode);
     }
 
-    fn scale(&self) -> f32 {
-        self.window.scale_factor() as f32
-    }
-
-    fn resize(&mut self, extent: vk::Extent2D, _scale: f32) {
+    fn resize(&mut self, extent: vk::Extent2D) {
         self.visibility.resized(extent.width == 0 || extent.height == 0);
         self.swapchain.invalidate();
     }
@@ -158,12 +143,8 @@ impl Screen for Desktop {
         self.swapchain.make_readable()
     }
 
-    fn look(&mut self, now: Instant) {
-        self.visibility.look(&self.window, now);
-    }
-
-    fn is_hidden(&self) -> bool {
-        self.visibility.is_hidden()
+    fn is_hidden(&mut self) -> bool {
+        self.visibility.is_hidden(&self.window)
     }
 
     fn set_title(&mut self, title: &str) {

@@ -4,14 +4,12 @@ use std::panic::catch_unwind;
 #[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
-use winit::application::ApplicationHandler;
 use winit::error::EventLoopError;
-use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 
 use wavefield_gpu::{Error, Result};
 
 /// A process can have only one, but can use it for one window after another.
-pub struct EventLoop(winit::event_loop::EventLoop<()>);
+pub struct EventLoop(pub(super) winit::event_loop::EventLoop<()>);
 
 impl EventLoop {
     pub fn new() -> Result<Self> {
@@ -19,7 +17,17 @@ impl EventLoop {
         // winit panics if an X11 library that it opens at run time is missing. Turn that into an error.
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
-        let made = catch_unwind(make);
+        let made = catch_unwind(|| {
+            #[allow(unused_mut)]
+            let mut builder = winit::event_loop::EventLoop::builder();
+            #[cfg(target_os = "linux")]
+            if let Some(reason) = no_wayland().filter(|_| is_set("DISPLAY")) {
+                use winit::platform::x11::EventLoopBuilderExtX11;
+                wavefield_gpu::note!("note: no Wayland: {reason}; trying X11");
+                builder.with_x11();
+            }
+            builder.build()
+        });
         std::panic::set_hook(hook);
         match made {
             Ok(Ok(event_loop)) => Ok(Self(event_loop)),
@@ -31,22 +39,6 @@ impl EventLoop {
             }
         }
     }
-
-    pub(super) fn run(&mut self, app: &mut impl ApplicationHandler) -> Result<()> {
-        self.0.run_app_on_demand(app).map_err(|error| ended(error.to_string()))
-    }
-}
-
-fn make() -> std::result::Result<winit::event_loop::EventLoop<()>, EventLoopError> {
-    #[allow(unused_mut)]
-    let mut builder = winit::event_loop::EventLoop::builder();
-    #[cfg(target_os = "linux")]
-    if let Some(reason) = no_wayland().filter(|_| is_set("DISPLAY")) {
-        use winit::platform::x11::EventLoopBuilderExtX11;
-        wavefield_gpu::note!("note: no Wayland: {reason}; trying X11");
-        builder.with_x11();
-    }
-    builder.build()
 }
 
 #[cfg(target_os = "linux")]

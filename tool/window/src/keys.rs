@@ -1,5 +1,7 @@
 use egui::Key;
 
+use crate::screen::Screen;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Pause,
@@ -57,15 +59,15 @@ impl Action {
     }
 }
 
-/// Lists the keys whose actions the program `takes`. The others are the page's own.
-pub(super) fn help(takes: &dyn Fn(Action) -> bool) -> Vec<(&'static str, &'static str)> {
+/// Lists the keys whose actions the `screen` takes. The others are the page's own.
+pub(super) fn help(screen: &dyn Screen) -> Vec<(&'static str, &'static str)> {
     let mut all = vec![
         ("drag", "turns the camera; with the right button, moves it"),
         ("wheel", "zooms; over the lanes of a pause, zooms the time"),
     ];
-    let keys = KEYS.iter().filter(|(_, _, action, _)| takes(*action));
+    let keys = KEYS.iter().filter(|(_, _, action, _)| screen.takes(*action));
     all.extend(keys.map(|&(key, _, _, does)| (key, does)));
-    if !takes(Action::Leave) {
+    if !screen.takes(Action::Leave) {
         all.retain(|(key, _)| *key != "Escape");
         all.push(("Escape", "closes a list, or this one"));
         all.push(("S, V, F", "as the page's buttons: save the picture, record, fill the screen"));

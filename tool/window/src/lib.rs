@@ -1,13 +1,12 @@
 //! The window: draws and presents frames, takes input, shows the overlay, reloads saved kernels. It is on the
-//! desktop, or offscreen for viewers elsewhere.
+//! desktop, or in browsers.
 //!
-//! - `state`: draws a frame; in it `open`, `switching` (settings) and `pictures` (what is saved)
-//! - `screen`: what a window needs from its place, [`Input`] and [`RemoteViewer`]; `desktop`: winit's window;
-//!   `offscreen`: a window for viewers elsewhere
+//! - `state`: what a window has, and how it draws a frame
+//! - `screen`: what a window needs from its place, and [`Input`]; `desktop`: winit's window
+//! - `web`: the window in a browser
 //! - `controls`, `keys`: what the user changes, and how
 //! - `overlay`: the panel with figures and settings, the lanes, the legend
 //! - `reload`: a kernel's file was saved
-//! - `web`: the window in a browser
 //! - `clock`, `title`, `visibility`, `event_loop`: the field's time, the title, hidden windows, the display
 
 #![warn(unreachable_pub)]
@@ -17,7 +16,6 @@ mod controls;
 mod desktop;
 mod event_loop;
 mod keys;
-mod offscreen;
 mod overlay;
 mod reload;
 mod screen;
@@ -27,23 +25,20 @@ mod visibility;
 #[cfg(all(feature = "web", target_os = "linux"))]
 pub mod web;
 
-use std::time::Instant;
-
 use winit::application::ApplicationHandler;
 use winit::event::{StartCause, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow};
+use winit::platform::run_on_demand::EventLoopExtRunOnDemand;
 use winit::window::WindowId;
 
 use self::desktop::Desktop;
 use self::event_loop::ended;
-use self::offscreen::Offscreen;
-use self::screen::Screen;
 use self::state::WindowState;
-use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
-use wavefield_run::{Config, Ended, FrameHookDesc, RunSummary, Stop, Traced};
+use wavefield_gpu::{Result, report::Failures};
+use wavefield_run::{Config, Ended, FrameHookDesc, Stop, Traced};
 
 pub use self::event_loop::EventLoop;
-pub use self::screen::{Input, RemoteViewer, ViewerEvent};
+pub use self::screen::Input;
 
 /// Draws in a window until the user leaves, `stop` is requested, or `config.frames` are drawn. `hook` works
 /// between two frames. Returns an error only before there is a window; later, a failure comes with a summary.
@@ -53,132 +48,47 @@ pub fn run_windowed(
     stop: &Stop,
     hook: Option<FrameHookDesc<'_>>,
 ) -> Result<Ended> {
-    let mut app = WindowApp::<Desktop>::begin(config, stop, hook)?;
-    let ran = event_loop.run(&mut app);
-    app.failures.catch(ran);
-    app.end()
+    let traced = Traced::begin(config)?;
+    let failures = Failures::default();
+    let mut app = WindowApp { config, stop, hook, traced, state: None, failures, left: false };
+    let ran = event_loop.0.run_app_on_demand(&mut app);
+    app.failures.catch(ran.map_err(|error| ended(error.to_string())));
+    let Some(state) = app.state else {
+        app.failures.outcome()?;
+        return Err(ended("before a window could be opened".into()));
+    };
+    Ok(state.end(app.traced, app.failures))
 }
 
-/// Like [`run_windowed`], without a display: `remote` shows the pictures.
-pub fn run_remote(
-    remote: Box<dyn RemoteViewer>,
-    config: &Config,
-    stop: &Stop,
-    hook: Option<FrameHookDesc<'_>>,
-) -> Result<Ended> {
-    let mut app = WindowApp::begin(config, stop, hook)?;
-    app.open(|hook| WindowState::remote(remote, config, hook))?;
-    while !app.left && !app.is_done() {
-        app.turn();
-    }
-    app.end()
-}
-
-struct WindowApp<'a, S: Screen> {
+struct WindowApp<'a> {
     config: &'a Config,
     stop: &'a Stop,
     traced: Option<Traced>,
     hook: Option<FrameHookDesc<'a>>,
-    state: Option<WindowState<S>>,
+    state: Option<WindowState<Desktop>>,
     failures: Failures,
     left: bool,
 }
 
-impl<'a, S: Screen> WindowApp<'a, S> {
-    fn begin(config: &'a Config, stop: &'a Stop, hook: Option<FrameHookDesc<'a>>) -> Result<Self> {
-        let traced = Traced::begin(config)?;
-        Ok(Self { config, stop, hook, traced, state: None, failures: Failures::default(), left: false })
+impl WindowApp<'_> {
+    fn open(&mut self, event_loop: &ActiveEventLoop) -> Result<WindowState<Desktop>> {
+        let mut state = WindowState::window(event_loop, self.config, self.hook.take())?;
+        state.begin(self.stop, self.traced.as_ref())?;
+        Ok(state)
     }
 
-    fn open(&mut self, make: impl FnOnce(Option<FrameHookDesc<'_>>) -> Result<WindowState<S>>) -> Result<()> {
-        if self.state.is_none() {
-            let mut state = make(self.hook.take())?;
-            state.engine.set_stop(self.stop);
-            if let Some(traced) = &self.traced {
-                traced.follow(&mut state.engine)?;
-            }
-            self.state = Some(state);
-        }
-        Ok(())
-    }
-
-    /// An error ends the run.
-    fn attempt(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) {
-        if self.left {
-            return;
-        }
-        if let Err(error) = step(self) {
-            self.failures.add(error);
-            self.left = true;
+    /// Does nothing before there is a window. `step` returns whether to leave. An error ends the run.
+    fn attempt(&mut self, step: impl FnOnce(&mut WindowState<Desktop>) -> Result<bool>) {
+        if let Some(state) = self.state.as_mut().filter(|_| !self.left) {
+            self.left = self.failures.catch(step(state)).unwrap_or(true);
         }
     }
 
-    /// Like [`WindowApp::attempt`], for a step that needs the screen. Does nothing without one.
-    fn attempt_shown(&mut self, step: impl FnOnce(&mut WindowState<S>) -> Result<()>) {
-        self.attempt(|app| app.state.as_mut().map_or(Ok(()), step));
-    }
-
-    fn on_input(&mut self, input: Input) {
-        self.attempt(|app| {
-            let Some(state) = &mut app.state else { return Ok(()) };
-            app.left |= state.on_input(input)?;
-            Ok(())
-        });
-    }
-
-    /// Never true before there is a screen, so that even an early stop ends with a summary.
+    /// Never true before there is a window, so that even an early stop ends with a summary.
     fn is_done(&self) -> bool {
-        let Some(state) = &self.state else { return false };
-        let drawn = state.engine.next_frame();
-        self.stop.requested() || self.config.frames.is_some_and(|frames| drawn >= frames)
+        self.state.as_ref().is_some_and(|state| state.is_done(self.stop))
     }
 
-    fn end(self) -> Result<Ended> {
-        let Self { traced, state, mut failures, .. } = self;
-        let Some(mut state) = state else {
-            failures.outcome()?;
-            return Err(ended("before a window could be opened".into()));
-        };
-        if let Some(hook) = &mut state.hook {
-            hook.shut();
-        }
-        let recorded = state.end_film(&mut failures);
-        if let Some(traced) = traced {
-            traced.end(&mut state.engine, &mut failures);
-        }
-        let times = std::mem::take(&mut state.times);
-        let summary = state.engine.summary(times, state.skipped, &mut failures);
-        let summary = RunSummary { recorded, parts: state.overlay.parts(), ..summary };
-        if let Some(hook) = &mut state.hook {
-            let reason = failures.first().map_or("the renderer was ended".into(), Error::to_string);
-            failures.catch(hook.close(&state.engine, &reason));
-        }
-        let log = state.instance.validation_log().clone();
-        // The hook owns a client's memory, so it may be dropped only at rest.
-        match state.engine.work.quiesce() {
-            true => drop(state),
-            false => stuck_gpu::leak(state),
-        }
-        Ok(Ended::new(summary, failures, &log))
-    }
-}
-
-impl WindowApp<'_, Offscreen> {
-    fn turn(&mut self) {
-        let Some(state) = &mut self.state else { return };
-        state.screen.inputs().into_iter().for_each(|input| self.on_input(input));
-        self.attempt_shown(|state| {
-            state.between_frames(Instant::now())?;
-            match state.sleeps_until(Instant::now()) {
-                Some(at) => state.screen.wait(at),
-                None => state.redraw()?,
-            }
-            state.collect()
-        });
-    }
-}
-
-impl WindowApp<'_, Desktop> {
     fn leave_if_over(&mut self, event_loop: &ActiveEventLoop) {
         self.left |= self.is_done();
         if self.left {
@@ -187,10 +97,13 @@ impl WindowApp<'_, Desktop> {
     }
 }
 
-impl ApplicationHandler for WindowApp<'_, Desktop> {
+impl ApplicationHandler for WindowApp<'_> {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
-        let config = self.config;
-        self.attempt(|app| app.open(|hook| WindowState::window(event_loop, config, hook)));
+        if self.state.is_none() && !self.left {
+            let opened = self.open(event_loop);
+            self.state = self.failures.catch(opened);
+            self.left = self.state.is_none();
+        }
         self.leave_if_over(event_loop);
     }
 
@@ -201,24 +114,31 @@ impl ApplicationHandler for WindowApp<'_, Desktop> {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, _window: WindowId, event: WindowEvent) {
         if let WindowEvent::RedrawRequested = event {
             if !self.is_done() {
-                self.attempt_shown(WindowState::redraw);
+                self.attempt(|state| state.redraw().map(|()| false));
             }
-        } else if let Some(state) = &mut self.state {
-            state.wake();
-            state.screen.inputs(&event).into_iter().for_each(|input| self.on_input(input));
+        } else {
+            self.attempt(|state| {
+                state.wake();
+                let inputs = state.screen.inputs(&event);
+                state.on_inputs(inputs)
+            });
         }
         self.leave_if_over(event_loop);
     }
 
     fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
-        self.attempt_shown(|state| state.between_frames(Instant::now()));
+        let mut wakes = None;
+        self.attempt(|state| {
+            wakes = state.between_frames()?;
+            Ok(false)
+        });
         self.leave_if_over(event_loop);
-        let Some(state) = self.state.as_mut().filter(|_| !self.left) else { return };
-        match state.sleeps_until(Instant::now()) {
+        let Some(state) = self.state.as_ref().filter(|_| !self.left) else { return };
+        match wakes {
             Some(at) => event_loop.set_control_flow(ControlFlow::WaitUntil(at)),
             None => {
                 event_loop.set_control_flow(ControlFlow::Poll);
-                state.screen.window().request_redraw();
+                state.screen.window.request_redraw();
             }
         }
     }

@@ -34,16 +34,12 @@ impl Reloader {
     pub(super) fn new(argument: String) -> Option<Self> {
         let (file, _) = KernelSource::split_argument(&argument);
         let saved = Arc::new(AtomicBool::new(false));
-        match watch(&file, saved.clone()) {
-            Ok(watcher) => {
-                Some(Self { argument, file, saved, due: None, job: None, said: false, _watcher: watcher })
-            }
-            Err(error) => {
-                let file = file.display();
-                note!("note: {file} cannot be watched ({error}), so it is not reloaded when it is saved");
-                None
-            }
-        }
+        let watched = watch(&file, saved.clone()).inspect_err(|error| {
+            let file = file.display();
+            note!("note: {file} cannot be watched ({error}), so it is not reloaded when it is saved");
+        });
+        let _watcher = watched.ok()?;
+        Some(Self { argument, file, saved, due: None, job: None, said: false, _watcher })
     }
 
     /// Returns a saved kernel once it is read and tried, or the error. Call this regularly. Returns `None`
@@ -85,21 +81,17 @@ impl Reloader {
         }
         let (argument, signature) = (self.argument.clone(), config.scene.signature());
         Job::begin("kernel reload", move |wanted| {
-            let source = KernelSource::from_argument(&argument).map_err(broken)?;
+            let source = KernelSource::from_argument(&argument).map_err(|error| match error {
+                // As at the start of a run. In a file saved later, the kernel is broken.
+                Error::Usage(words) => Error::Unsupported(words),
+                error => error,
+            })?;
             source.check_signature(signature)?;
             if let Some(try_first) = try_first {
                 try_first(&source, wanted)?;
             }
             Ok(source)
         })
-    }
-}
-
-/// At the start of a run a bad file is a usage error; in a file saved later, the kernel is broken.
-fn broken(error: Error) -> Error {
-    match error {
-        Error::Usage(words) => Error::Unsupported(words),
-        error => error,
     }
 }
 

@@ -9,7 +9,6 @@ use wavefield_draw::Picture;
 use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Flight, PresentMode, Queue, SwapchainImage};
 use wavefield_run::Engine;
-use wavefield_run::watch::recording::Pixels;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
@@ -20,28 +19,6 @@ pub enum Input {
     Close,
 }
 
-/// Viewers outside this process, and their input.
-pub trait RemoteViewer {
-    fn inputs(&mut self) -> Vec<Input>;
-
-    fn is_watched(&self) -> bool;
-
-    /// Takes a picture: sRGB RGBA. Does not wait.
-    fn send(&mut self, picture: Pixels);
-
-    fn send_event(&mut self, event: ViewerEvent);
-
-    /// Returns at this time, or earlier if there is input.
-    fn wait(&mut self, until: Instant);
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum ViewerEvent {
-    Title(String),
-    /// For the clipboard.
-    Copy(String),
-}
-
 pub(crate) struct ScreenPicture {
     pub(crate) picture: Picture,
     /// Set if the picture will be presented.
@@ -49,10 +26,10 @@ pub(crate) struct ScreenPicture {
 }
 
 pub(crate) trait Screen {
-    /// Whether Vulkan presents the pictures.
-    const PRESENTS: bool = false;
     /// Ends the command line for this screen.
-    const OPTION: &str = "";
+    fn option(&self) -> &'static str {
+        ""
+    }
 
     /// Returns 0x0 until the first picture.
     fn extent(&self) -> vk::Extent2D;
@@ -63,11 +40,8 @@ pub(crate) trait Screen {
 
     fn set_mode(&mut self, mode: PresentMode);
 
-    /// Pixels per egui point.
-    fn scale(&self) -> f32;
-
     /// Tells the screen its new size, if known.
-    fn resize(&mut self, extent: vk::Extent2D, scale: f32);
+    fn resize(&mut self, extent: vk::Extent2D);
 
     /// Whether the pictures must be made again. The queue must be idle then.
     fn is_stale(&self) -> bool;
@@ -105,19 +79,12 @@ pub(crate) trait Screen {
     ) {
     }
 
-    fn collect(&mut self, _engine: &mut Engine) -> Result<()> {
-        Ok(())
-    }
-
     /// Allows recordings of what is shown.
     fn make_readable(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Updates [`Screen::is_hidden`].
-    fn look(&mut self, _now: Instant) {}
-
-    fn is_hidden(&self) -> bool;
+    fn is_hidden(&mut self) -> bool;
 
     /// Returns when the next picture is due, if the screen sets the pace by itself.
     fn due(&self) -> Option<Instant> {

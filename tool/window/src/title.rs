@@ -14,24 +14,23 @@ impl Title {
         Self { since: Instant::now(), frames: 0, rate: None, words: String::new() }
     }
 
-    /// Counts a frame. Updates the rate once a second. Returns the title if it has changed.
-    pub(super) fn frame(&mut self, now: Instant, text: &str, states: &[&str]) -> Option<&str> {
+    /// Counts a frame. Updates the rate once a second.
+    pub(super) fn count(&mut self, now: Instant) {
         self.frames += 1;
         let elapsed = now - self.since;
         if elapsed >= Duration::from_secs(1) {
             self.rate = Some(rate(self.frames, elapsed));
             (self.since, self.frames) = (now, 0);
         }
-        self.show(text, states)
     }
 
     /// No frame follows at once, so there is no rate.
-    pub(super) fn still(&mut self, text: &str, states: &[&str]) -> Option<&str> {
+    pub(super) fn rest(&mut self) {
         (self.since, self.frames, self.rate) = (Instant::now(), 0, None);
-        self.show(text, states)
     }
 
-    fn show(&mut self, text: &str, states: &[&str]) -> Option<&str> {
+    /// Returns the title if it has changed.
+    pub(super) fn changed(&mut self, text: &str, states: &[&str]) -> Option<&str> {
         let words = words(text, states, self.rate.as_deref());
         let is_other = words != self.words;
         self.words = words;

@@ -30,10 +30,6 @@ impl Visibility {
         }
     }
 
-    pub(super) fn is_hidden(&self) -> bool {
-        self.empty || self.covered || self.away
-    }
-
     pub(super) fn resized(&mut self, empty: bool) {
         self.empty = empty;
         self.looked = None;
@@ -45,17 +41,17 @@ impl Visibility {
     }
 
     /// Asks the window system, after an event or if the last answer is too old.
-    pub(super) fn look(&mut self, window: &Window, now: Instant) {
-        if self.looked.is_some_and(|looked| now < looked + LOOK) {
-            return;
+    pub(super) fn is_hidden(&mut self, window: &Window) -> bool {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+            self.looked = Some(Instant::now());
+            self.away = window.is_minimized() == Some(true);
+            #[cfg(target_os = "linux")]
+            {
+                // A window manager may remove a window from the screen without minimising it.
+                self.away |= self.server.as_ref().is_some_and(|server| !server.shows());
+            }
         }
-        self.looked = Some(now);
-        self.away = window.is_minimized() == Some(true);
-        #[cfg(target_os = "linux")]
-        {
-            // A window manager may remove a window from the screen without minimising it.
-            self.away |= self.server.as_ref().is_some_and(|server| !server.shows());
-        }
+        self.empty || self.covered || self.away
     }
 }
 

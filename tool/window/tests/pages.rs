@@ -11,8 +11,8 @@ use egui::{Event, Key, PointerButton, pos2};
 use tungstenite::Message;
 use wavefield_run::watch::recording::Pixels;
 use wavefield_test_support::page::{PATIENCE, Page, Uninterrupted, height, until};
-use wavefield_window::web::Web;
-use wavefield_window::{Input, RemoteViewer, ViewerEvent};
+use wavefield_window::Input;
+use wavefield_window::web::{ViewerEvent, Web};
 
 fn open() -> Web {
     Web::open(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap()

@@ -4,9 +4,9 @@ use clap::{ArgMatches, Args};
 use wavefield_gpu::{Result, note, output_file::check_outputs, say};
 use wavefield_handoff::contents::gallery;
 use wavefield_run::{Config, Stop, run_headless};
-#[cfg(all(feature = "web", target_os = "linux"))]
-use wavefield_window::run_remote;
 use wavefield_window::run_windowed;
+#[cfg(all(feature = "web", target_os = "linux"))]
+use wavefield_window::web::run_remote;
 
 use super::args::RunArgs;
 use super::connect::connect;
@@ -41,7 +41,7 @@ pub(super) fn execute(args: PlainArgs, matches: &ArgMatches, stop: &Stop) -> Res
     check_outputs(config.output.iter().chain(&config.record).chain(&config.trace))?;
     #[cfg(all(feature = "web", target_os = "linux"))]
     if let Some(web) = args.web.open(headless)? {
-        return show(run_remote(Box::new(web), &config, stop, None)?);
+        return show(run_remote(web, &config, stop, None)?);
     }
     if !headless {
         match connect(&config, stop) {

@@ -8,9 +8,9 @@ use rustix::io::FdFlags;
 use wavefield_gpu::{Error, Result, note, output_file::check_outputs, say};
 use wavefield_run::{Batching, Stop, parse};
 use wavefield_serve::{ServeOptions, end_when_closed, serve_headless, serve_windowed};
-#[cfg(feature = "web")]
-use wavefield_window::run_remote;
 use wavefield_window::run_windowed;
+#[cfg(feature = "web")]
+use wavefield_window::web::run_remote;
 
 use super::args::RunArgs;
 use super::connect::connect;
@@ -83,7 +83,7 @@ pub(super) fn execute(args: ServeArgs, matches: &ArgMatches, stop: &Stop) -> Res
     #[cfg(feature = "web")]
     if let Some(web) = args.web.open(headless)? {
         return show(serve_windowed(&config, &options, stop, |hook| {
-            run_remote(Box::new(web), &config, stop, Some(hook))
+            run_remote(web, &config, stop, Some(hook))
         })?);
     }
     if !headless {

@@ -1,13 +1,65 @@
+use std::time::{Duration, Instant};
+
 use egui::{
     Align2, Area, Color32, Context, FontId, Frame, Grid as Table, Label, Painter, Pos2, RichText, ScrollArea,
     Window, vec2,
 };
 
 use super::{ACCENT, PAPER};
-use crate::keys::{self, Action};
+use crate::keys;
+use crate::screen::Screen;
+
+const NOTICE: Duration = Duration::from_secs(12);
+
+/// What is shown over the picture for a while.
+#[derive(Default)]
+pub(crate) struct Boxes {
+    /// The list of keys.
+    pub(crate) help: bool,
+    /// Whether a key has started a recording.
+    pub(crate) records: bool,
+    /// With the time when it goes.
+    pub(super) notice: Option<(String, Instant)>,
+    /// Stays until it is fixed, and is shown even while the rest is hidden.
+    problem: Option<String>,
+}
+
+impl Boxes {
+    pub(crate) fn notify(&mut self, words: String) {
+        self.notice = Some((words, Instant::now() + NOTICE));
+    }
+
+    pub(crate) fn show_problem(&mut self, problem: Option<String>) {
+        // An older notice may claim success.
+        self.notice.take_if(|_| problem.is_some());
+        self.problem = problem;
+    }
+
+    /// Whether something is shown even while the overlay is off.
+    pub(super) fn stay(&self) -> bool {
+        self.help || self.records || self.problem.is_some()
+    }
+
+    pub(super) fn show(&self, egui: &Context, paint: &Painter, screen: &dyn Screen, notices: bool) {
+        if self.records {
+            let red = Some(Color32::from_rgb(235, 60, 50));
+            let at = egui.available_rect().right_bottom() - vec2(8.0, 8.0);
+            caption(paint, at, Align2::RIGHT_BOTTOM, "recording: V ends it", red);
+        }
+        if let Some(words) = &self.problem {
+            problem(egui, words);
+        }
+        if let Some((words, _)) = self.notice.as_ref().filter(|_| notices) {
+            notice(egui, words);
+        }
+        if self.help {
+            keys(egui, screen);
+        }
+    }
+}
 
 /// Shows a message beside the panel, clear of the colours' scale.
-pub(super) fn notice(egui: &Context, words: &str) {
+fn notice(egui: &Context, words: &str) {
     let picture = egui.available_rect();
     Area::new("notice".into()).fixed_pos(picture.left_top() + vec2(8.0, 8.0)).show(egui, |ui| {
         Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
@@ -17,14 +69,14 @@ pub(super) fn notice(egui: &Context, words: &str) {
     });
 }
 
-pub(super) fn keys(egui: &Context, takes: &dyn Fn(Action) -> bool) {
+fn keys(egui: &Context, screen: &dyn Screen) {
     let room = egui.content_rect().size() - vec2(40.0, 70.0);
     let list = Window::new("keys").anchor(Align2::CENTER_CENTER, [0.0, 0.0]);
     list.collapsible(false).resizable(false).show(egui, |ui| {
         let scroll = ScrollArea::vertical().max_height(room.y).min_scrolled_height(room.y.min(440.0));
         scroll.show(ui, |ui| {
             Table::new("keys").num_columns(2).max_col_width((room.x - 80.0).min(360.0)).show(ui, |ui| {
-                for (key, does) in keys::help(takes) {
+                for (key, does) in keys::help(screen) {
                     ui.label(RichText::new(key).monospace().strong());
                     ui.add(Label::new(does).wrap());
                     ui.end_row();
@@ -46,7 +98,7 @@ pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, do
 }
 
 /// Shows a kernel's problem at the bottom of the picture. Notices are at its top.
-pub(super) fn problem(egui: &Context, problem: &str) {
+fn problem(egui: &Context, problem: &str) {
     let (picture, all) = (egui.available_rect(), egui.content_rect());
     let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
     Window::new("not reloaded: the last good kernel keeps running")

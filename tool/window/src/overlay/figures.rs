@@ -6,40 +6,28 @@ use std::time::Instant;
 use wavefield_run::watch::trace::{FrameSpans, GpuClock};
 
 pub(super) const FRAMES: usize = 240;
+
 /// All times are in seconds, unless stated otherwise.
 #[derive(Default)]
 pub(super) struct Figures {
-    frames: VecDeque<Sample>,
+    frames: VecDeque<FrameParts>,
     seen: Option<u64>,
     /// When the CPU began the last frame, and when it last said that no frame follows at once.
     began: Option<Instant>,
     rested: Option<Instant>,
     /// The end of the last draw, in nanoseconds of the GPU's clock; `None` after a rest.
     end: Option<f64>,
-    /// Frames with the current settings and batch.
-    count: u64,
     batch: usize,
     uses_cuda: bool,
     pub(super) before: Option<Cost>,
 }
 
-#[derive(Clone, Copy)]
-struct Sample {
-    frame: f64,
-    /// While the GPU had no work, because the frame was not submitted yet.
-    idle: f64,
-    kernel: Option<f64>,
-    draw: f64,
-    behind: f64,
-    cpu: f64,
-}
-
+/// The parts of a frame's time, or their means.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mean {
+pub(super) struct FrameParts {
     /// From the end of one draw to the end of the next.
     pub(super) frame: f64,
     pub(super) kernel: Option<f64>,
-    /// The lower quartile of all draws: a switch to CUDA during a draw would count as drawing.
     pub(super) draw: f64,
     /// While the GPU had no work, because it waited for the display or the CPU.
     pub(super) idle: f64,
@@ -49,7 +37,7 @@ pub(super) struct Mean {
     uses_cuda: bool,
 }
 
-impl Mean {
+impl FrameParts {
     /// Returns what is left of the frame: if CUDA fills it, the hand-off's time.
     pub(super) fn other(&self) -> f64 {
         (self.frame - self.idle - self.kernel.unwrap_or(0.0) - self.draw - self.behind).max(0.0)
@@ -80,7 +68,7 @@ impl Mean {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cost {
     pub(super) settings: Vec<String>,
-    pub(super) mean: Mean,
+    pub(super) mean: FrameParts,
 }
 
 impl Figures {
@@ -88,12 +76,12 @@ impl Figures {
     pub(super) fn filled(&mut self, uses_cuda: bool, batch: usize) {
         self.uses_cuda = uses_cuda;
         if std::mem::replace(&mut self.batch, batch) != batch {
-            (self.end, self.count) = (None, 0);
+            self.end = None;
             self.frames.clear();
         }
     }
 
-    /// Adds a frame, once. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`Mean::behind`].
+    /// Adds a frame, once. `in_queue`: its kernel is in Vulkan's queue. `behind`: see [`FrameParts::behind`].
     pub(super) fn add(&mut self, spans: &FrameSpans, in_queue: bool, clock: &GpuClock, behind: f64) {
         let [begin, draw, end] = spans.vulkan;
         if self.seen.is_some_and(|seen| spans.frame <= seen) {
@@ -115,15 +103,15 @@ impl Figures {
         if self.frames.len() == FRAMES {
             self.frames.pop_front();
         }
-        self.frames.push_back(Sample {
+        self.frames.push_back(FrameParts {
             frame: (end - before) * 1e-9,
             idle: idle(before, asked.min(draw), behind),
             behind,
             kernel: kernel.map(|(begin, end)| (end - begin) * 1e-9),
             draw: (end - draw) * 1e-9,
             cpu: took.as_secs_f64(),
+            uses_cuda: self.uses_cuda,
         });
-        self.count += 1;
     }
 
     pub(super) fn ignore_gap(&mut self, now: Instant) {
@@ -135,7 +123,7 @@ impl Figures {
         if let Some(mean) = self.mean().filter(|_| self.is_settled()) {
             self.before = Some(Cost { settings, mean });
         }
-        (self.end, self.count) = (None, 0);
+        self.end = None;
         self.frames.clear();
     }
 
@@ -144,17 +132,18 @@ impl Figures {
     }
 
     pub(super) fn is_settled(&self) -> bool {
-        self.count >= FRAMES as u64
+        self.frames.len() == FRAMES
     }
 
-    pub(super) fn mean(&self) -> Option<Mean> {
+    /// The draw is the lower quartile: a switch to CUDA during a draw would count as drawing.
+    pub(super) fn mean(&self) -> Option<FrameParts> {
         let count = self.frames.len() as f64;
-        let sum = |of: fn(&Sample) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
+        let sum = |of: fn(&FrameParts) -> f64| self.frames.iter().map(of).sum::<f64>() / count;
         let kernels: Vec<f64> = self.frames.iter().filter_map(|sample| sample.kernel).collect();
         let mut draws: Vec<f64> = self.frames.iter().map(|sample| sample.draw).collect();
         draws.sort_unstable_by(f64::total_cmp);
         let quartile = *draws.get(draws.len() / 4)?;
-        Some(Mean {
+        Some(FrameParts {
             draw: quartile,
             frame: sum(|sample| sample.frame),
             kernel: (!kernels.is_empty()).then(|| kernels.iter().sum::<f64>() / kernels.len() as f64),

@@ -3,7 +3,7 @@
 use egui::{Color32, FontId, Grid as Table, Painter, Pos2, Rangef, Rect, RichText, Sense, Ui, pos2, vec2};
 use egui_plot::{AxisHints, HLine, Line, Plot, PlotPoints};
 
-use super::figures::{FRAMES, Figures, Mean, time};
+use super::figures::{FRAMES, Figures, FrameParts, time};
 use super::{DRAW, KERNEL, NEITHER};
 use wavefield_draw::ColorMap;
 use wavefield_run::FoundElement;
@@ -65,7 +65,7 @@ fn line(ui: &mut Ui, name: &str, value: &str, color: Option<Color32>) {
     ui.end_row();
 }
 
-fn stack(ui: &mut Ui, mean: &Mean) {
+fn stack(ui: &mut Ui, mean: &FrameParts) {
     let (area, _) = ui.allocate_exact_size(vec2(ui.available_width(), 12.0), Sense::hover());
     let painter = ui.painter_at(area);
     let mut left = area.left();

@@ -3,6 +3,7 @@
 //! egui lays it out a few times a second, and on input. Frames in between draw the same layout again.
 
 mod boxes;
+mod cost;
 mod figures;
 mod graph;
 mod lanes;
@@ -14,26 +15,30 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use egui::{
-    Align2, Color32, Context, Event, Frame, PlatformOutput, Popup, Pos2, RawInput, Rect, RichText, SidePanel,
+    Align2, Context, Event, Frame, PlatformOutput, Popup, Pos2, RawInput, Rect, RichText, SidePanel,
     TopBottomPanel, Ui, ViewportId, vec2,
 };
 use vulkan_cuda::ring::MAX_DEPTH;
 
-use self::figures::{Cost, Figures, change};
+use self::boxes::Boxes;
+use self::cost::OverlayCost;
+use self::figures::{Cost, change};
 use self::look::{ACCENT, DRAW, KERNEL, NEITHER, PAPER};
-pub(super) use self::panel::settings;
-use crate::keys::Action;
+pub(super) use self::panel::{settings, shown};
+use self::watch::Watched;
+use crate::screen::Screen;
 use wavefield_draw::{Painter, Painting, Picture};
 use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelSource;
-use wavefield_gpu::vulkan::{PresentMode, Queue, Timestamps};
+use wavefield_gpu::vulkan::Queue;
 use wavefield_run::{Choice, Config, Engine, OverlayMode, Parameters};
 
 /// The deepest ring's frames in flight, and one that is recorded.
 const FLIGHTS: usize = MAX_DEPTH as usize + 1;
 const MOST_EVENTS: usize = 1024;
 const EVERY: Duration = Duration::from_millis(50);
-const NOTICE: Duration = Duration::from_secs(12);
+/// The panel needs at least this room.
+const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
 
 pub(super) struct OverlayView<'a> {
     pub(super) engine: &'a mut Engine,
@@ -41,17 +46,18 @@ pub(super) struct OverlayView<'a> {
     pub(super) choice: &'a Choice,
     /// The user's own kernel, if the run began with one.
     pub(super) own: Option<&'a KernelSource>,
-    pub(super) modes: &'a [PresentMode],
-    /// Why CUDA cannot fill the field here; `None` if it can.
-    pub(super) no_cuda: Option<&'a str>,
-    pub(super) command: &'a dyn Fn() -> String,
-    pub(super) extent: vk::Extent2D,
-    /// Pixels per egui point.
-    pub(super) scale: f32,
-    pub(super) takes: &'a dyn Fn(Action) -> bool,
+    pub(super) screen: &'a dyn Screen,
     pub(super) serves: bool,
     /// Whether a client's frames are shown that do not move by themselves.
     pub(super) still: bool,
+}
+
+impl OverlayView<'_> {
+    /// Returns why CUDA cannot fill the field here; `None` if it can.
+    fn no_cuda(&self) -> Option<&str> {
+        let reason = self.choice.fallback.as_deref().unwrap_or("CUDA does not share this device");
+        self.choice.twin.is_none().then_some(reason)
+    }
 }
 
 pub(super) struct Draft {
@@ -59,45 +65,33 @@ pub(super) struct Draft {
     pub(super) parameters: Parameters,
     pub(super) values: Vec<f32>,
     pub(super) step: bool,
-    pub(super) copy: bool,
+    /// A command for the clipboard.
+    pub(super) copy: Option<String>,
 }
 
 pub(super) struct Overlay {
     began: Instant,
     egui: Context,
+    /// Pixels per egui point.
+    pub(super) scale: f32,
     input: RawInput,
     painter: Painter,
     painting: Painting,
     mode: OverlayMode,
     hidden: OverlayMode,
-    help: bool,
-    /// Whether a key has started a recording.
-    records: bool,
     /// When to lay out again, at the latest.
     next: Instant,
-    figures: Figures,
-    frozen: Option<lanes::LaneFrames>,
-    paused: bool,
-    /// When the clocks of the lanes were last tied.
-    tied: Instant,
-    notice: Option<(String, Instant)>,
     /// Where no panel is.
     free: Rect,
-    /// Stays until it is fixed, and is shown even while the rest is hidden.
-    problem: Option<String>,
-    /// The overlay's CPU time per frame, in seconds, smoothed.
-    cost: f64,
-    /// Start and end of the commands after the draw, on the GPU.
-    marks: Option<Timestamps<2>>,
-    marked: [bool; FLIGHTS],
-    /// The overlay's GPU time per frame, a film's copy included, in seconds, smoothed.
-    gpu_cost: f64,
+    pub(super) boxes: Boxes,
+    watched: Watched,
+    pub(super) cost: OverlayCost,
 }
 
 impl Overlay {
     /// Uploads all glyphs now, because an upload waits for the queue.
     pub(super) fn new(
-        egui: &Context,
+        egui: Context,
         scale: f32,
         queue: &mut Queue,
         format: vk::Format,
@@ -108,31 +102,22 @@ impl Overlay {
         // The camera counts pixels.
         egui.options_mut(|options| options.zoom_with_keyboard = false);
         let largest = queue.device().info().largest_picture as usize;
-        let painter = Painter::new(queue, format, FLIGHTS)?;
         let mut overlay = Self {
             began: Instant::now(),
-            egui: egui.clone(),
+            egui,
+            scale,
             input: RawInput { focused: false, max_texture_side: Some(largest), ..RawInput::default() },
-            painter,
+            painter: Painter::new(queue, format, FLIGHTS)?,
             painting: Painting::default(),
             mode,
             hidden: if mode == OverlayMode::Legend { mode } else { OverlayMode::Off },
-            help: false,
-            records: false,
             next: Instant::now(),
-            figures: Figures::default(),
-            frozen: None,
-            paused: false,
-            tied: Instant::now(),
-            notice: None,
-            problem: None,
             free: Rect::EVERYTHING,
-            cost: 0.0,
-            marks: Timestamps::new(queue.device(), FLIGHTS)?,
-            marked: [false; FLIGHTS],
-            gpu_cost: 0.0,
+            boxes: Boxes::default(),
+            watched: Watched::default(),
+            cost: OverlayCost::new(queue.device())?,
         };
-        let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 }, scale);
+        let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 });
         let output = overlay.egui.run(raw, look::every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
@@ -182,7 +167,7 @@ impl Overlay {
 
     pub(super) fn toggle(&mut self, engine: &mut Engine) -> Result<()> {
         self.mode = if self.is_on() { self.hidden } else { OverlayMode::On };
-        self.next = Instant::now();
+        self.lay_out_soon();
         Popup::close_all(&self.egui);
         if !self.is_on() {
             engine.observers.watched = None;
@@ -191,59 +176,34 @@ impl Overlay {
         Ok(())
     }
 
-    pub(super) fn toggle_help(&mut self) {
-        self.help = !self.help;
-        self.next = Instant::now();
-    }
-
     /// Closes an open list, or else the list of keys. Returns false if neither is open.
     pub(super) fn close_innermost(&mut self) -> bool {
-        let has_list = self.is_on() && Popup::is_any_open(&self.egui);
-        let is_open = has_list || self.help;
-        match has_list {
-            true => Popup::close_all(&self.egui),
-            false => self.help = false,
+        if self.is_on() && Popup::is_any_open(&self.egui) {
+            Popup::close_all(&self.egui);
+            return true;
         }
-        self.next = Instant::now();
-        is_open
-    }
-
-    pub(super) fn show_recording(&mut self, records: bool) {
-        self.records = records;
-        self.next = Instant::now();
+        std::mem::take(&mut self.boxes.help)
     }
 
     pub(super) fn has_notice(&self) -> bool {
-        self.mode != OverlayMode::Off && self.notice.is_some()
-    }
-
-    pub(super) fn notify(&mut self, words: String) {
-        self.notice = Some((words, Instant::now() + NOTICE));
-        self.next = Instant::now();
-    }
-
-    pub(super) fn show_problem(&mut self, problem: Option<String>) {
-        // An older notice may claim success.
-        self.notice.take_if(|_| problem.is_some());
-        self.problem = problem;
-        self.next = Instant::now();
+        self.mode != OverlayMode::Off && self.boxes.notice.is_some()
     }
 
     fn has_something(&self) -> bool {
-        self.mode != OverlayMode::Off || self.help || self.records || self.problem.is_some()
+        self.mode != OverlayMode::Off || self.boxes.stay()
     }
 
     pub(super) fn ignore_gap(&mut self) {
-        self.figures.ignore_gap(Instant::now());
+        self.watched.figures.ignore_gap(Instant::now());
     }
 
     pub(super) fn switched(&mut self, settings: Vec<String>) {
-        self.figures.switched(settings);
-        self.frozen = None;
+        self.watched.figures.switched(settings);
+        self.watched.frozen = None;
     }
 
     pub(super) fn parts(&self) -> Option<String> {
-        self.figures.mean().map(|mean| mean.text())
+        self.watched.figures.mean().map(|mean| mean.text())
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -258,9 +218,9 @@ impl Overlay {
     ) -> Result<(Option<Draft>, PlatformOutput)> {
         let now = Instant::now();
         self.next = now + EVERY;
-        self.notice.take_if(|(_, until)| *until < now);
+        self.boxes.notice.take_if(|(_, until)| *until < now);
         if self.is_on() && !view.serves {
-            self.watch(view.engine, now)?;
+            self.watched.watch(view.engine, now, self.cost.gpu)?;
         }
         if self.mode != OverlayMode::Off {
             self.point(view)?;
@@ -270,10 +230,10 @@ impl Overlay {
             parameters: *parameters,
             values: view.engine.work.producer.parameters.to_vec(),
             step: false,
-            copy: false,
+            copy: None,
         };
         let egui = self.egui.clone();
-        let raw = self.take_input(view.extent, view.scale);
+        let raw = self.take_input(view.screen.extent());
         let output = egui.run(raw, |egui| {
             self.show(egui, view, &mut draft);
             self.free = egui.available_rect();
@@ -288,19 +248,19 @@ impl Overlay {
             primitives: egui.tessellate(output.shapes, output.pixels_per_point),
             pixels_per_point: output.pixels_per_point,
         };
-        self.spend(now.elapsed());
+        self.cost.spend(now.elapsed());
         let changed = draft.step
-            || draft.copy
+            || draft.copy.is_some()
             || draft.config != *view.config
             || draft.parameters != *parameters
             || draft.values[..] != view.engine.work.producer.parameters[..];
         Ok((changed.then_some(draft), output.platform_output))
     }
 
-    fn take_input(&mut self, extent: vk::Extent2D, scale: f32) -> RawInput {
+    fn take_input(&mut self, extent: vk::Extent2D) -> RawInput {
         let viewport = self.input.viewports.entry(ViewportId::ROOT).or_default();
-        viewport.native_pixels_per_point = Some(scale);
-        let size = vec2(extent.width as f32, extent.height as f32) / (scale * self.egui.zoom_factor());
+        viewport.native_pixels_per_point = Some(self.scale);
+        let size = vec2(extent.width as f32, extent.height as f32) / (self.scale * self.egui.zoom_factor());
         RawInput {
             screen_rect: Some(Rect::from_min_size(Pos2::ZERO, size)),
             time: Some(self.began.elapsed().as_secs_f64()),
@@ -312,8 +272,8 @@ impl Overlay {
         self.has_something() && !self.painting.primitives.is_empty()
     }
 
-    /// Records the overlay over a picture. The GPU must have finished with the flight. Call [`Overlay::end`]
-    /// after all commands that follow the draw.
+    /// Records the overlay over a picture. The GPU must have finished with the flight. Call
+    /// [`OverlayCost::end`] too.
     ///
     /// # Safety
     /// See [`Painter::record`].
@@ -324,30 +284,26 @@ impl Overlay {
         picture: &Picture,
     ) -> Result<()> {
         let began = Instant::now();
-        if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
-            if std::mem::replace(&mut self.marked[flight], true)
-                && let Some([begin, end]) = marks.read(flight)?
-            {
-                self.gpu_cost += ((end - begin) * 1e-9 - self.gpu_cost) * SMOOTH;
-            }
-            marks.reset(commands, flight);
-            marks.mark(commands, flight, 0);
-        }
+        self.cost.begin(commands, flight)?;
         // SAFETY: the caller's promise.
         unsafe { self.painter.record(commands, picture, &self.painting) }?;
-        self.spend(began.elapsed());
-        self.cost *= 1.0 - SMOOTH;
+        self.cost.spend(began.elapsed());
         Ok(())
     }
 
-    pub(super) fn end(&self, commands: vk::CommandBuffer, flight: usize) {
-        if let Some(marks) = self.marks.as_ref().filter(|_| flight < FLIGHTS) {
-            marks.mark(commands, flight, 1);
+    fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
+        let extent = view.screen.extent();
+        // Picking assumes a height field, and a client's mesh need not be one.
+        let may_find = !view.serves || view.engine.drawer.image_in(extent).is_some();
+        let on_picture = may_find && !self.egui.is_pointer_over_area();
+        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
+        let scale = self.egui.pixels_per_point();
+        let at = pointer.map(|at| (at.x * scale, at.y * scale));
+        let Engine { observers, drawer, work, .. } = &mut *view.engine;
+        if observers.point(work, drawer, at, (extent.width, extent.height))? {
+            self.ignore_gap();
         }
-    }
-
-    fn spend(&mut self, time: Duration) {
-        self.cost += time.as_secs_f64() * SMOOTH;
+        Ok(())
     }
 
     fn show(&mut self, egui: &Context, view: &OverlayView<'_>, draft: &mut Draft) {
@@ -366,7 +322,7 @@ impl Overlay {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
             let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
-            lanes.show(egui, |ui| self.bottom(ui, view, draft.parameters.paused));
+            lanes.show(egui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
         }
         // Not a panel, so that the pointer there still belongs to the picture.
         let paint = egui.layer_painter(egui::LayerId::background());
@@ -375,39 +331,19 @@ impl Overlay {
             if let Some((name, limits)) = view.engine.drawer.legend() {
                 graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
             }
-            if let (Some(found), Some(at)) =
-                (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
-            {
+            if let (Some(found), Some(at)) = (view.engine.observers.under_pointer(), egui.pointer_latest_pos()) {
                 graph::found(&paint, at, &found);
             }
         }
         if self.is_on() && !has_room && !view.still {
             let words = format!("the panel needs {}x{}", SMALLEST.x, SMALLEST.y);
-            boxes::caption(
-                &paint,
-                picture.left_bottom() + vec2(8.0, -8.0),
-                Align2::LEFT_BOTTOM,
-                &words,
-                None,
-            );
+            let at = picture.left_bottom() + vec2(8.0, -8.0);
+            boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
-        if self.records {
-            let red = Some(Color32::from_rgb(235, 60, 50));
-            let at = picture.right_bottom() - vec2(8.0, 8.0);
-            boxes::caption(&paint, at, Align2::RIGHT_BOTTOM, "recording: V ends it", red);
-        }
-        if let Some(problem) = &self.problem {
-            boxes::problem(egui, problem);
-        }
-        if let Some((words, _)) = self.notice.as_ref().filter(|_| self.mode != OverlayMode::Off) {
-            boxes::notice(egui, words);
-        }
-        if self.help {
-            boxes::keys(egui, view.takes);
-        }
+        self.boxes.show(egui, &paint, view.screen, self.mode != OverlayMode::Off);
     }
 
-    fn left(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         let device = &view.engine.device().info().name;
         ui.label(RichText::new("wavefield").size(17.0).strong());
         let what = format!("{} on {device}", view.engine.work.producer.profile().name);
@@ -419,42 +355,12 @@ impl Overlay {
             return;
         }
         let settings = settings(view.config, view.engine);
-        if let (Some(before), Some(mean)) = (&self.figures.before, self.figures.mean()) {
+        let figures = &self.watched.figures;
+        if let (Some(before), Some(mean)) = (&figures.before, figures.mean()) {
             let now = Cost { settings: settings.clone(), mean };
-            ui.label(RichText::new(change(before, &now, self.figures.is_settled())).color(ACCENT));
+            ui.label(RichText::new(change(before, &now, figures.is_settled())).color(ACCENT));
         }
-        graph::figures(ui, &self.figures, &settings[0], self.cost);
+        graph::figures(ui, figures, &settings[0], self.cost.cpu);
         ui.label(RichText::new("Tab hides this panel, F1 lists the keys.").weak().small());
     }
-
-    fn bottom(&mut self, ui: &mut Ui, view: &OverlayView<'_>, paused: bool) {
-        let in_queue = view.engine.work.producer.profile().in_queue;
-        let current = view.engine.observers.watched.as_ref().and_then(lanes::LaneFrames::of);
-        // A pause freezes the lanes too.
-        if std::mem::replace(&mut self.paused, paused) != paused {
-            self.frozen = current.clone().filter(|_| paused);
-        }
-        let is_frozen = self.frozen.is_some();
-        let clicked = match self.frozen.as_ref().or(current.as_ref()) {
-            Some(moment) => lanes::show(ui, moment, in_queue, is_frozen),
-            None if view.serves => false,
-            None => {
-                ui.label("no frame times yet, or a device without timestamps");
-                false
-            }
-        };
-        if clicked {
-            self.frozen = if is_frozen { None } else { current };
-        }
-        if let Ok(slots) = view.engine.work.slots_now() {
-            ui.horizontal(|ui| {
-                ui.label("ring");
-                lanes::ring(ui, &slots);
-            });
-        }
-    }
 }
-
-const SMALLEST: egui::Vec2 = vec2(560.0, 360.0);
-
-const SMOOTH: f64 = 0.02;

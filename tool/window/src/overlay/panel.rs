@@ -4,7 +4,7 @@ use vulkan_cuda::Ring;
 use vulkan_cuda::ring::MAX_DEPTH;
 
 use super::{Draft, OverlayView};
-use wavefield_draw::{ColorMap, Samples, Style};
+use wavefield_draw::{Camera, ColorMap, Samples, Style};
 use wavefield_gpu::cuda::{KernelSource, KernelValues};
 use wavefield_gpu::report::word;
 use wavefield_gpu::vulkan::PresentMode;
@@ -72,13 +72,13 @@ fn drawn(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     }
     let all = [ProducerKind::Auto, ProducerKind::Cuda, ProducerKind::Compute, ProducerKind::Host];
     let name = |&producer: &ProducerKind| {
-        let no_cuda = view.no_cuda.filter(|_| producer == ProducerKind::Cuda).map(str::to_owned);
+        let no_cuda = view.no_cuda().filter(|_| producer == ProducerKind::Cuda).map(str::to_owned);
         let refusal = || refusal(Config { producer, ..now.clone() });
         (producer_name(producer).to_owned(), no_cuda.or_else(refusal))
     };
     list(ui, "producer", None, &mut config.producer, &all, &[], name);
     let no_cuda = match config.producer.may_use_cuda() {
-        true => view.no_cuda.map(str::to_owned),
+        true => view.no_cuda().map(str::to_owned),
         false => Some(format!("no hand-off: {} fills the field", producer_name(config.producer))),
     };
     let name = |&handoff: &Handoff| (handoff.name().to_owned(), refusal(Config { handoff, ..now.clone() }));
@@ -168,7 +168,7 @@ fn unit(unit: &str) -> String {
 fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
     let Draft { config, parameters, .. } = &mut *draft;
     let name = |&mode: &PresentMode| (word(mode), None);
-    list(ui, "present", None, &mut config.present, view.modes, &[], name);
+    list(ui, "present", None, &mut config.present, view.screen.modes(), &[], name);
     if config.scene == Scene::Field && !view.serves {
         let all = [Style::Surface, Style::Wireframe, Style::Points];
         list(ui, "style", None, &mut config.style, &all, &[], |&style| (word(style), None));
@@ -194,10 +194,11 @@ fn looks(ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
         if step.on_hover_text("One step of the field.").on_disabled_hover_text("pause first").clicked() {
             draft.step = true;
         }
-        if !view.serves
-            && ui.button("copy command").on_hover_ui(|ui| drop(ui.label((view.command)()))).clicked()
-        {
-            draft.copy = true;
+        let camera = view.engine.drawer.view.camera;
+        let command =
+            || shown(view.config, parameters.speed, camera).command_line(false) + view.screen.option();
+        if !view.serves && ui.button("copy command").on_hover_ui(|ui| drop(ui.label(command()))).clicked() {
+            draft.copy = Some(command());
         }
     });
 }
@@ -242,33 +243,31 @@ fn list<T: Clone + PartialEq>(
     describe: impl Fn(&T) -> (String, Option<String>),
 ) -> bool {
     let list = ComboBox::from_id_salt(name).selected_text(describe(chosen).0).width(150.0).height(400.0);
+    let mut wanted = chosen.clone();
     let entries = |ui: &mut Ui| {
-        let mut clicked = None;
         for (index, one) in all.iter().enumerate() {
             let (name, obstacle) = describe(one);
             let enabled = one == chosen || obstacle.is_none();
             let label = ui.add_enabled(enabled, Button::selectable(one == chosen, name));
             if label.clicked() {
-                clicked = Some(one);
+                wanted = one.clone();
             }
             let label = label.on_disabled_hover_text(obstacle.unwrap_or_default());
             if let Some(about) = abouts.get(index) {
                 label.on_hover_text(*about);
             }
         }
-        clicked
     };
-    let clicked = row(ui, name, obstacle, |ui| list.show_ui(ui, entries)).inner.flatten();
-    let other = clicked.filter(|one| *one != chosen).cloned();
-    let is_other = other.is_some();
-    other.into_iter().for_each(|other| *chosen = other);
+    row(ui, name, obstacle, |ui| list.show_ui(ui, entries));
+    let is_other = wanted != *chosen;
+    *chosen = wanted;
     is_other
 }
 
 /// Returns why these settings cannot be chosen; `None` if they can.
 fn refusal(config: &Config, view: &OverlayView<'_>) -> Option<String> {
     let device = view.engine.device();
-    if config.handoff == Handoff::Inline && config.producer.may_use_cuda() && view.no_cuda.is_none() {
+    if config.handoff == Handoff::Inline && config.producer.may_use_cuda() && view.no_cuda().is_none() {
         if config.has_own_kernel() && !config.risk_the_gpu {
             return Some(wavefield_run::RISK.to_owned());
         }
@@ -288,6 +287,12 @@ fn producer_name(producer: ProducerKind) -> &'static str {
         ProducerKind::Host => "CPU threads",
         ProducerKind::Still | ProducerKind::StillShared => "nothing",
     }
+}
+
+/// Returns settings whose command line shows the same picture.
+pub(crate) fn shown(config: &Config, speed: f64, camera: Camera) -> Config {
+    let camera = Some(camera.rounded()).filter(|camera| *camera != Camera::of(config.scene).rounded());
+    Config { camera, speed, ..config.clone() }
 }
 
 /// Lists the settings that a frame's time depends on, with the hand-off first.
@@ -317,6 +322,7 @@ mod tests {
     use egui::{CentralPanel, Event, Key, Modifiers, PointerButton, Pos2, RawInput, Rect, pos2, vec2};
 
     use super::*;
+    use wavefield_gpu::vulkan::Validation;
 
     /// A slider from 1 to 9 that starts at 3.
     struct Sliding {
@@ -360,6 +366,17 @@ mod tests {
             let (pos, modifiers) = (self.at(right), Modifiers::NONE);
             Event::PointerButton { pos, button: PointerButton::Primary, pressed, modifiers }
         }
+    }
+
+    #[test]
+    fn the_copied_command_has_a_camera_that_a_person_can_read() {
+        let config = Config { validation: Validation::IfInstalled, ..Config::default() };
+        let command = |camera| shown(&config, config.speed, camera).command_line(false);
+        let mut camera = config.camera();
+        assert_eq!(command(camera), "wavefield");
+        camera.orbit(37.3, 11.7);
+        camera.zoom(1.7);
+        assert_eq!(command(camera), "wavefield --camera=0.3562,0.5902,2.7588,0,-0.2,0");
     }
 
     /// Otherwise the swarm becomes a wave that is drawn as points.

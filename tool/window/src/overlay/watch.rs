@@ -1,48 +1,73 @@
-//! What the overlay reads from the engine: the last frames' times, and what is under the pointer.
+//! The last frames' times: the figures, and the lanes, which can be frozen.
 
 use std::time::{Duration, Instant};
 
-use super::{Overlay, OverlayView, lanes};
+use egui::Ui;
+
+use super::figures::Figures;
+use super::{OverlayView, lanes};
 use wavefield_gpu::Result;
 use wavefield_run::Engine;
 
 const TIE_EVERY: Duration = Duration::from_secs(1);
 
-impl Overlay {
-    /// Starts `Observers::watch` if it is off, and keeps the clocks tied.
-    pub(super) fn watch(&mut self, engine: &mut Engine, now: Instant) -> Result<()> {
+#[derive(Default)]
+pub(super) struct Watched {
+    pub(super) figures: Figures,
+    pub(super) frozen: Option<lanes::LaneFrames>,
+    paused: bool,
+    /// When the clocks of the lanes were last tied.
+    tied: Option<Instant>,
+}
+
+impl Watched {
+    /// Starts [`Engine::watch`] if it is off, and keeps the clocks tied. `overlay` is its GPU time per frame.
+    pub(super) fn watch(&mut self, engine: &mut Engine, now: Instant, overlay: f64) -> Result<()> {
         if engine.observers.watched.is_none() {
             if engine.device().info().timestamp_period.is_some() {
                 engine.observers.watch(&mut engine.work, lanes::WATCHED)?;
                 self.figures.renumbered();
             }
-            self.tied = now;
+            self.tied = Some(now);
         }
         if let Some(watched) = &engine.observers.watched {
             let profile = engine.work.producer.profile();
             self.figures.filled(profile.uses_cuda, engine.work.producer.batch());
             for frame in &watched.frames {
-                self.figures.add(frame, profile.in_queue, &watched.clock, self.gpu_cost);
+                self.figures.add(frame, profile.in_queue, &watched.clock, overlay);
             }
         }
-        if now - self.tied > TIE_EVERY {
+        if self.tied.is_none_or(|tied| now - tied > TIE_EVERY) {
             engine.observers.tie_again(&mut engine.work)?;
-            self.tied = now;
+            self.tied = Some(now);
         }
         Ok(())
     }
 
-    pub(super) fn point(&mut self, view: &mut OverlayView<'_>) -> Result<()> {
-        let size = (view.extent.width, view.extent.height);
-        // Picking assumes a height field, and a client's mesh need not be one.
-        let may_find = !view.serves || view.engine.drawer.image_in(view.extent).is_some();
-        let on_picture = may_find && !self.egui.is_pointer_over_area();
-        let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
-        let scale = self.egui.pixels_per_point();
-        let Engine { observers, drawer, work, .. } = &mut *view.engine;
-        if observers.point(work, drawer, pointer.map(|at| (at.x * scale, at.y * scale)), size)? {
-            self.figures.ignore_gap(Instant::now());
+    pub(super) fn lanes(&mut self, ui: &mut Ui, view: &OverlayView<'_>, paused: bool) {
+        let in_queue = view.engine.work.producer.profile().in_queue;
+        let current = view.engine.observers.watched.as_ref().and_then(lanes::LaneFrames::of);
+        // A pause freezes the lanes too.
+        if std::mem::replace(&mut self.paused, paused) != paused {
+            self.frozen = current.clone().filter(|_| paused);
         }
-        Ok(())
+        let is_frozen = self.frozen.is_some();
+        let clicked = match self.frozen.as_ref().or(current.as_ref()) {
+            Some(moment) => lanes::show(ui, moment, in_queue, is_frozen),
+            None if view.serves => false,
+            None => {
+                ui.label("no frame times yet, or a device without timestamps");
+                false
+            }
+        };
+        if clicked {
+            self.frozen = if is_frozen { None } else { current };
+        }
+        if let Ok(slots) = view.engine.work.slots_now() {
+            ui.horizontal(|ui| {
+                ui.label("ring");
+                lanes::ring(ui, &slots);
+            });
+        }
     }
 }

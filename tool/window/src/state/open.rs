@@ -1,3 +1,5 @@
+//! Opens the window, and ends the run.
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,22 +9,20 @@ use winit::event_loop::ActiveEventLoop;
 use winit::raw_window_handle::HasDisplayHandle;
 use winit::window::Window;
 
-use super::WindowState;
-use super::pictures::Snapshot;
-use super::switching::own;
+use super::settings::own;
+use super::{Pace, Pictures, Running, WindowState};
 use crate::clock::FieldClock;
 use crate::controls::Controls;
 use crate::desktop::Desktop;
-use crate::offscreen::Offscreen;
 use crate::overlay::Overlay;
 use crate::reload::Reloader;
-use crate::screen::{RemoteViewer, Screen};
+use crate::screen::Screen;
 use crate::title::Title;
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, PresentMode, Swapchain, WindowSurface};
-use wavefield_gpu::{Error, Result};
+use wavefield_gpu::{Error, Result, report::Failures, stuck_gpu};
 use wavefield_run::{
-    Choice, Config, ContextThread, DeviceTable, DriverThread, Engine, FrameHookDesc, FrameTimes, announce,
-    check_picture, record,
+    Choice, Config, ContextThread, DeviceTable, DriverThread, Ended, Engine, FrameHookDesc, FrameTimes,
+    Parameters, RunSummary, Stop, Traced, announce, record,
 };
 
 /// X11's sizes have 16 bits, and winit would panic.
@@ -60,82 +60,94 @@ impl WindowState<Desktop> {
         let surface = WindowSurface::new(&instance, window.clone())?;
         let choice = DeviceTable::query(&instance, Some(&surface), cuda)?
             .choose(config.device.as_deref(), config.producer)?;
-        Self::open(choice, instance, config, hook, |device, egui| {
+        Self::open(choice, true, config, hook, |device, egui| {
             let mut swapchain = Swapchain::new(device, &surface, config.present)?;
             if config.record.is_some() {
                 swapchain.make_readable()?;
             }
-            let mode = swapchain.mode();
-            Ok((Desktop::new(window, swapchain, egui), mode))
-        })
-    }
-}
-
-impl WindowState<Offscreen> {
-    pub(crate) fn remote(
-        remote: Box<dyn RemoteViewer>,
-        config: &Config,
-        hook: Option<FrameHookDesc<'_>>,
-    ) -> Result<Self> {
-        let choice =
-            DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
-        let instance = choice.adapter.instance().clone();
-        // Without a display, the newest picture is always the one that is sent.
-        let mode = match config.present {
-            PresentMode::Mailbox => PresentMode::Immediate,
-            mode => mode,
-        };
-        let remote = (remote, hook.is_some());
-        Self::open(choice, instance, config, hook, |device, _| {
-            check_picture(config.size, device)?;
-            Ok((Offscreen::new(device, config.size, mode, remote), mode))
+            let (mode, scale) = (swapchain.mode(), window.scale_factor() as f32);
+            Ok((Desktop::new(window, swapchain, egui, scale), mode, scale))
         })
     }
 }
 
 impl<S: Screen> WindowState<S> {
-    fn open(
+    /// `presents`: whether Vulkan presents the screen's pictures. `screen` makes it, and returns its mode and
+    /// its pixels per point.
+    pub(crate) fn open(
         choice: Choice,
-        instance: Instance,
+        presents: bool,
         config: &Config,
         hook: Option<FrameHookDesc<'_>>,
-        screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode)>,
+        screen: impl FnOnce(&Device, egui::Context) -> Result<(S, PresentMode, f32)>,
     ) -> Result<Self> {
         let config = &config.suited_to(choice.adapter.info().kind, true);
         announce(&choice, config);
         let context = ContextThread::begin(&choice, config, true);
         let (device, queue) = choice.adapter.request_device(&DeviceDesc {
-            present: S::PRESENTS,
+            present: presents,
             // The user may later switch to a producer that shares memory with CUDA, or to `inline`.
             interop: choice.twin.is_some() || (hook.is_some() && choice.can_export()),
             inline: true,
         })?;
         let egui = egui::Context::default();
-        let (screen, present) = screen(&device, egui.clone())?;
+        let (screen, present, scale) = screen(&device, egui.clone())?;
         let flights = hook.as_ref().map_or(1, |hook| hook.flights);
         let mut engine = Engine::new(queue, context, &choice, config, screen.format(), flights)?;
-        let overlay = Overlay::new(&egui, screen.scale(), engine.queue(), screen.format(), config.overlay)?;
+        let overlay = Overlay::new(egui, scale, engine.queue(), screen.format(), config.overlay)?;
         let film = record::film(&device, config, screen.format(), false)?;
+        let now = Instant::now();
         Ok(Self {
-            title: Title::new(),
-            changed: (Instant::now(), 0, None),
-            hook: hook.map(|hook| (hook.make)(choice.clone())).transpose()?,
-            snapshot: Snapshot::default(),
-            engine,
+            run: Running {
+                hook: hook.map(|hook| (hook.make)(choice.clone())).transpose()?,
+                engine,
+                config: Config { present, ..config.clone() },
+                parameters: Parameters::new(config),
+                choice,
+                own: own(config),
+                reload: config.reload.clone().and_then(Reloader::new),
+            },
+            pictures: Pictures { snapshot: None, film, began: now },
             screen,
-            instance,
             overlay,
-            film,
-            config: Config { present, ..config.clone() },
-            choice,
-            own: own(config),
-            reload: config.reload.clone().and_then(Reloader::new),
             controls: Controls::new(config),
-            clock: FieldClock::new(),
-            times: FrameTimes::default(),
-            retry: None,
-            skipped: 0,
-            began: Instant::now(),
+            pace: Pace {
+                clock: FieldClock::new(),
+                times: FrameTimes::default(),
+                skipped: 0,
+                retry: None,
+                changed: (now, 0),
+                seen: None,
+            },
+            title: Title::new(),
         })
+    }
+
+    /// Call this once, before the first frame.
+    pub(crate) fn begin(&mut self, stop: &Stop, traced: Option<&Traced>) -> Result<()> {
+        self.run.engine.set_stop(stop);
+        traced.map_or(Ok(()), |traced| traced.follow(&mut self.run.engine))
+    }
+
+    /// Ends the run, whatever has failed before.
+    pub(crate) fn end(mut self, traced: Option<Traced>, mut failures: Failures) -> Ended {
+        if let Some(hook) = &mut self.run.hook {
+            hook.shut();
+        }
+        let recorded = self.end_film(&mut failures);
+        if let Some(traced) = traced {
+            traced.end(&mut self.run.engine, &mut failures);
+        }
+        let times = std::mem::take(&mut self.pace.times);
+        let summary = self.run.engine.summary(times, self.pace.skipped, &mut failures);
+        let summary = RunSummary { recorded, parts: self.overlay.parts(), ..summary };
+        self.run.close(&mut failures);
+        let log = self.run.engine.device().instance().validation_log().clone();
+        // The hook owns a client's memory, so it may be dropped only at rest.
+        match self.run.engine.work.quiesce() {
+            true => drop(self),
+            false => stuck_gpu::leak(self),
+        }
+        Ended::new(summary, failures, &log)
     }
 }

@@ -4,6 +4,7 @@
 //! - `message`: what a page says, checked
 //! - `picture`: JPEG; `viewer`: which picture a page gets when, and how good it is
 //! - `server`: the thread that serves all pages
+//! - `offscreen`: the window that they show
 //!
 //! The frame loop never waits for a page. A page gets the newest picture once it has taken the last one, so a
 //! slow link gets fewer and smaller pictures. A page sees no files and sends no kernels.
@@ -11,6 +12,7 @@
 #![cfg(target_os = "linux")]
 
 mod message;
+mod offscreen;
 mod picture;
 mod request;
 mod server;
@@ -27,11 +29,19 @@ use egui::Event;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
+pub use self::offscreen::run_remote;
 use self::request::Gate;
 use self::server::Server;
-use crate::{Input, RemoteViewer, ViewerEvent};
+use crate::Input;
 use wavefield_gpu::{Error, Result, threads};
 use wavefield_run::watch::recording::Pixels;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewerEvent {
+    Title(String),
+    /// For the clipboard.
+    Copy(String),
+}
 
 /// Input, and the viewer's number.
 type ViewerInput = (u64, Input);
@@ -139,6 +149,41 @@ impl Web {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+
+    pub fn inputs(&mut self) -> Vec<Input> {
+        let inputs = std::mem::take(&mut self.shared.lock().inputs);
+        if !inputs.is_empty() {
+            // The server reads pages again.
+            self.shared.wake();
+        }
+        let is_press =
+            |input: &Input| matches!(input, Input::Event(Event::PointerButton { .. } | Event::Key { .. }));
+        self.presser =
+            inputs.iter().rfind(|(_, input)| is_press(input)).map_or(self.presser, |(viewer, _)| *viewer);
+        inputs.into_iter().map(|(_, input)| input).collect()
+    }
+
+    pub fn is_watched(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
+    }
+
+    /// Takes a picture: sRGB RGBA. Does not wait.
+    pub fn send(&mut self, picture: Pixels) {
+        self.shared.lock().picture = Some(picture);
+        self.shared.wake();
+    }
+
+    pub fn send_event(&mut self, event: ViewerEvent) {
+        self.shared.lock().told.push((event, self.presser));
+        self.shared.wake();
+    }
+
+    /// Returns at this time, or earlier if there is input.
+    pub fn wait(&mut self, until: Instant) {
+        let state = self.shared.lock();
+        let left = until.saturating_duration_since(Instant::now());
+        drop(self.shared.news.wait_timeout_while(state, left, |state| state.inputs.is_empty()));
+    }
 }
 
 pub fn host_name() -> String {
@@ -171,41 +216,6 @@ fn listen(address: &mut SocketAddr) -> std::io::Result<Vec<TcpListener>> {
     match second.as_ref().err().and_then(Errno::from_io_error) {
         Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => Ok(vec![first]),
         _ => Ok(vec![first, second?]),
-    }
-}
-
-impl RemoteViewer for Web {
-    fn inputs(&mut self) -> Vec<Input> {
-        let inputs = std::mem::take(&mut self.shared.lock().inputs);
-        if !inputs.is_empty() {
-            // The server reads pages again.
-            self.shared.wake();
-        }
-        let is_press =
-            |input: &Input| matches!(input, Input::Event(Event::PointerButton { .. } | Event::Key { .. }));
-        self.presser =
-            inputs.iter().rfind(|(_, input)| is_press(input)).map_or(self.presser, |(viewer, _)| *viewer);
-        inputs.into_iter().map(|(_, input)| input).collect()
-    }
-
-    fn is_watched(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && self.shared.lock().is_watched
-    }
-
-    fn send(&mut self, picture: Pixels) {
-        self.shared.lock().picture = Some(picture);
-        self.shared.wake();
-    }
-
-    fn send_event(&mut self, event: ViewerEvent) {
-        self.shared.lock().told.push((event, self.presser));
-        self.shared.wake();
-    }
-
-    fn wait(&mut self, until: Instant) {
-        let state = self.shared.lock();
-        let left = until.saturating_duration_since(Instant::now());
-        drop(self.shared.news.wait_timeout_while(state, left, |state| state.inputs.is_empty()));
     }
 }
 

@@ -11,8 +11,7 @@ use serde_json::json;
 use super::picture::ShownPicture;
 use super::request::{Gate, RequestOutcome};
 use super::viewer::{Left, Viewer, is_for_later};
-use super::{ViewerInput, WebShared};
-use crate::ViewerEvent;
+use super::{ViewerEvent, ViewerInput, WebShared};
 
 const MOST_VIEWERS: usize = 16;
 /// Connections without a token yet. Beyond this the oldest go: anybody can open one.
@@ -206,12 +205,9 @@ impl Server {
                 }
                 // For the viewer who asked. If this fails, the next message to it fails too.
                 ViewerEvent::Copy(text) => {
-                    let asks = |viewer: &&mut Viewer| viewer.number == presser;
-                    let _ = self
-                        .viewers
-                        .iter_mut()
-                        .find(asks)
-                        .map(|page| page.send_text(json!({ "copy": text })));
+                    for viewer in self.viewers.iter_mut().filter(|viewer| viewer.number == presser) {
+                        let _ = viewer.send_text(json!({ "copy": text }));
+                    }
                 }
             }
         }

@@ -118,8 +118,10 @@ impl Viewer {
 
     /// `hears`: whether there is room for its input.
     pub(crate) fn interest(&self, hears: bool) -> PollFlags {
-        let flag = |flag, is_set| if is_set { flag } else { PollFlags::empty() };
-        flag(PollFlags::IN, hears) | flag(PollFlags::OUT, self.has_unsent)
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, hears);
+        flags.set(PollFlags::OUT, self.has_unsent);
+        flags
     }
 
     /// Returns the next message, if it is complete and the page's turn is not over.

@@ -1,26 +1,27 @@
-//! A window without a display: draws into an image, and sends the pictures to viewers.
+//! A window without a display: draws into an image, and sends the pictures to the pages.
 
 use std::time::{Duration, Instant};
 
 use ash::vk;
 
+use super::{ViewerEvent, Web};
 use crate::keys::Action;
-use crate::screen::{Input, RemoteViewer, Screen, ScreenPicture, ViewerEvent};
+use crate::screen::{Screen, ScreenPicture};
+use crate::state::WindowState;
 use wavefield_draw::{OffscreenTarget, Picture};
-use wavefield_gpu::Result;
 use wavefield_gpu::vulkan::{Device, Flight, PresentMode, Queue};
-use wavefield_run::Engine;
+use wavefield_gpu::{Result, report::Failures};
 use wavefield_run::watch::recording::Copies;
+use wavefield_run::{Config, DeviceTable, Ended, Engine, FrameHookDesc, Stop, Traced, check_picture};
 
 /// 62.5 pictures a second, a few more than most displays show.
 const PERIOD: Duration = Duration::from_millis(16);
 
-pub(crate) struct Offscreen {
+struct Offscreen {
     target: Option<OffscreenTarget>,
     /// The size that viewers asked for last, and the last one that there was memory for.
     extent: vk::Extent2D,
     fitting: vk::Extent2D,
-    scale: f32,
     /// Pictures on their way to the viewers, by the numbers of their frames.
     copies: Copies<u64>,
     mode: PresentMode,
@@ -29,47 +30,91 @@ pub(crate) struct Offscreen {
     serves: bool,
     failed: bool,
     device: Device,
-    remote: Box<dyn RemoteViewer>,
+    web: Web,
+}
+
+/// Like [`crate::run_windowed`], without a display: the pages show the pictures.
+pub fn run_remote(web: Web, config: &Config, stop: &Stop, hook: Option<FrameHookDesc<'_>>) -> Result<Ended> {
+    let traced = Traced::begin(config)?;
+    let mut state = WindowState::remote(web, config, hook)?;
+    state.begin(stop, traced.as_ref())?;
+    let mut failures = Failures::default();
+    while !state.is_done(stop) && failures.catch(state.turn()).unwrap_or(false) {}
+    Ok(state.end(traced, failures))
+}
+
+impl WindowState<Offscreen> {
+    fn remote(web: Web, config: &Config, hook: Option<FrameHookDesc<'_>>) -> Result<Self> {
+        let choice =
+            DeviceTable::headless(config.validation)?.choose(config.device.as_deref(), config.producer)?;
+        // Without a display, the newest picture is always the one that is sent.
+        let mode = match config.present {
+            PresentMode::Mailbox => PresentMode::Immediate,
+            mode => mode,
+        };
+        let serves = hook.is_some();
+        Self::open(choice, false, config, hook, |device, _| {
+            check_picture(config.size, device)?;
+            let offscreen = Offscreen {
+                target: None,
+                extent: config.size,
+                fitting: config.size,
+                copies: Copies::new(device),
+                mode,
+                due: Instant::now(),
+                serves,
+                failed: false,
+                device: device.clone(),
+                web,
+            };
+            Ok((offscreen, mode, 1.0))
+        })
+    }
+
+    /// Returns false once a viewer wants to leave.
+    fn turn(&mut self) -> Result<bool> {
+        let inputs = self.screen.web.inputs();
+        if self.on_inputs(inputs)? {
+            return Ok(false);
+        }
+        match self.between_frames()? {
+            Some(at) => self.screen.web.wait(at),
+            None => self.redraw()?,
+        }
+        // A hook that is not ready mends the engine between two frames.
+        if self.run.is_ready() {
+            self.screen.collect(&mut self.run.engine).or_else(|error| self.run.mend(error))?;
+        }
+        Ok(true)
+    }
 }
 
 impl Offscreen {
-    pub(crate) fn new(
-        device: &Device,
-        extent: vk::Extent2D,
-        mode: PresentMode,
-        (remote, serves): (Box<dyn RemoteViewer>, bool),
-    ) -> Self {
-        Self {
-            target: None,
-            extent,
-            fitting: extent,
-            scale: 1.0,
-            copies: Copies::new(device),
-            mode,
-            due: Instant::now(),
-            serves,
-            failed: false,
-            device: device.clone(),
-            remote,
-        }
-    }
-
-    pub(crate) fn inputs(&mut self) -> Vec<Input> {
-        self.remote.inputs()
-    }
-
     /// Sets when the next picture is due, without drifting.
     fn go_on(&mut self) {
         self.due = (self.due + PERIOD).max(Instant::now() - PERIOD);
     }
 
-    pub(crate) fn wait(&mut self, until: Instant) {
-        self.remote.wait(until);
+    fn collect(&mut self, engine: &mut Engine) -> Result<()> {
+        for (frame, flight) in self.copies.pending() {
+            if self.mode == PresentMode::Fifo {
+                // There is time until the next picture.
+                engine.work.wait_drawn(frame + 1)?;
+            } else if engine.work.drawn()? <= frame {
+                break;
+            }
+            if let Some((_, pixels)) = self.copies.take(flight) {
+                self.web.send(pixels?);
+            }
+        }
+        Ok(())
     }
 }
 
 impl Screen for Offscreen {
-    const OPTION: &str = " --web";
+    fn option(&self) -> &'static str {
+        " --web"
+    }
 
     fn extent(&self) -> vk::Extent2D {
         self.target.as_ref().map_or(vk::Extent2D::default(), |target| target.image().extent())
@@ -87,12 +132,8 @@ impl Screen for Offscreen {
         self.mode = mode;
     }
 
-    fn scale(&self) -> f32 {
-        self.scale
-    }
-
-    fn resize(&mut self, extent: vk::Extent2D, scale: f32) {
-        (self.extent, self.scale) = (extent, scale);
+    fn resize(&mut self, extent: vk::Extent2D) {
+        self.extent = extent;
     }
 
     fn is_stale(&self) -> bool {
@@ -130,41 +171,24 @@ impl Screen for Offscreen {
 
     fn wants(&mut self) -> bool {
         let is_due = self.mode == PresentMode::Fifo || Instant::now() >= self.due;
-        is_due && self.remote.is_watched() && self.copies.pending().is_empty()
+        is_due && self.web.is_watched() && self.copies.pending().is_empty()
     }
 
     unsafe fn record(&mut self, commands: vk::CommandBuffer, flight: usize, picture: &Picture, frame: u64) {
         // SAFETY: the caller's promise.
         let recorded = unsafe { self.copies.record(commands, flight, picture, frame) };
-        let failed = recorded.is_err();
-        if let Err(error) = recorded
-            && !self.failed
-        {
+        let failure = recorded.err();
+        if let Some(error) = failure.as_ref().filter(|_| !self.failed) {
             wavefield_gpu::note!("note: no picture is sent: {error}");
         }
-        self.failed = failed;
+        self.failed = failure.is_some();
         if self.mode != PresentMode::Fifo {
             self.go_on();
         }
     }
 
-    fn collect(&mut self, engine: &mut Engine) -> Result<()> {
-        for (frame, flight) in self.copies.pending() {
-            if self.mode == PresentMode::Fifo {
-                // There is time until the next picture.
-                engine.work.wait_drawn(frame + 1)?;
-            } else if engine.work.drawn()? <= frame {
-                break;
-            }
-            if let Some((_, pixels)) = self.copies.take(flight) {
-                self.remote.send(pixels?);
-            }
-        }
-        Ok(())
-    }
-
-    fn is_hidden(&self) -> bool {
-        !self.serves && !self.remote.is_watched()
+    fn is_hidden(&mut self) -> bool {
+        !self.serves && !self.web.is_watched()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -172,7 +196,7 @@ impl Screen for Offscreen {
     }
 
     fn set_title(&mut self, title: &str) {
-        self.remote.send_event(ViewerEvent::Title(title.to_owned()));
+        self.web.send_event(ViewerEvent::Title(title.to_owned()));
     }
 
     /// A viewer sees no files of this machine, and does not end what others look at.
@@ -181,7 +205,7 @@ impl Screen for Offscreen {
     }
 
     fn copy(&mut self, text: &str) -> String {
-        self.remote.send_event(ViewerEvent::Copy(text.to_owned()));
+        self.web.send_event(ViewerEvent::Copy(text.to_owned()));
         format!("sent to the page: {text}")
     }
 }

@@ -1,0 +1,82 @@
+use super::WindowState;
+use crate::keys::Action;
+use crate::screen::{Input, Screen};
+use wavefield_gpu::Result;
+use wavefield_handoff::contents::array::DrawnArray;
+
+impl<S: Screen> WindowState<S> {
+    /// Returns whether the user wants to leave.
+    pub(crate) fn on_inputs(&mut self, inputs: Vec<Input>) -> Result<bool> {
+        for input in inputs {
+            if self.on_input(input)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn on_input(&mut self, input: Input) -> Result<bool> {
+        self.wake();
+        let event = match input {
+            Input::Close => return Ok(true),
+            Input::Size(extent, scale) => {
+                self.screen.resize(extent);
+                self.overlay.scale = scale;
+                self.overlay.lay_out_soon();
+                self.pace.retry = None;
+                return Ok(false);
+            }
+            Input::Event(event) => event,
+        };
+        let (action, is_pressed) = match event {
+            egui::Event::Key { key, pressed, repeat, .. } => (Action::of(key), pressed && !repeat),
+            _ => (None, false),
+        };
+        // egui would use the overlay's own key to move the focus.
+        if action != Some(Action::Overlay) && self.overlay.on_event(&event) {
+            return Ok(false);
+        }
+        let Some(action) = action.filter(|action| is_pressed && self.screen.takes(*action)) else {
+            let (extent, scale) = (self.screen.extent(), self.overlay.scale);
+            let image = self.run.engine.drawer.image_in(extent);
+            let camera = &mut self.run.engine.drawer.view.camera;
+            self.controls.handle(&event, camera, image, (extent.height, scale));
+            return Ok(false);
+        };
+        self.press(action)
+    }
+
+    fn press(&mut self, action: Action) -> Result<bool> {
+        let parameters = &mut self.run.parameters;
+        match action {
+            Action::Pause => parameters.paused = !parameters.paused,
+            Action::Step => self.pace.clock.step(parameters),
+            Action::Colors => {
+                parameters.colormap = parameters.colormap.next();
+                self.recolor()?;
+            }
+            Action::Picture => self.save_picture()?,
+            Action::Record => self.record()?,
+            Action::FullScreen => self.screen.set_full(!self.screen.is_full()),
+            Action::Overlay => {
+                let toggled = self.overlay.toggle(&mut self.run.engine);
+                toggled.or_else(|error| self.run.recover(error))?;
+            }
+            Action::Help => self.overlay.boxes.help = !self.overlay.boxes.help,
+            Action::Reset => {
+                self.controls.rotating = false;
+                let array = self.run.engine.drawer.array();
+                self.run.engine.drawer.view.camera = match *array == DrawnArray::mesh(self.run.config.grid) {
+                    true => self.controls.first,
+                    false => self.run.config.camera_for(array),
+                };
+            }
+            Action::Rotate => self.controls.rotating = !self.controls.rotating,
+            Action::Close if self.overlay.close_innermost() => {}
+            Action::Close if self.screen.is_full() => self.screen.set_full(false),
+            Action::Close => return Ok(self.screen.takes(Action::Leave)),
+            Action::Leave => return Ok(true),
+        }
+        Ok(false)
+    }
+}
