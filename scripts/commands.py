@@ -30,7 +30,7 @@ TIMEOUT = 1800
 SHOWN = 15
 """Seconds that a window is left open."""
 WANTED = {
-    "EXERCISES=yours cargo test -p vulkan-cuda --test exercises": 101,
+    "EXERCISES=yours cargo test -p vulkan-cuda --test library exercises::": 101,
     "cargo run --release -p wavefield -- verify --scene texture --producer cuda --frames 100": 1,
 }
 """Commands that must fail: the exercises are unsolved, and the number of levels is wrong."""

@@ -112,7 +112,7 @@ impl Default for Ring {
 
 #[cfg(test)]
 mod tests {
-    // Every interleaving of the CPU, a CUDA stream and a Vulkan queue is explored in `tests/ring.rs`.
+    // Every interleaving of the CPU, a CUDA stream and a Vulkan queue is explored in `tests/library/ring.rs`.
 
     use proptest::prelude::*;
 

@@ -464,13 +464,8 @@ fn client_in_a_process_of_its_own() {
 /// Starts a client in its own process. `array` is empty for the renderer's grid, or `mesh` or `image` for an
 /// array of its own.
 fn client_process(renderer: &Renderer, memory: Memory, array: &str, frames: Option<u64>) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = common::test_process(module_path!(), "client_in_a_process_of_its_own");
     command
-        .args([
-            "--exact",
-            &common::test_name(module_path!(), "client_in_a_process_of_its_own"),
-            "--nocapture",
-        ])
         .env("CLIENT", renderer.socket())
         .env("CLIENT_ARRAY", array)
         .env("CLIENT_MEMORY", if memory == Memory::Cuda { "cuda" } else { "host" })

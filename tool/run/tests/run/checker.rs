@@ -1,8 +1,6 @@
 //! Runs the check of `wavefield verify` on slots that the test writes itself, to compare what the check
 //! counts with what is there: buffers of vertices, and images with all their levels.
 
-mod common;
-
 use ash::vk;
 use bytemuck::Pod;
 use gpu_allocator::MemoryLocation;
