@@ -147,7 +147,7 @@ done
 no_room() {
   "${run[@]}" --frames 1000 --ring 32 --grid 16379x16379 &
   local hog=$! status
-  sleep 15
+  sleep 15 # until it has its memory, of which nothing tells
   fails 1 'bytes are free' "${run[@]}" --frames 1 --ring 32 --grid 16379x16379
   status=$?
   kill "$hog" 2>/dev/null
