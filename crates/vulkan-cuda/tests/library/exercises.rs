@@ -1,6 +1,8 @@
 //! Checks the answers to the guide's exercises, one at the end of each of its chapters 2 to 7: the solutions,
 //! or with `EXERCISES=yours` your answers in `exercises/yours.rs`.
 
+#![allow(dead_code)] // `Debug` reads the fields of the answers.
+
 mod solutions;
 mod yours;
 
