@@ -18,6 +18,8 @@ use wavefield_run::watch::verify::tally::{Look, Looks};
 use wavefield_run::watch::{observer::At, verify::Checker};
 use wavefield_run::{DeviceTable, ProducerKind, Scene};
 
+use crate::common;
+
 /// What a slot holds.
 trait Element: Pod {
     const SCENE: Scene;
