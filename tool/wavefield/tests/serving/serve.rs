@@ -563,13 +563,13 @@ fn stopped_client(memory: Memory, waits: u64) {
     ended.assert_fine();
     let client = ended.clients()[0];
     let (draws, frames) = (client["draws"].as_u64().unwrap(), client["frames"].as_u64().unwrap());
-    assert!(draws >= frames + 10, "{draws} draws, {frames} frames: {client}");
+    assert!(draws >= frames + 4, "{draws} draws, {frames} frames: {client}");
     println!("{draws} draws of {frames} frames, late by {} µs at most", client["late_us"]);
 }
 
 #[test]
 fn a_client_that_stops_leaves_its_last_frame_on_show() {
-    stopped_client(Memory::Host, 1000);
+    stopped_client(Memory::Host, 2000);
 }
 
 #[test]
