@@ -30,7 +30,7 @@ TIMEOUT = 1800
 SHOWN = 15
 """Seconds that a window is left open."""
 WANTED = {
-    "EXERCISES=yours cargo test -p vulkan-cuda --test exercises": 101,
+    "EXERCISES=yours cargo test -p vulkan-cuda --test library exercises::": 101,
     "cargo run --release -p wavefield -- verify --scene texture --producer cuda --frames 100": 1,
 }
 """Commands that must fail: the exercises are unsolved, and the number of levels is wrong."""
@@ -82,7 +82,9 @@ def run(line: str, folder: Path, log: Path, beside: contextlib.ExitStack) -> int
         process = subprocess.Popen(words, cwd=folder, stdout=out, stderr=out, start_new_session=True)
     if line.endswith("&"):
         beside.callback(process.terminate)
-        time.sleep(3)
+        end = time.monotonic() + 60
+        while b"listening" not in log.read_bytes() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
         return process.poll() or 0
     try:
         return process.wait(SHOWN if shown else TIMEOUT)

@@ -9,7 +9,7 @@
 #   --release NAME  of Debian: bookworm, which is Debian 12 and the default, trixie (13) or sid
 #   --root FOLDER   keeps the bare root in this folder. If it is there, of the same release, it is used again, with the
 #                   newest commit.
-#   COMMAND...      runs these instead: scripts/fresh.sh --root /var/tmp/fresh 'scripts/test.sh --test gallery'
+#   COMMAND...      runs these instead: scripts/fresh.sh --root /var/tmp/fresh 'scripts/test.sh --test run gallery::'
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"

@@ -4,7 +4,7 @@
 # Runs the program and the tests that need CUDA and Vulkan on one GPU, and writes logs and pictures to OUT (default
 # target/gpu-check). Checks that may stop all drawing on the GPU, for every process, come last (docs/reliability.md).
 # Builds with cargo. Without cargo, set WAVEFIELD_BIN to the program and TEST_DIR to a folder with the test binaries
-# (test-producers, test-rounds, …) that `cargo test --no-run` made on another machine, and with first_frame and
+# (test-run, test-rounds, …) that `cargo test --no-run` made on another machine, and with first_frame and
 # first_frame_cpp.
 set -uo pipefail
 # shellcheck source=scripts/setup.sh
@@ -147,7 +147,7 @@ done
 no_room() {
   "${run[@]}" --frames 1000 --ring 32 --grid 16379x16379 &
   local hog=$! status
-  sleep 15
+  sleep 15 # until it has its memory, of which nothing tells
   fails 1 'bytes are free' "${run[@]}" --frames 1 --ring 32 --grid 16379x16379
   status=$?
   kill "$hog" 2>/dev/null
@@ -167,9 +167,9 @@ for stage in 1 2 3 4 5; do
   check "first-frame-$stage" "${rust[@]}" --stage "$stage" --output "$out/first_frame.png"
   check "first-frame-cpp-$stage" "${cpp[@]}" --stage "$stage" --output "$out/first_frame_cpp.png"
 done
-suites vulkan-cuda examples cuda_memory shared_ring ring_to_cuda
-suites wavefield-gpu sound handles
-suites wavefield-run gallery rounds allocations producers checker semaphores
+suites vulkan-cuda library:{examples,cuda_memory,shared_ring,ring_to_cuda}
+suites wavefield-gpu gpu:{sound,handles}
+suites wavefield-run run:{gallery,producers,checker,semaphores} rounds allocations
 suites wavefield program:{errors,pictures,parameters,switching,recording,verify,formats} serving:imports
 
 # Faulty kernels on a stream: each makes CUDA unusable in its own process only.

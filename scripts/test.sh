@@ -123,11 +123,12 @@ ended() {
 # The tests of windows and of the browser wait much, so they run beside the others, and others after them, so that both take
 # equally long.
 all_tests() {
-    local name status=0 others=() aside=(window window_rounds faults gallery rounds)
+    local name status=0 others=() aside=(window window_rounds faults demo rounds)
     cargo test --locked --no-fail-fast "${crates[@]}" "${aside[@]/#/--test=}" >"$window_log" 2>&1 &
     beside+=($!)
     local windows=$!
-    for name in {tests,crates/*/tests,tool/*/tests}/*.rs tool/*/tests/*/main.rs; do
+    for name in {tests,crates/*/tests,tool/*/tests}/{*.rs,*/main.rs}; do
+        [[ -e $name ]] || continue
         name=${name%/main.rs} name=${name##*/} name=${name%.rs}
         # `turns` is of a crate that is not among these.
         [[ " ${aside[*]} turns " == *" $name "* ]] || others+=("--test=$name")

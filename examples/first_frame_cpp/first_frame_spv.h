@@ -1,4 +1,4 @@
-// Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test first_frame_cpp header
+// Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test demo header
 #include <cstdint>
 
 const uint32_t vertex_main[] = {

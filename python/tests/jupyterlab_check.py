@@ -261,10 +261,12 @@ def check(book: Notebook, at: int, end: int) -> str:
     book.run(moving, moving + 1)
     book.place()
     sources = set()
-    for _ in range(20):
+
+    def moves() -> bool:
         sources.add(book.browser.js(f"{IMAGE}.src"))
-        time.sleep(0.1)
-    assert len(sources) > 3, f"only {len(sources)} pictures in 2 s"
+        return len(sources) > 3
+
+    wait("more than 3 pictures", moves)
     book.run(busy, busy + 1, done=False)
     wait("the busy cell", lambda: "busy" in book.text())
     for _ in range(4):

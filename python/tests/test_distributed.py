@@ -138,7 +138,7 @@ def test_a_rank_that_fails_is_named(renderer: FakeRenderer, fails: str, limit: i
 
 def test_a_rank_that_is_a_little_late(renderer: FakeRenderer) -> None:
     alone, _ = draw(renderer, 1)
-    frames, ended = draw(renderer, 3, fails=(1, "time.sleep(1)"))
+    frames, ended = draw(renderer, 3, fails=(1, "time.sleep(0.3)"))
     assert {code for code, _ in ended.values()} == {0}, ended
     np.testing.assert_array_equal(frames, alone)
 

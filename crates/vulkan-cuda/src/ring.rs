@@ -98,7 +98,7 @@ impl Default for Ring {
 
 #[cfg(test)]
 mod tests {
-    // Every interleaving of the CPU, a CUDA stream and a Vulkan queue is explored in `tests/ring.rs`.
+    // Every interleaving of the CPU, a CUDA stream and a Vulkan queue is explored in `tests/library/plan.rs`.
 
     use proptest::prelude::*;
 

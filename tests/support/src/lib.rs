@@ -78,6 +78,15 @@ pub fn run(arguments: &[&str]) -> Output {
     wavefield().args(arguments).output().expect("the program starts")
 }
 
+/// One test of this binary, for a process of its own. `module` is the test's `module_path!()`.
+pub fn test_process(module: &str, name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    // The binary's own name is not part of the test's.
+    let name = module.split_once("::").map_or(name.to_owned(), |(_, module)| format!("{module}::{name}"));
+    command.args(["--exact", &name, "--include-ignored", "--nocapture"]);
+    command
+}
+
 /// The program's standard error, as text.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

@@ -53,6 +53,12 @@ pub fn waits(process: u32) -> u64 {
         .sum()
 }
 
+/// How often its first thread has waited for something.
+pub fn waits_of_first_thread(process: u32) -> u64 {
+    let status = std::fs::read_to_string(proc(process).join("status")).unwrap_or_default();
+    value(&status, "voluntary_ctxt_switches:").and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
 fn proc(process: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{process}"))
 }

@@ -1,4 +1,5 @@
-//! Counts heap allocations: once a run is under way, a frame allocates nothing.
+//! Counts heap allocations: once a run is under way, a frame allocates nothing. This has a binary of its own
+//! because of its allocator.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Makes and destroys everything many times in one process. Nothing may be left over.
+//! Makes and destroys everything many times in one process. Nothing may be left over. This is alone in its
+//! binary, because it counts the descriptors of the whole process.
 
 mod common;
 
@@ -48,7 +49,6 @@ fn rounds_of(scene: Scene, count: usize, producer: ProducerKind, handoff: Handof
     assert!(left <= settled, "{producer:?}: {} descriptors were left open", left - settled);
 }
 
-/// There is only one test here, because descriptors are counted for the whole process.
 #[test]
 fn nothing_is_left_over() {
     rounds(20, ProducerKind::Compute, Handoff::Timeline);

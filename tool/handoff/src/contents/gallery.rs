@@ -1,7 +1,7 @@
 //! The kernels that come with this program, by name: `--kernel ripples`.
 //!
 //! Each file `kernels/NAME.cu` teaches one thing. Most have a *shader* beside them (`gallery.wgsl`) that
-//! computes the same field without CUDA. `run/tests/gallery.rs` compares both with a reference.
+//! computes the same field without CUDA. `run/tests/run/gallery.rs` compares both with a reference.
 
 use std::ffi::CStr;
 

@@ -16,8 +16,3 @@ pub fn first_uuid() -> String {
     let uuid = table.split_whitespace().find(|word| DeviceUuid::parse(word).is_some());
     uuid.unwrap_or_else(|| panic!("{table}")).to_owned()
 }
-
-/// The name of a test of this module, for `--exact`: the binary's own name is not part of it.
-pub fn test_name(module: &str, name: &str) -> String {
-    module.split_once("::").map_or(name.to_owned(), |(_, module)| format!("{module}::{name}"))
-}

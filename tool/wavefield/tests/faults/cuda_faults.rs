@@ -73,13 +73,7 @@ fn shown(symbol: &str) -> &str {
 
 fn attempt(stand_in: &StandIn, handoff: &str, fail: &str) -> Result<Run, String> {
     if handoff == CUDA_MEMORY {
-        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args([
-            "--exact",
-            &common::test_name(module_path!(), CUDA_MEMORY),
-            "--ignored",
-            "--nocapture",
-        ]);
+        let command = common::test_process(module_path!(), CUDA_MEMORY);
         return run(stand_in.beneath(command, &ALL).env("STAND_IN_FAIL", fail));
     }
     let mut command = stand_in.command(&ALL);
@@ -138,9 +132,7 @@ fn the_example_of_cuda_memory() {
     if cuda_memory::stranger::is_child() {
         cuda_memory::stranger::be_child();
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", &common::test_name(module_path!(), CUDA_MEMORY), "--ignored", "--nocapture"]);
-    if let Err(error) = cuda_memory::run(child) {
+    if let Err(error) = cuda_memory::run(common::test_process(module_path!(), CUDA_MEMORY)) {
         FAILED.store(true, Ordering::Relaxed);
         eprintln!("{error}");
     }

@@ -107,7 +107,7 @@ fn a_buffer_outlives_the_others_and_a_level_must_be_there() {
     let desc = DeviceDesc { interop: true, ..DeviceDesc::default() };
     let (device, queue) = choice.adapter.request_device(&desc).unwrap();
 
-    // No buffer can be mapped twice: gpu/tests/refused.rs. Each keeps alive what it needs of the allocation.
+    // No buffer can be mapped twice: gpu/tests/gpu/refused.rs. Each keeps alive what it needs of the allocation.
     let exported = ExportedAllocation::new(device.sharing().unwrap(), &[100, 7], USAGE).unwrap();
     let buffers = exported.buffers();
     let mut shared = exported.share(&device.pair(&context).unwrap()).unwrap();

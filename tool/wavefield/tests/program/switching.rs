@@ -214,8 +214,7 @@ fn child_unchecked() {
 fn on_the_stand_in() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
     for child in ["child_checked", "child_unchecked"] {
-        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", &common::test_name(module_path!(), child), "--ignored", "--nocapture"]);
+        let program = common::test_process(module_path!(), child);
         let done = stand_in::run(&mut stand_in.beneath(program, &stand_in::ALL)).unwrap();
         let said = format!("{}{}", common::stdout(&done.output), done.text());
         done.check_clean(0).unwrap_or_else(|problem| panic!("{child}: {problem}\n{said}"));

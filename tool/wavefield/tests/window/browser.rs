@@ -129,8 +129,12 @@ fn the_window_is_in_the_browser() {
     // Two fingers that do not move change nothing.
     browser.touch("touchStart", &[(150.0, 300.0), (250.0, 300.0)]);
     browser.touch("touchEnd", &[]);
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    browser.until(STILL);
+    // What the page says arrives in order: a picture of another size shows that the fingers have arrived.
+    for (width, pixels) in [(400, 800), (390, 780)] {
+        browser.resize(width, 700, true);
+        browser.until(&format!("canvas.width === {pixels}"));
+        browser.until(STILL);
+    }
     assert!(psnr(&turned, &browser.canvas().2) > 35.0);
     browser.touch("touchStart", &[(150.0, 300.0), (250.0, 300.0)]);
     browser.touch("touchMove", &[(110.0, 300.0), (290.0, 300.0)]);
@@ -361,9 +365,9 @@ fn a_clients_frames_are_on_the_page() {
             false
         }
     });
-    // The picture comes once more in its best quality, and then nothing more.
+    // The picture comes once more in its best quality, and then nothing more. A better one would come within 0.3 s.
     until("no more pictures", || {
-        let heard = page.hear_within(Duration::from_millis(800));
+        let heard = page.hear_within(Duration::from_millis(400));
         if let Some(Heard::Picture(number, _)) = heard {
             page.seen(number);
         }

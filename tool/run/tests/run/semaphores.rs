@@ -1,10 +1,7 @@
 //! Semaphores between CUDA and Vulkan, binary ones and timelines. In every frame, each side reads what the
 //! other wrote, and the test checks it. Other tests break the rules.
 
-#![cfg(unix)]
 #![allow(clippy::undocumented_unsafe_blocks)] // A comment often stands for several.
-
-mod common;
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -20,6 +17,8 @@ use wavefield_gpu::vulkan::{
 };
 use wavefield_gpu::{Error, Result};
 use wavefield_run::{DeviceTable, DriverThread, ProducerKind};
+
+use crate::common;
 
 /// The number of words that each side writes in a frame.
 const WORDS: u32 = 1024;
@@ -187,7 +186,7 @@ impl Drop for Commands {
 fn converse(gpu: &mut Gpu, link: &mut dyn Link, frames: usize) -> Result<()> {
     let source = KernelSource {
         name: "answer.ptx".into(),
-        ptx: include_str!("../../handoff/kernels/test/answer.ptx").into(),
+        ptx: include_str!("../../../handoff/kernels/test/answer.ptx").into(),
         entry: "answer".into(),
         cubin: None,
         built_in: None,

@@ -1,17 +1,13 @@
 //! Compares the kernels of the gallery with references in double precision: on a GPU if there is one, as
 //! compute shaders, and from their own source on the CPU.
 
-mod common;
-#[path = "common/pond.rs"]
 mod pond;
-#[path = "common/references.rs"]
 mod references;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ash::vk;
-use common::{skip_without_tools, stderr};
 use pond::Pond;
 use references::{TOLERANCE, reference};
 use vulkan_cuda::Ring;
@@ -21,6 +17,8 @@ use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::gallery::{GalleryEntry, gallery};
 use wavefield_handoff::contents::wave::{Grid, HEIGHT, Vertex};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind};
+
+use crate::common::{self, skip_without_tools, stderr};
 
 /// Seconds between two frames. One is longer and one is shorter than the pond's longest step on any grid
 /// here. No drop falls at a multiple of them, because there the last bit of a sum would decide in which frame

@@ -1,5 +1,5 @@
 //! Your answers to the guide's exercises. To check them, run `EXERCISES=yours cargo test -p vulkan-cuda
-//! --test exercises`.
+//! --test library exercises::`.
 
 use cudarc::driver::sys::{CUDA_ARRAY3D_DESCRIPTOR, CUarray_format};
 use vulkan_cuda::{CudaInfo, VkInfo};

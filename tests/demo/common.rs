@@ -1,7 +1,5 @@
 //! Starts the program, on a real device or on the stand-in for a GPU (`tests/stand_in`).
 
-#![allow(dead_code, unused_imports)] // Each test file uses its own part of this.
-
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;

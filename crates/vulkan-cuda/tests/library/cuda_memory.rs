@@ -1,47 +1,24 @@
 //! Vulkan uses memory that CUDA allocated: what the example `08_cuda_memory` does not show. Also checks that
 //! nothing is left when a Vulkan call of an import, or of the engine in `06_your_device`, fails.
 
-#![cfg(target_os = "linux")]
-// Each example has its own copy of what it uses from the first example.
-#![allow(dead_code, clippy::duplicate_mod)]
-
-use wavefield_test_support as common;
-#[path = "../examples/fill/mod.rs"]
-mod fill;
-#[path = "../examples/01_match.rs"]
-mod match_devices;
-#[path = "../examples/readback/mod.rs"]
-mod readback;
-use wavefield_test_support::stand_in;
-#[path = "../examples/06_your_device.rs"]
-mod your_device;
-
 use std::error::Error;
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::process::Command;
 use std::sync::Arc;
 
 use ash::vk;
 use cudarc::driver::sys;
-use match_devices::Gpu;
-use stand_in::{ALL, Run, StandIn, each, run};
 use vulkan_cuda::handle::Fd;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::shared_ring::{QueueUse, Resource};
 use vulkan_cuda::{CudaAllocation, CudaBuffer, SharedRing, Slot};
+use wavefield_test_support as common;
+use wavefield_test_support::stand_in::{ALL, Run, StandIn, each, run};
+
+use crate::{fill, match_devices, open, open_with, readback, your_device};
 
 const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::TRANSFER_SRC;
 const RANGE: Range = Range { offset: 0, size: 4096 };
-
-/// Opens both APIs. Skips the test if they are not available.
-fn open() -> Option<Gpu> {
-    open_with(|_| Default::default())
-}
-
-fn open_with(choose: fn(vk::PhysicalDeviceFeatures) -> vk::PhysicalDeviceFeatures) -> Option<Gpu> {
-    common::opened(match_devices::open_with(choose), match_devices::is_unsupported)
-}
 
 /// Its range is its own.
 struct Part(CudaBuffer);
@@ -57,7 +34,7 @@ unsafe impl Slot for Part {
 /// frame by frame.
 #[test]
 fn a_ring_hands_over_memory_of_cuda() {
-    let Some(gpu) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     const FRAMES: u64 = 20;
     let words = RANGE.size as usize / 4;
     let seen = readback::Target::new(&gpu, FRAMES * RANGE.size).unwrap();
@@ -110,7 +87,7 @@ fn a_ring_hands_over_memory_of_cuda() {
 /// An impossible range is refused before the driver is asked for an import, and the error says why.
 #[test]
 fn ranges_that_no_buffer_can_have_are_refused_in_words() {
-    let Some(gpu) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
     let all = allocation.size();
     let refused = |range, part: &str| {
@@ -139,7 +116,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
     let sparse = |has: vk::PhysicalDeviceFeatures| {
         vk::PhysicalDeviceFeatures::default().sparse_binding(has.sparse_binding == vk::TRUE)
     };
-    let Some(gpu) = open_with(sparse) else { return };
+    let Some((_alone, gpu)) = open_with(sparse) else { return };
     let allocation = CudaAllocation::in_chunks(gpu.pair.cuda(), &[1, 1]).unwrap();
     let (chunk, block) = (allocation.chunks()[0], 64 << 10);
     // CUDA numbers the words around the seam.
@@ -182,7 +159,7 @@ fn a_buffer_over_two_chunks_is_bound_sparsely() {
 #[test]
 #[ignore = "spoils imports for its process, so it runs on the stand-in alone"]
 fn a_refused_import_costs_every_later_one() {
-    let gpu = open().expect("the stand-in");
+    let (_alone, gpu) = open().expect("the stand-in");
     let allocation = CudaAllocation::new(gpu.pair.cuda(), 1).unwrap();
     let size = allocation.size();
     let import = |fd: Fd| {
@@ -215,8 +192,8 @@ fn all_of_them_run_on_the_stand_in() {
 
 /// Runs one test of this file in its own process, on the stand-in.
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
-    let mut test = Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+    let mut test = common::test_process(module_path!(), name);
+    test.env("WAVEFIELD_REQUIRE_GPU", "1");
     run(stand_in.beneath(test, &[&ALL[..], &["sparseBinding"]].concat()).env("STAND_IN_FAIL", fail))
 }
 

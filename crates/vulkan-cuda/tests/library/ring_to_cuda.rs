@@ -6,28 +6,18 @@
 //! finished twice. Several turns at once do not compile either, because each borrows the ring: so none is out
 //! of order.
 
-// The tests use the example's code, but do not run the example.
-#![allow(dead_code, clippy::duplicate_mod)]
-#![cfg(target_os = "linux")]
-
-#[path = "ring_to_cuda/contexts.rs"]
 mod contexts;
-#[path = "../examples/01_match.rs"]
-mod match_devices;
-#[path = "ring_to_cuda/paint.rs"]
 mod paint;
-#[path = "../examples/readback/mod.rs"]
-mod readback;
-#[path = "../examples/read_back/triangle.rs"]
+#[allow(dead_code)]
+#[path = "../../examples/read_back/triangle.rs"]
 mod triangle;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::{CudaStream, DevicePtr, sys};
-use match_devices::Gpu;
 use paint::Paint;
 use triangle::Triangle;
 use vulkan_cuda::image::picture;
@@ -39,15 +29,15 @@ use vulkan_cuda::{
 use wavefield_test_support as common;
 use wavefield_test_support::stand_in::{ALL, Report, Run, StandIn, each, run, say};
 
+use crate::match_devices::Gpu;
+use crate::{cleanup_errors, match_devices, open, readback};
+
 /// The side of an image, whose texels have one word each.
 const SIDE: u32 = 16;
 const WORDS: usize = (SIDE * SIDE) as usize;
 const BYTES: u64 = 4 * WORDS as u64;
 /// No test waits this long unless it fails.
 const LIMIT: Duration = Duration::from_secs(8);
-
-/// Lets only one test run at a time: see `examples.rs`.
-static ALONE: Mutex<()> = Mutex::new(());
 
 type Problem = Box<dyn std::error::Error>;
 
@@ -174,19 +164,13 @@ fn writer(family: u32) -> QueueUse {
     QueueUse { family, stage: vk::PipelineStageFlags::TRANSFER, access: vk::AccessFlags::TRANSFER_WRITE }
 }
 
-/// Returns `None` and reports a skip if there is no GPU.
-fn open() -> Option<(Gpu, MutexGuard<'static, ()>)> {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    common::opened(match_devices::open(), match_devices::is_unsupported).map(|gpu| (gpu, alone))
-}
-
 fn slots<K: Kind>(gpu: &Gpu, count: usize) -> Vec<K> {
     (0..count).map(|_| K::new(gpu).unwrap()).collect()
 }
 
 impl<K: Kind> BenchOf<K> {
     fn new(count: usize) -> Option<Self> {
-        let (gpu, alone) = open()?;
+        let (alone, gpu) = open()?;
         let stream = gpu.cuda.new_stream().unwrap();
         let ring =
             RingToCuda::new(&gpu.pair, stream.clone(), slots(&gpu, count), writer(gpu.family)).unwrap();
@@ -560,7 +544,7 @@ fn every_texel(
 /// anew.
 #[test]
 fn an_image_arrives_and_slots_are_used_again() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let request = picture(vk::Format::R8G8B8A8_UNORM, SIDE, SIDE, 1).unwrap();
     let mut slots: Vec<_> = (0..2).map(|_| Picture::of(&gpu, &request).unwrap()).collect();
     let target = readback::Target::new(&gpu, 4).unwrap();
@@ -579,7 +563,7 @@ fn an_image_arrives_and_slots_are_used_again() {
 /// A compute shader writes a word of its own to every texel.
 #[test]
 fn a_storage_image_arrives() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let (stage, access) = (vk::PipelineStageFlags::COMPUTE_SHADER, vk::AccessFlags::SHADER_WRITE);
     let queue = QueueUse { family: gpu.family, stage, access };
     let request = picture(vk::Format::R32_UINT, SIDE, SIDE, 1).unwrap();
@@ -597,7 +581,7 @@ fn a_storage_image_arrives() {
 /// Vulkan draws a triangle, and copies it too. CUDA has the same words.
 #[test]
 fn a_colour_attachment_arrives() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let stage = vk::PipelineStageFlags::COLOR_ATTACHMENT_OUTPUT | vk::PipelineStageFlags::TRANSFER;
     let access = vk::AccessFlags::COLOR_ATTACHMENT_WRITE | vk::AccessFlags::TRANSFER_READ;
     let queue = QueueUse { family: gpu.family, stage, access };
@@ -640,7 +624,7 @@ unsafe impl Stream for Foreign {
 
 #[test]
 fn what_is_no_ring_is_refused() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let stream = gpu.cuda.new_stream().unwrap();
     fn refused<C: Stream>(gpu: &Gpu, stream: C, slots: Vec<SharedBuffer>, says: &str) {
         let text = RingToCuda::new(&gpu.pair, stream, slots, writer(gpu.family)).err().unwrap().to_string();
@@ -730,20 +714,10 @@ fn an_abort_lets_both_go() {
     std::mem::forget((bench, gate));
 }
 
-static LEAKED: AtomicBool = AtomicBool::new(false);
-
 /// The drop leaks what the GPU may still use, and does not wait for ever.
 #[test]
 fn a_ring_in_use_is_leaked() {
     let Some(mut bench) = Bench::new(1) else { return };
-    vulkan_cuda::on_cleanup_error(|error| {
-        let text = error.to_string();
-        // Other tests of this process copy views where they may not.
-        if !text.contains("a view of a slot was refused") {
-            assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
-            LEAKED.store(true, Ordering::SeqCst);
-        }
-    });
     let gate = SharedTimeline::new(&bench.gpu.pair).unwrap();
     bench.write(1);
     // SAFETY: nobody else uses the queue.
@@ -753,12 +727,16 @@ fn a_ring_in_use_is_leaked() {
     bench.ring.next_read().unwrap().unwrap().finish().unwrap();
     bench.ring.set_patience(Duration::ZERO);
     let Bench { ring, commands, stream, gpu, alone } = bench;
-    drop(ring);
-    assert!(LEAKED.load(Ordering::SeqCst));
+    let leaked = cleanup_errors(|| drop(ring));
+    assert!(!leaked.is_empty());
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     stream.synchronize().unwrap();
-    drop((gate, commands, stream, gpu, alone));
+    let later = cleanup_errors(|| drop((gate, commands, stream, gpu)));
+    for text in leaked.into_iter().chain(later) {
+        assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
+    }
+    drop(alone);
 }
 
 /// Runs the tests above on the stand-in. Those that end in order give everything back.
@@ -807,8 +785,8 @@ fn all_of_them_on_the_stand_in() {
         ("a_ring_in_use_is_leaked", ""),
     ];
     for (index, (name, fail)) in sound.into_iter().chain(broken).enumerate() {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let mut test = common::test_process(module_path!(), name);
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
         let mut test = stand_in.beneath(test, &ALL);
         let done = run(test.env("STAND_IN_FAIL", fail).env("STAND_IN_CUDA_DEVICES", "2")).unwrap();
         let report = if index < sound.len() { done.check_clean(0) } else { done.check_end(0) };
@@ -887,8 +865,7 @@ fn a_whole_use() {
 }
 
 fn attempt(stand_in: &StandIn, name: &str, fail: &str) -> Result<Run, String> {
-    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", name, "--ignored", "--nocapture"]);
+    let test = common::test_process(module_path!(), name);
     run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail))
 }
 

@@ -5,37 +5,25 @@
 //! submitted twice ([`vulkan_cuda::VulkanTurn::submit`]). A third has no words in this interface: no turn
 //! takes a ring, so none can be given to another one.
 
-// The tests use the example's code, but do not run the example.
-#![allow(dead_code, clippy::duplicate_mod)]
-#![cfg(target_os = "linux")]
-
-use wavefield_test_support as common;
-#[path = "../examples/01_match.rs"]
-mod match_devices;
-#[path = "../examples/readback/mod.rs"]
-mod readback;
-use wavefield_test_support::stand_in;
-
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use ash::vk;
 use cudarc::driver::{CudaStream, sys};
-use match_devices::Gpu;
-use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::shared_ring::Resource;
 use vulkan_cuda::{
     Error, ExportedAllocation, QueueUse, SharedBinary, SharedBuffer, SharedImage, SharedRing, SharedTimeline,
     Slot, VulkanTurn,
 };
+use wavefield_test_support as common;
+use wavefield_test_support::stand_in::{ALL, StandIn, run};
+
+use crate::match_devices::Gpu;
+use crate::{cleanup_errors, match_devices, open, readback};
 
 const WORDS: usize = 256;
 const BYTES: u64 = 4 * WORDS as u64;
-
-/// Lets only one test run at a time: see `examples.rs`.
-static ALONE: Mutex<()> = Mutex::new(());
 
 type Problem = Box<dyn std::error::Error>;
 
@@ -63,8 +51,7 @@ fn slots(gpu: &Gpu, count: usize) -> Vec<SharedBuffer> {
 impl Bench {
     /// Returns `None` and reports a skip if there is no GPU.
     fn new(count: usize) -> Option<Self> {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let gpu = common::opened(match_devices::open(), match_devices::is_unsupported)?;
+        let (alone, gpu) = open()?;
         let stream = gpu.cuda.new_stream().unwrap();
         let ring =
             SharedRing::new(&gpu.pair, stream.clone(), slots(&gpu, count), reader(gpu.family)).unwrap();
@@ -668,30 +655,27 @@ fn an_abort_lets_vulkan_go() {
     std::mem::forget((seen, stream, gpu, alone, gate));
 }
 
-static LEAKED: AtomicBool = AtomicBool::new(false);
-
 /// The drop leaks what the GPU may still use, and does not wait for ever.
 #[test]
 fn a_ring_in_use_is_leaked() {
     let Some(bench) = Bench::new(2) else { return };
-    vulkan_cuda::on_cleanup_error(|error| {
-        let text = error.to_string();
-        assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
-        LEAKED.store(true, Ordering::SeqCst);
-    });
     let Bench { mut ring, stream, gpu, seen, alone } = bench;
     let gate = SharedTimeline::new(&gpu.pair).unwrap();
     // SAFETY: the gate lives until the stream is idle, below.
     unsafe { gate.cuda_wait(&stream, 1) }.unwrap();
     ring.set_patience(Duration::ZERO);
     drop(ring.write().unwrap().unwrap().finish().unwrap());
-    drop(ring);
-    assert!(LEAKED.load(Ordering::SeqCst));
+    let leaked = cleanup_errors(|| drop(ring));
+    assert!(!leaked.is_empty());
     // Let the stream end. It uses what was leaked.
     // SAFETY: nobody else signals the gate.
     unsafe { gate.signal_from_host(1) }.unwrap();
     stream.synchronize().unwrap();
-    drop((gate, stream, gpu, seen, alone));
+    let later = cleanup_errors(|| drop((gate, stream, gpu, seen)));
+    for text in leaked.into_iter().chain(later) {
+        assert!(text.contains("was leaked") && text.contains("CUDA did not signal"), "{text}");
+    }
+    drop(alone);
 }
 
 /// Runs the tests above on the stand-in. Those that end in order give everything back.
@@ -728,8 +712,8 @@ fn all_of_them_on_the_stand_in() {
         ("a_fault_lets_vulkan_go", "cuSignalExternalSemaphoresAsync:719:2"),
     ];
     for (index, (name, fail)) in sound.into_iter().chain(broken).enumerate() {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", name, "--include-ignored", "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let mut test = common::test_process(module_path!(), name);
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
         let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail)).unwrap();
         let report = if index < sound.len() { done.check_clean(0) } else { done.check_end(0) };
         let report = report.unwrap_or_else(|problem| panic!("{name}: {problem}"));
@@ -740,9 +724,8 @@ fn all_of_them_on_the_stand_in() {
         }
     }
     // The stand-in knows a wait that is too narrow, however it is submitted.
-    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", "the_older_submission_at_one_stage", "--include-ignored"])
-        .env("WAVEFIELD_REQUIRE_GPU", "1");
+    let mut test = common::test_process(module_path!(), "the_older_submission_at_one_stage");
+    test.env("WAVEFIELD_REQUIRE_GPU", "1");
     let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
     let problem = done.check_end(0).unwrap_err();
     assert!(problem.contains("a shared semaphore at ALL_TRANSFER, not ALL_COMMANDS"), "{problem}");

@@ -1,18 +1,10 @@
-//! The bookkeeping of `RingToCuda`, as `ledger.rs` does it for `SharedRing`: every order of calls, failures
+//! The bookkeeping of `RingToCuda`, as `ledger_to_vulkan.rs` does it for `SharedRing`: every order of calls, failures
 //! included, and every order in which the two queues then run.
-
-// Some of both is only for the rings themselves.
-#[allow(dead_code)]
-#[path = "../src/frames.rs"]
-mod frames;
-#[allow(dead_code)]
-#[path = "../src/ledger.rs"]
-mod ledger;
 
 use std::collections::{HashSet, VecDeque};
 
-use frames::Frames;
-use ledger::Ledger;
+use crate::frames::Frames;
+use crate::ledger::Ledger;
 use vulkan_cuda::{Ring, ring};
 
 /// How many frames are submitted before the CPU writes no more.

@@ -1,8 +1,6 @@
 //! Runs the check of `wavefield verify` on slots that the test writes itself, to compare what the check
 //! counts with what is there: buffers of vertices, and images with all their levels.
 
-mod common;
-
 use ash::vk;
 use bytemuck::Pod;
 use gpu_allocator::MemoryLocation;
@@ -19,6 +17,8 @@ use wavefield_handoff::producer::{ImageSlot, Source};
 use wavefield_run::watch::verify::tally::{Look, Looks};
 use wavefield_run::watch::{observer::At, verify::Checker};
 use wavefield_run::{DeviceTable, ProducerKind, Scene};
+
+use crate::common;
 
 /// What a slot holds.
 trait Element: Pod {

@@ -1,14 +1,10 @@
 //! Every call of CUDA and Vulkan is made to fail in turn, the first time and the last time: the program ends
 //! with an error, without a crash, and without waiting for ever.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::display::Display;
-use common::{Run, StandIn, each};
+use crate::common::display::Display;
+use crate::common::{Run, StandIn, each};
 
 /// Little work, but every slot is used more than once.
 const SMALL: [&str; 4] = ["--frames=6", "--ring=2", "--grid=8x8", "--size=32x32"];

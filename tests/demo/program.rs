@@ -1,15 +1,11 @@
 //! The program without a window: its pictures, its options, its files.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
 use wavefield_test_support::harness;
 
-use common::{StandIn, demo, difference, ends, finish, pixels, skip_without_tools, text};
+use crate::common::{StandIn, demo, difference, ends, finish, pixels, skip_without_tools, text};
 
 /// A small picture of the wave's start.
 const SMALL: [&str; 3] = ["--grid=64x48", "--size=320x180", "--frames=4"];

@@ -85,7 +85,7 @@ fn copied_from_another(other: &Arc<CudaContext>) {
 
 #[test]
 fn a_stream_of_another_context_cannot_copy_a_view() {
-    let Some((gpu, alone)) = open() else { return };
+    let Some((alone, gpu)) = open() else { return };
     let other = second(&gpu);
     drop((gpu, alone));
     copied_from_another(&other);
@@ -93,7 +93,7 @@ fn a_stream_of_another_context_cannot_copy_a_view() {
 
 #[test]
 fn a_stream_of_another_gpu_cannot_copy_a_view() {
-    let Some((gpu, alone)) = open() else { return };
+    let Some((alone, gpu)) = open() else { return };
     let ours = gpu.pair.cuda().info().ordinal as usize;
     let Ok(other) = CudaContext::new(usize::from(ours == 0)) else {
         return common::skip("there is no second CUDA device");
@@ -105,7 +105,7 @@ fn a_stream_of_another_gpu_cannot_copy_a_view() {
 /// Their handles are equal. Work on the other one is waited for, as on any other stream.
 #[test]
 fn the_default_streams_of_two_contexts_are_two() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let other = second(&gpu);
     let (theirs, ours) = (other.default_stream(), gpu.cuda.default_stream());
     assert_eq!(theirs.cu_stream(), ours.cu_stream());
@@ -136,7 +136,7 @@ fn the_default_streams_of_two_contexts_are_two() {
 
 #[test]
 fn slots_of_another_context_are_refused() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let other = second(&gpu);
     let pair = Pair::new(gpu.pair.vk().clone(), Cuda::from_cudarc(&other).unwrap()).unwrap();
     let buffer = || SharedBuffer::new(&pair, BYTES, vk::BufferUsageFlags::TRANSFER_SRC).unwrap();
@@ -161,7 +161,7 @@ fn slots_of_another_context_are_refused() {
 
 #[test]
 fn a_use_of_nothing_is_refused() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let stream = gpu.cuda.new_stream().unwrap();
     let fine = both(gpu.family);
     for (queue, why) in [
@@ -376,7 +376,7 @@ fn several_turns_go_in_one_submission() {
 #[test]
 #[ignore = "spoils the context"]
 fn two_threads_may_check_after_a_fault() {
-    let Some((gpu, _alone)) = open() else { return };
+    let Some((_alone, gpu)) = open() else { return };
     let (stream, seen) = (gpu.cuda.new_stream().unwrap(), readback::Target::new(&gpu, BYTES).unwrap());
     let gate = SharedTimeline::new(&gpu.pair).unwrap();
     let mut rings: Vec<_> = (0..16).map(|_| to_vulkan(&gpu, stream.clone(), 1)).collect();

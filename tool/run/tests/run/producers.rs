@@ -1,8 +1,6 @@
 //! Reads every producer's vertices back from its slots. They differ from the float64 reference by at most
 //! 1e-5 of the amplitude.
 
-mod common;
-
 use ash::vk;
 use vulkan_cuda::Ring;
 use wavefield_gpu::Error;
@@ -12,6 +10,8 @@ use wavefield_handoff::Handoff;
 use wavefield_handoff::contents::texture::{self, Texel};
 use wavefield_handoff::contents::wave::{self, Grid, Vertex, WaveShape};
 use wavefield_run::{Batching, Config, DeviceTable, Headless, ProducerKind, Scene};
+
+use crate::common;
 
 /// Seconds between two frames.
 const STEP: f64 = 0.37;

@@ -1,19 +1,16 @@
 //! Checks the answers to the guide's exercises, one at the end of each of its chapters 2 to 7: the solutions,
 //! or with `EXERCISES=yours` your answers in `exercises/yours.rs`.
 
-#[allow(dead_code)] // Some of it is only for the ring itself.
-#[path = "../src/ledger.rs"]
-mod ledger;
-#[path = "exercises/solutions.rs"]
+#![allow(dead_code)] // `Debug` reads the fields of the answers.
+
 mod solutions;
-#[path = "exercises/yours.rs"]
 mod yours;
 
 use std::fmt::Debug;
 
+use crate::ledger::Ledger;
 use ash::vk;
 use cudarc::driver::sys::CUDA_ARRAY3D_DESCRIPTOR;
-use ledger::Ledger;
 use vulkan_cuda::handle::ExportType;
 use vulkan_cuda::{ArrayFormat, CudaInfo, DeviceUuid, Ring, Shape, Turn, ViewType, VkInfo, find_twin, ring};
 

@@ -1,37 +1,26 @@
 //! Misuse of the library by safe code, or by a program that cannot know better: each is refused in words. And
 //! the guard before CUDA's signals. Runs on this machine's GPU, and on the stand-in.
 
-// The tests use the example's code, but do not run the example.
-#![allow(dead_code, clippy::duplicate_mod)]
-#![cfg(target_os = "linux")]
-
-use wavefield_test_support as common;
-#[path = "../../../crates/vulkan-cuda/examples/01_match.rs"]
+#[allow(dead_code)] // The tests do not run the example.
+#[path = "../../../../crates/vulkan-cuda/examples/01_match.rs"]
 mod match_devices;
-#[path = "../../../crates/vulkan-cuda/examples/readback/mod.rs"]
+#[path = "../../../../crates/vulkan-cuda/examples/readback/mod.rs"]
 mod readback;
-use wavefield_test_support::stand_in;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use ash::vk;
 use cudarc::driver::{CudaStream, sys};
 use match_devices::Gpu;
-use stand_in::{ALL, StandIn, run};
 use vulkan_cuda::image::picture;
 use vulkan_cuda::{
     Cuda, Driver, ImageRequest, Shape, SharedBinary, SharedBuffer, SharedImage, SharedTimeline, ViewType, Vk,
 };
 use wavefield_gpu::cuda::{Array, Stream};
+use wavefield_test_support as common;
+use wavefield_test_support::stand_in::{ALL, StandIn, run};
 
-/// Lets only one test use the drivers at a time. Without it this file hung on an H100 (driver 580), probably
-/// because the loader unloads NVIDIA's driver with the last instance while other threads use it: see
-/// `examples.rs`.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use crate::alone;
 
 /// The device of one test at a time.
 struct Alone {
@@ -305,8 +294,8 @@ fn all_of_them_on_the_stand_in() {
         "memory_that_is_smaller_than_its_buffer_is_refused",
     ];
     for name in names {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let mut test = common::test_process(module_path!(), name);
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
         if name == "memory_that_is_smaller_than_its_buffer_is_refused" {
             test.env("STAND_IN_SMALL_BUFFERS", "1");
         }

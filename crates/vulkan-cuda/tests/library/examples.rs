@@ -1,42 +1,33 @@
 //! Runs the library's examples to their end: on this machine's GPU, and on the stand-in. (`serve.rs` runs
 //! `client`.)
 
-// Each example has its own copy of what it uses from the first example.
-#![allow(dead_code, clippy::duplicate_mod)]
+#![allow(dead_code)] // The examples run without their `main`.
 
-use std::sync::{Mutex, PoisonError};
-
-#[path = "../examples/04_another_library.rs"]
+#[path = "../../examples/04_another_library.rs"]
 mod another_library;
-#[path = "../examples/09_formats.rs"]
-mod formats;
-use wavefield_test_support as common;
-#[path = "../examples/08_cuda_memory.rs"]
+#[path = "../../examples/08_cuda_memory.rs"]
 mod cuda_memory;
-#[path = "../examples/03_hand_over.rs"]
+#[path = "../../examples/09_formats.rs"]
+mod formats;
+#[path = "../../examples/03_hand_over.rs"]
 mod hand_over;
-#[path = "../examples/01_match.rs"]
-mod match_devices;
-#[path = "../examples/05_read_back.rs"]
+#[path = "../../examples/05_read_back.rs"]
 mod read_back;
-#[path = "../examples/02_share.rs"]
+#[path = "../../examples/02_share.rs"]
 mod share;
+#[path = "../../examples/07_your_cuda.rs"]
+mod your_cuda;
+
+use wavefield_test_support as common;
 #[cfg(target_os = "linux")]
 use wavefield_test_support::stand_in;
-#[path = "../examples/07_your_cuda.rs"]
-mod your_cuda;
-#[path = "../examples/06_your_device.rs"]
-mod your_device;
 
-/// Lets only one example run at a time. Each makes an instance and destroys it, and with the last instance
-/// the loader unloads NVIDIA's driver. Other threads that used the driver meanwhile once hung on an H200
-/// (driver 580).
-static ALONE: Mutex<()> = Mutex::new(());
+use crate::{match_devices, your_device};
 
 /// Runs an example. Its error fails the test, unless it reports that the machine lacks something: that is a
 /// skip.
 fn finish(run: impl FnOnce() -> Result<(), Box<dyn std::error::Error>>) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = crate::alone();
     common::opened(run(), match_devices::is_unsupported);
 }
 
@@ -72,8 +63,7 @@ fn a_descriptor_is_tried() {
 #[test]
 fn memory_of_cuda_is_imported() {
     // Its child process runs the test above.
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "a_descriptor_is_tried", "--nocapture"]);
+    let child = common::test_process(module_path!(), "a_descriptor_is_tried");
     finish(|| cuda_memory::run(child));
 }
 
@@ -94,9 +84,9 @@ fn all_of_them_run_on_the_stand_in() {
         "memory_of_cuda_is_imported",
     ];
     for name in names {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        let mut test = common::test_process(module_path!(), name);
         // One at a time, and a skip is a failure.
-        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
         let done = run(&mut stand_in.beneath(test, &ALL)).unwrap();
         done.check_clean(0).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         let said = common::stdout(&done.output);
@@ -120,8 +110,8 @@ fn an_example_outlives_a_fault_of_cuda() {
         ("a_kernel_of_cudarc_fills_the_slots", "cuSignalExternalSemaphoresAsync:719:3"),
     ];
     let problems = each(&cases, |&(name, fail)| {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", name, "--nocapture"]).env("WAVEFIELD_REQUIRE_GPU", "1");
+        let mut test = common::test_process(module_path!(), name);
+        test.env("WAVEFIELD_REQUIRE_GPU", "1");
         let done = run(stand_in.beneath(test, &ALL).env("STAND_IN_FAIL", fail));
         // The test in the child process must fail, but end.
         match done {

@@ -1,16 +1,13 @@
 //! `examples/first_frame_cpp`, which does in C++ what `examples/first_frame.rs` does.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::{Run, each, finish, pixels, skip_without_tools, text};
 use wavefield_test_support::{harness, skip_without_gpu, stand_in};
+
+use crate::common::{self, Run, each, finish, pixels, skip_without_tools, text};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -46,7 +43,7 @@ fn on_stand_in(stand_in: &stand_in::StandIn, arguments: &[&str], fail: &str) -> 
 
 #[test]
 fn it_is_one_file_of_at_most_600_lines() {
-    let text = include_str!("../examples/first_frame_cpp/first_frame.cpp");
+    let text = include_str!("../../examples/first_frame_cpp/first_frame.cpp");
     assert!(text.lines().count() <= 600, "{} lines", text.lines().count());
 }
 
@@ -271,7 +268,7 @@ fn the_header_has_the_shader_of_today() {
         format!("const uint32_t {name}[] = {{\n{}}};\n", rows.concat())
     };
     let want = [
-        "// Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test first_frame_cpp header\n",
+        "// Made of shaders/first_frame.wgsl with naga. To make it again: WAVEFIELD_WRITE=1 cargo test --test demo header\n",
         "#include <cstdint>\n\n",
         &array("vertex_main", include_bytes!(concat!(env!("OUT_DIR"), "/first_frame.vertex_main.spv"))),
         &array("fragment_main", include_bytes!(concat!(env!("OUT_DIR"), "/first_frame.fragment_main.spv"))),

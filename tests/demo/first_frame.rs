@@ -1,17 +1,15 @@
 //! `examples/first_frame.rs`: what its five stages say, the picture, and that every failed call ends it well.
 
-#![cfg(target_os = "linux")]
-
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::Command;
 
 use wavefield_test_support::stand_in::{Run, StandIn, each, finish, run};
-use wavefield_test_support::{read_png, skip_without_gpu, stderr, stdout};
+use wavefield_test_support::{read_png, skip_without_gpu, stderr, stdout, test_process};
 
 #[allow(dead_code)] // Its `main`.
-#[path = "../examples/first_frame.rs"]
-mod first_frame;
+#[path = "../../examples/first_frame.rs"]
+mod by_hand;
 
 /// The stand-in pretends to have this.
 const PRETENDED: [&str; 1] = ["VK_KHR_external_semaphore_fd"];
@@ -22,13 +20,12 @@ const ARGUMENTS: &str = "FIRST_FRAME_ARGUMENTS";
 fn in_its_own_process() {
     if let Ok(arguments) = std::env::var(ARGUMENTS) {
         let arguments: Vec<OsString> = arguments.split('\n').skip(1).map(OsString::from).collect();
-        std::process::exit(first_frame::start(&arguments).into());
+        std::process::exit(by_hand::start(&arguments).into());
     }
 }
 
 fn example(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "in_its_own_process", "--nocapture"]);
+    let mut command = test_process(module_path!(), "in_its_own_process");
     command.env(ARGUMENTS, arguments.iter().map(|argument| format!("\n{argument}")).collect::<String>());
     command.env("WAVEFIELD_REQUIRE_GPU", "1");
     command
@@ -45,7 +42,7 @@ fn stage(stand_in: &StandIn, arguments: &[&str], kernel_ms: &str) -> (Run, Strin
 
 #[test]
 fn it_is_one_file_of_at_most_450_lines_without_the_library() {
-    let text = include_str!("../examples/first_frame.rs");
+    let text = include_str!("../../examples/first_frame.rs");
     assert!(text.lines().count() <= 450, "{} lines", text.lines().count());
     assert!(!text.contains("vulkan_cuda"));
 }

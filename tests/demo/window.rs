@@ -1,13 +1,9 @@
 //! The window: keys, sizes, and its end.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::process::Child;
 
-use common::display::{Display, poll};
-use common::{StandIn, demo, text};
+use crate::common::display::{Display, poll};
+use crate::common::{StandIn, demo, text};
 
 const SMALL: [&str; 2] = ["--grid=16x16", "--size=320x200"];
 

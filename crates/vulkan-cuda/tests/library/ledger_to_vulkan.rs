@@ -1,13 +1,9 @@
 //! The bookkeeping of `SharedRing`. Tries every order of calls, failures included, and every order in which
 //! the two queues then run.
 
-#[allow(dead_code)] // Some of it is only for the ring itself.
-#[path = "../src/ledger.rs"]
-mod ledger;
-
 use std::collections::{HashSet, VecDeque};
 
-use ledger::Ledger;
+use crate::ledger::Ledger;
 use vulkan_cuda::{Ring, ring};
 
 /// How many frames the CPU begins before it stops.

@@ -2,14 +2,15 @@
 
 use std::sync::mpsc::channel;
 use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ash::vk;
 use wavefield_gpu::vulkan::{DeviceDesc, Pacer, Queue, Validation};
 use wavefield_run::{DeviceTable, ProducerKind};
 
 const FRAMES: u64 = 60;
-const INTERVAL: Duration = Duration::from_millis(8);
+/// Long enough for the pacer to have begun its wait, on most machines and most of the time.
+const PAUSE: Duration = Duration::from_millis(8);
 
 fn queue() -> Queue {
     // The validation layer 1.3.239 can miss a signal of a timeline by the host, and then waits for 10 s.
@@ -17,8 +18,10 @@ fn queue() -> Queue {
     choice.adapter.request_device(&DeviceDesc::default()).unwrap().1
 }
 
-/// How long after each frame's end the pacer noticed it.
-fn lateness() -> Vec<Duration> {
+/// The CPU goes on when the frame is done, and not before. It needs nothing that comes later: each frame ends only once
+/// the CPU has gone on after the one before it.
+#[test]
+fn a_wait_notices_a_frame_s_end() {
     let mut queue = queue();
     let mut pacer = Pacer::new(&queue, 1).unwrap();
     let device = queue.device().raw().clone();
@@ -26,19 +29,20 @@ fn lateness() -> Vec<Duration> {
     let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
     // SAFETY: the device is alive, with timeline semaphores enabled.
     let gate = unsafe { device.create_semaphore(&info, None) }.unwrap();
-    let (tell, hear) = channel();
-    let late = scope(|threads| {
+    let (submitted, to_end) = channel();
+    let (tell, ended) = channel();
+    let mut looks = 0;
+    scope(|threads| {
         threads.spawn(|| {
-            let begun = Instant::now();
-            for frame in 1..=FRAMES {
-                sleep((begun + INTERVAL * frame as u32).saturating_duration_since(Instant::now()));
-                tell.send(Instant::now()).unwrap();
+            for frame in to_end {
+                sleep(PAUSE);
+                tell.send(frame).unwrap();
                 let info = vk::SemaphoreSignalInfo::default().semaphore(gate).value(frame);
                 // SAFETY: the timeline semaphore of this device is alive, and its value grows.
                 unsafe { device.signal_semaphore(&info) }.unwrap();
             }
         });
-        let frame = |frame| {
+        for frame in 1..=FRAMES {
             let waits = [vk::SemaphoreSubmitInfo::default()
                 .semaphore(gate)
                 .value(frame)
@@ -50,26 +54,22 @@ fn lateness() -> Vec<Duration> {
             // next.
             unsafe { queue.submit(&[batch]) }.unwrap();
             pacer.end();
-            pacer.begin(|_| Ok(())).unwrap();
-            let noticed = Instant::now();
+            submitted.send(frame).unwrap();
+            pacer
+                .begin(|_| {
+                    looks += 1;
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(ended.try_recv(), Ok(frame), "the CPU went on before the end");
             assert_eq!(pacer.finished().unwrap(), frame);
-            noticed - hear.recv().unwrap()
-        };
-        (1..=FRAMES).map(frame).collect()
+        }
+        drop(submitted);
     });
     assert!(pacer.blocking_waits() > FRAMES / 2, "{} waits", pacer.blocking_waits());
+    // It notices the end itself, not at its next look for a frame that may never be done. (On a busy machine, single frames
+    // take that long.)
+    assert!(looks < FRAMES / 2, "{looks} looks");
     // SAFETY: every frame that waits for it is done.
     unsafe { device.destroy_semaphore(gate, None) };
-    late
-}
-
-/// The CPU goes on when the frame is done, and not before.
-#[test]
-fn a_wait_notices_a_frame_s_end() {
-    let mut late = lateness();
-    late.sort_unstable();
-    let (median, worst) = (late[late.len() / 2], late[late.len() - 1]);
-    println!("{median:?} late at the median, {worst:?} at worst");
-    // A wait may not end half a frame too late. (On a busy machine, single frames may be later.)
-    assert!(median < INTERVAL / 2, "{late:?}");
 }

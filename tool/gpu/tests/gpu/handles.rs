@@ -1,10 +1,5 @@
 //! The handles that Vulkan exports, on any device that exports memory, even a software device.
 
-#![cfg(target_os = "linux")]
-
-use wavefield_test_support as common;
-use wavefield_test_support::stand_in;
-
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -14,6 +9,10 @@ use vulkan_cuda::image::picture;
 use vulkan_cuda::layout::Range;
 use vulkan_cuda::{CudaBuffer, ExportedAllocation, ExportedBuffer, ExportedImage, ImageRequest, Vk};
 use wavefield_gpu::vulkan::{Device, DeviceDesc, Instance, Validation};
+use wavefield_test_support as common;
+use wavefield_test_support::stand_in;
+
+use crate::alone;
 
 /// A device that exports buffers. Returns `None` and reports a skip if there is none.
 fn exporting_device(instance: &Instance) -> Option<Device> {
@@ -32,6 +31,7 @@ fn exporting_device(instance: &Instance) -> Option<Device> {
 
 #[test]
 fn each_export_is_a_descriptor_of_its_own() {
+    let _alone = alone();
     let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     assert_eq!(device.info().sharing.buffer_export, Some(ExportType::OpaqueFd));
@@ -57,6 +57,7 @@ fn each_export_is_a_descriptor_of_its_own() {
 /// A device without `interop` returns a clear error before it allocates.
 #[test]
 fn a_device_without_interop_exports_nothing() {
+    let _alone = alone();
     let instance = Instance::new(Validation::default(), None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     let (plain, _queue) = device.adapter().request_device(&DeviceDesc::default()).unwrap();
@@ -85,8 +86,7 @@ fn a_device_without_interop_exports_nothing() {
 #[test]
 fn on_the_stand_in_it_exports_nothing_either() {
     let Some(stand_in) = stand_in::StandIn::new() else { return };
-    let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-    test.args(["--exact", "a_device_without_interop_exports_nothing"]);
+    let test = common::test_process(module_path!(), "a_device_without_interop_exports_nothing");
     let done = stand_in::run(&mut stand_in.beneath(test, &stand_in::ALL)).unwrap();
     let report = done.check_clean(0).unwrap_or_else(|problem| panic!("{problem}"));
     assert!(report.count("vkCreateDevice") > 0 && report.count("vkGetMemoryFdKHR") == 0, "{report:?}");
@@ -96,6 +96,7 @@ fn on_the_stand_in_it_exports_nothing_either() {
 /// anything.
 #[test]
 fn a_buffer_that_is_none_never_reaches_the_driver() {
+    let _alone = alone();
     let instance = Instance::new(Validation::IfInstalled, None).unwrap();
     let Some(device) = exporting_device(&instance) else { return };
     let storage = vk::BufferUsageFlags::STORAGE_BUFFER;
