@@ -36,7 +36,7 @@ newer() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 # Sets `packages` (the set) and `version`.
 choose() {
     local oldest
-    oldest=$(sed -n '/^rust-version = /{s/.*"\(.*\)"/\1/p;q}' Cargo.toml)
+    oldest=$(oldest_rust)
     while read -ra packages; do
         version=$(candidate "${packages[0]}")
         if [[ -z $version ]] || ! newer "$version" "$oldest"; then continue; fi

@@ -7,6 +7,8 @@ set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
+# shellcheck disable=SC2034 # For `setup`.
+builds=demo
 tables=(essentials)
 [[ -z ${DISPLAY:-} ]] || tables+=(x11_window)
 [[ -z ${WAYLAND_DISPLAY:-} ]] || tables+=(wayland_window)

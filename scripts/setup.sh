@@ -151,10 +151,17 @@ has_cargo() {
     has_program cargo
 }
 
+# The oldest Rust for what is built: the tool, which Cargo.toml names last, or with `builds=demo` the demo.
+oldest_rust() {
+    local versions
+    mapfile -t versions < <(sed -n '/^rust-version = /s/.*"\(.*\)"/\1/p' "$root/Cargo.toml")
+    if [[ ${builds:-} == demo ]]; then echo "${versions[0]}"; else echo "${versions[1]}"; fi
+}
+
 need_rust() {
     local oldest have
     has_cargo || die 'no cargo. Install Rust as https://rustup.rs says, then run this again.'
-    oldest=$(sed -n '/^rust-version = /{s/.*"\(.*\)"/\1/p;q}' "$root/Cargo.toml")
+    oldest=$(oldest_rust)
     read -r _ have _ <<<"$(rustc --version)"
     # An old cargo would report errors about editions and lock files instead.
     [[ $(printf '%s\n' "$oldest" "$have" | sort -V) == "$oldest"$'\n'* ]] ||

@@ -143,6 +143,8 @@ documentation() { RUSTDOCFLAGS='-D warnings' cargo doc --locked "${crates[@]}" -
 
 if [[ ${1:-} == --quick ]]; then
     shift
+    # shellcheck disable=SC2034 # For `setup`.
+    builds=demo
     setup essentials
     component_step formatting fmt --all --check
     component_step clippy clippy --locked --all-targets -- -D warnings

@@ -2,7 +2,8 @@ use std::mem::ManuallyDrop;
 
 use ash::vk;
 use egui::{ClippedPrimitive, TexturesDelta};
-use egui_ash_renderer::{DynamicRendering, Options, Renderer, RendererError};
+use egui_ash_renderer::allocator::GpuAllocator;
+use egui_ash_renderer::{DynamicRendering, Options, RenderMode, Renderer, RendererError};
 
 use super::Picture;
 use super::pass::{COLOR_WRITES, PICTURE_STAGES, next_use};
@@ -19,7 +20,7 @@ pub struct Painting {
 /// Draws egui's output over resolved pictures. The queue must be idle before it is dropped.
 pub struct Painter {
     // Never dropped if the device is leaked.
-    renderer: ManuallyDrop<Renderer>,
+    renderer: ManuallyDrop<Renderer<GpuAllocator>>,
     pool: CommandPool,
     device: Device,
 }
@@ -28,7 +29,11 @@ impl Painter {
     pub fn new(queue: &Queue, format: vk::Format, flights: usize) -> Result<Self> {
         let device = queue.device().clone();
         let pool = CommandPool::transient(&device, queue.family())?;
-        let target = DynamicRendering { color_attachment_format: format, depth_attachment_format: None };
+        let target = RenderMode::DynamicRendering(DynamicRendering {
+            color_attachment_format: format,
+            depth_attachment_format: None,
+            stencil_attachment_format: None,
+        });
         let options = Options {
             in_flight_frames: flights,
             srgb_framebuffer: matches!(format, vk::Format::B8G8R8A8_SRGB | vk::Format::R8G8B8A8_SRGB),
@@ -43,9 +48,11 @@ impl Painter {
     /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
-        let set = self.renderer.set_textures(raw, pool, &textures.set);
-        set.and_then(|()| self.renderer.free_textures(&textures.free))
-            .map_err(|error| failed(&self.device, error))
+        let failed = |error| failed(&self.device, error);
+        for (id, delta) in textures.set.iter().flat_map(|(id, deltas)| deltas.iter().map(|delta| (*id, delta))) {
+            self.renderer.set_texture(raw, pool, id, delta).map_err(failed)?;
+        }
+        textures.free.iter().try_for_each(|id| self.renderer.free_texture(*id)).map_err(failed)
     }
 
     /// Records the draw over `picture`, which is in its final layout before and after.

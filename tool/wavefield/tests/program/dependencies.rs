@@ -3,14 +3,15 @@
 
 use crate::common;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 use spdx::{Expression, Licensee, ParseMode};
 
-/// Every package that is compiled here, as `cargo metadata` describes it with these arguments. Returns `None`
-/// and reports a skip if there is no cargo. The error is cargo's message.
-fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
+/// Every package that is compiled here, and what it needs, as `cargo metadata` describes them with these
+/// arguments. Returns `None` and reports a skip if there is no cargo. The error is cargo's message.
+fn metadata(arguments: &[&str]) -> Result<Option<Value>, String> {
     let Ok(cargo) = std::env::var("CARGO") else {
         common::skip("not run by cargo");
         return Ok(None);
@@ -26,20 +27,28 @@ fn metadata(arguments: &[&str]) -> Result<Option<Vec<Value>>, String> {
         return Err(common::stderr(&output));
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
-    let packages = metadata["packages"].as_array().expect("a list of packages").clone();
-    assert!(packages.len() > 100, "{} packages only", packages.len());
-    Ok(Some(packages))
+    let count = list(&metadata["packages"]).len();
+    assert!(count > 100, "{count} packages only");
+    Ok(Some(metadata))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
 }
 
 /// The packages of all features. If those of optional features were never fetched, reports a skip and returns
 /// those of the default features.
-fn packages() -> Option<Vec<Value>> {
+fn graph() -> Option<Value> {
     metadata(&["--all-features"]).unwrap_or_else(|words| {
         common::skip_without_tools(&format!(
             "packages of optional features are missing, run `cargo fetch`: {words}"
         ));
         metadata(&[]).unwrap_or_else(|words| panic!("{words}"))
     })
+}
+
+fn packages() -> Option<Vec<Value>> {
+    graph().map(|graph| list(&graph["packages"]).to_vec())
 }
 
 fn name(package: &Value) -> String {
@@ -129,26 +138,42 @@ fn the_list_of_a_release_names_every_package_that_is_published() {
         }
     }
     // The address of the repository, which the list says too, stands in one place.
-    let addresses: std::collections::BTreeSet<_> =
-        published.iter().map(|package| package["repository"].to_string()).collect();
+    let addresses: BTreeSet<_> = published.iter().map(|package| package["repository"].to_string()).collect();
     assert!(addresses.len() == 1 && !addresses.contains("null"), "{addresses:?}");
 }
 
-/// The stated Rust version is enough for every dependency. Only a build shows that it is enough for this
-/// program too.
+/// The Rust version that each package states is enough for all it needs. Only a build shows that it is enough
+/// for the package too.
 #[test]
 fn no_dependency_needs_a_newer_rust() {
-    let Some(packages) = packages() else { return };
-    let number = |text: &str| -> (u32, u32) {
-        let mut parts = text.split('.').map(|part| part.parse().expect("a number"));
+    let Some(graph) = graph() else { return };
+    let number = |package: &Value| -> (u32, u32) {
+        let Some(version) = package["rust_version"].as_str() else { return (0, 0) };
+        let mut parts = version.split('.').map(|part| part.parse().expect("a number"));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     };
-    let ours = number(env!("CARGO_PKG_RUST_VERSION"));
-    let newer =
-        packages.iter().filter(|package| package["rust_version"].as_str().is_some_and(|v| number(v) > ours));
-    let newer: Vec<_> =
-        newer.map(|package| format!("{}: {}", name(package), package["rust_version"])).collect();
-    assert!(newer.is_empty(), "they need a newer Rust than {ours:?}:\n{}", newer.join("\n"));
+    let packages: BTreeMap<_, _> =
+        list(&graph["packages"]).iter().map(|package| (package["id"].as_str(), package)).collect();
+    let needs: BTreeMap<_, _> = list(&graph["resolve"]["nodes"])
+        .iter()
+        .map(|node| (node["id"].as_str(), &node["dependencies"]))
+        .collect();
+    let (mut newer, mut checked) = (BTreeSet::new(), 0);
+    for ours in packages.values().filter(|package| package["source"].is_null()) {
+        let (mut known, mut open) = (BTreeSet::new(), vec![ours["id"].as_str()]);
+        while let Some(id) = open.pop() {
+            if !known.insert(id) {
+                continue;
+            }
+            checked += 1;
+            open.extend(list(needs[&id]).iter().map(Value::as_str));
+            if number(packages[&id]) > number(ours) {
+                let (needs, has) = (&packages[&id]["rust_version"], &ours["rust_version"]);
+                newer.insert(format!("{} needs {needs}, {} states {has}", name(packages[&id]), name(ours)));
+            }
+        }
+    }
+    assert!(newer.is_empty() && checked > 1000, "{checked} checked: {newer:#?}");
 }
 
 /// The code that a tag or an index serves under a name can change; a commit and a hash cannot.
