@@ -14,7 +14,7 @@ fuzz_target!(|text: &str| {
     let entry = chosen.clone().unwrap_or("k".into());
     // Comments change nothing.
     let inside = if text.contains(['/', '"']) { text.into() } else { text.replace(',', "/*),*/,//{\n") };
-    let commented = format!("// .entry no()\n/* .entry no() */{inside}");
+    let commented = format!("// .entry no()\n/* .entry no() */\n{inside}");
     assert_eq!(fuzzing::choose(&commented), chosen);
     assert_eq!(fuzzing::block(&commented, &entry), fuzzing::block(text, &entry));
     for signature in [Signature::Field, Signature::Texture] {
