@@ -105,5 +105,5 @@ fn frame_time() -> Duration {
     Duration::from_secs_f64(FRAME_SECONDS)
 }
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+pub mod tests;

@@ -33,3 +33,17 @@ pub fn load_driver() -> Result<Driver> {
     api::look_up()?;
     Ok(driver)
 }
+
+/// For the fuzz target.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    use super::ptx::{self, PtxCode};
+
+    pub fn choose(ptx: &str) -> Result<String, String> {
+        ptx::choose(ptx, None)
+    }
+
+    pub fn block(ptx: &str, entry: &str) -> Option<[u32; 3]> {
+        PtxCode::of(ptx).entry(entry)?.block()
+    }
+}

@@ -200,12 +200,15 @@ fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     if count > FEW { format!("{few}, … ({count} in all)") } else { few }
 }
 
+/// Cuts a word of the file, and drops what would control a terminal.
 fn short(name: &str) -> String {
     const LONG: usize = 100;
-    match name.char_indices().nth(LONG) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.into(),
+    let mut letters = name.chars().filter(|c| !c.is_control());
+    let mut short: String = letters.by_ref().take(LONG).collect();
+    if letters.next().is_some() {
+        short.push('…');
     }
+    short
 }
 
 #[cfg(test)]
@@ -293,6 +296,12 @@ mod tests {
         let pointer =
             ".param .u64 .ptr .align 1 a, .param .u32 b, .param .u32 c, .param .u64 d, .param .f64 e";
         assert!(check(Signature::Texture, pointer).unwrap_err().contains("unsigned long long surface"));
+    }
+
+    #[test]
+    fn an_error_cannot_play_with_the_terminal() {
+        let words = check(Signature::Field, ".param .u\x1b[2J32 a, .param .b8 b[\n4\u{9b}]").unwrap_err();
+        assert!(words.contains("found (.u[2J32 a], .b8[4])"), "{words}");
     }
 
     /// NVRTC, clang and nvcc write a structure of floats that is passed by value like this.

@@ -1,3 +1,5 @@
 //! What the tests of several files of this folder share.
 
+pub mod conversation;
+#[cfg(test)]
 pub(super) mod fuzz;

@@ -228,3 +228,24 @@ impl Drop for Web {
         }
     }
 }
+
+/// For the fuzz target.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    use super::message::Message;
+    use super::request::{Gate, RequestOutcome};
+    use crate::Input;
+
+    pub fn inputs(text: &str, scale: f32) -> Option<Vec<Input>> {
+        Some(Message::read(text)?.inputs(scale))
+    }
+
+    /// Returns the answer, and of an accepted page the request's length and the proof. `None` waits.
+    pub fn judge(bytes: &[u8], is_exposed: bool) -> Option<(String, Option<(usize, String)>)> {
+        match (Gate { token: "token".into(), is_exposed }).judge(bytes) {
+            RequestOutcome::Wait => None,
+            RequestOutcome::Answer(answer) => Some((answer, None)),
+            RequestOutcome::Accept { answer, length, proof } => Some((answer, Some((length, proof)))),
+        }
+    }
+}
