@@ -49,7 +49,9 @@ impl Painter {
     pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let failed = |error| failed(&self.device, error);
-        for (id, delta) in textures.set.iter().flat_map(|(id, deltas)| deltas.iter().map(|delta| (*id, delta))) {
+        for (id, delta) in
+            textures.set.iter().flat_map(|(id, deltas)| deltas.iter().map(|delta| (*id, delta)))
+        {
             self.renderer.set_texture(raw, pool, id, delta).map_err(failed)?;
         }
         textures.free.iter().try_for_each(|id| self.renderer.free_texture(*id)).map_err(failed)

@@ -15,7 +15,7 @@ use wavefield_run::{Engine, FromTo};
 /// Does the renders whose frames are drawn, in order. `draws`: whether the client's ring is in the engine.
 pub(super) fn answer_renders(engine: &mut Engine, client: &mut Client, draws: bool) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < frame_time() && !client.ended.is_some() {
+    while began.elapsed() < frame_time() && client.ended.is_none() {
         if !client.renders.front().is_some_and(|wanted| is_due(client, wanted, draws)) {
             break;
         }

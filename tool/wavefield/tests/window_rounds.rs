@@ -136,7 +136,7 @@ mod linux {
     fn run(event_loop: &mut EventLoop, config: &Config, stop: &Stop, frames: u64) -> Result<(), String> {
         // An error from the validation layer already fails the run.
         let summary = run_windowed(event_loop, config, stop, None)
-            .and_then(Ended::whole)
+            .and_then(|Ended { summary, failure }| failure.map_or(Ok(summary), Err))
             .map_err(|error| error.to_string())?;
         if summary.frames != frames {
             return Err(format!("{} frames instead of {frames}", summary.frames));

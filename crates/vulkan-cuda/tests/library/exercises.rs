@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 use ash::vk;
 use cudarc::driver::sys::CUDA_ARRAY3D_DESCRIPTOR;
 use vulkan_cuda::handle::ExportType;
-use vulkan_cuda::{ArrayFormat, CudaInfo, DeviceUuid, Ring, Shape, Turn, ViewType, VkInfo, find_twin, ring};
+use vulkan_cuda::{ArrayFormat, CudaInfo, DeviceUuid, Ring, Shape, Turn, ViewType, VkInfo, find_twin};
 
 /// What CUDA is told about a buffer of Vulkan's, by `CUDA_EXTERNAL_MEMORY_HANDLE_DESC` and
 /// `CUDA_EXTERNAL_MEMORY_BUFFER_DESC`.

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 
 use crate::frames::Frames;
 use crate::ledger::Ledger;
-use vulkan_cuda::{Ring, ring};
+use vulkan_cuda::Ring;
 
 /// How many frames are submitted before the CPU writes no more.
 const FRAMES: u64 = 5;

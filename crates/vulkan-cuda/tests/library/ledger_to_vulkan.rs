@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use crate::ledger::Ledger;
-use vulkan_cuda::{Ring, ring};
+use vulkan_cuda::Ring;
 
 /// How many frames the CPU begins before it stops.
 const FRAMES: u64 = 5;

@@ -3,7 +3,7 @@
 mod simulation;
 
 use simulation::{Case, FRAMES, explore};
-use vulkan_cuda::{Ring, Turn, ring};
+use vulkan_cuda::{Ring, Turn};
 
 /// Every way to cut `frames` frames into batches of at most `most`.
 fn cuts(frames: usize, most: usize) -> Vec<Vec<usize>> {

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use egui::{
-    Align2, Area, Color32, Context, FontId, Frame, Grid as Table, Label, Painter, Pos2, RichText, ScrollArea,
-    Window, vec2,
+    Align2, Area, Color32, Context, FontId, Frame, Grid as Table, Label, LayerId, Painter, Pos2, Rect,
+    RichText, ScrollArea, Window, vec2,
 };
 
 use super::{ACCENT, PAPER};
@@ -40,17 +40,24 @@ impl Boxes {
         self.help || self.records || self.problem.is_some()
     }
 
-    pub(super) fn show(&self, egui: &Context, paint: &Painter, screen: &dyn Screen, notices: bool) {
+    /// `picture` is where no panel is.
+    pub(super) fn show(&self, egui: &Context, picture: Rect, screen: &dyn Screen, notices: bool) {
         if self.records {
             let red = Some(Color32::from_rgb(235, 60, 50));
-            let at = egui.available_rect().right_bottom() - vec2(8.0, 8.0);
-            caption(paint, at, Align2::RIGHT_BOTTOM, "recording: V ends it", red);
+            let at = picture.right_bottom() - vec2(8.0, 8.0);
+            caption(
+                &egui.layer_painter(LayerId::background()),
+                at,
+                Align2::RIGHT_BOTTOM,
+                "recording: V ends it",
+                red,
+            );
         }
         if let Some(words) = &self.problem {
-            problem(egui, words);
+            problem(egui, picture, words);
         }
         if let Some((words, _)) = self.notice.as_ref().filter(|_| notices) {
-            notice(egui, words);
+            notice(egui, picture, words);
         }
         if self.help {
             keys(egui, screen);
@@ -59,8 +66,7 @@ impl Boxes {
 }
 
 /// Shows a message beside the panel, clear of the colours' scale.
-fn notice(egui: &Context, words: &str) {
-    let picture = egui.available_rect();
+fn notice(egui: &Context, picture: Rect, words: &str) {
     Area::new("notice".into()).fixed_pos(picture.left_top() + vec2(8.0, 8.0)).show(egui, |ui| {
         Frame::new().fill(PAPER).inner_margin(10.0).corner_radius(4.0).show(ui, |ui| {
             ui.set_max_width((picture.width() - 120.0).clamp(120.0, 620.0));
@@ -98,9 +104,8 @@ pub(super) fn caption(paint: &Painter, at: Pos2, anchor: Align2, words: &str, do
 }
 
 /// Shows a kernel's problem at the bottom of the picture. Notices are at its top.
-fn problem(egui: &Context, problem: &str) {
-    let (picture, all) = (egui.available_rect(), egui.content_rect());
-    let offset = picture.center_bottom() - all.center_bottom() - vec2(0.0, 14.0);
+fn problem(egui: &Context, picture: Rect, problem: &str) {
+    let offset = picture.center_bottom() - egui.content_rect().center_bottom() - vec2(0.0, 14.0);
     Window::new("not reloaded: the last good kernel keeps running")
         .anchor(Align2::CENTER_BOTTOM, offset)
         .default_width((picture.width() - 40.0).min(800.0))

@@ -43,7 +43,7 @@ impl LaneFrames {
         let frames = &recorder.frames;
         let frames: Vec<_> = frames.iter().skip(frames.len().saturating_sub(SHOWN)).cloned().collect();
         let whole = (frames.first()?.vulkan[2], frames.last()?.vulkan[2]);
-        (whole.1 > whole.0).then(|| Self { frames, clock: recorder.clock, whole })
+        (whole.1 > whole.0).then_some(Self { frames, clock: recorder.clock, whole })
     }
 
     fn spans(&self, in_queue: bool) -> Vec<Span> {

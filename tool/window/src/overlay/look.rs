@@ -1,4 +1,4 @@
-use egui::{Color32, Context, RichText};
+use egui::{Color32, RichText, Ui};
 
 pub(super) const KERNEL: Color32 = Color32::from_rgb(228, 87, 46);
 pub(super) const DRAW: Color32 = Color32::from_rgb(76, 120, 168);
@@ -23,9 +23,9 @@ pub(super) fn fonts() -> egui::FontDefinitions {
     fonts
 }
 
-pub(super) fn every_glyph(egui: &Context) {
+pub(super) fn every_glyph(ui: &mut Ui) {
     let text: String = (' '..='~').chain("×µ→…’°²·–—".chars()).collect();
-    egui::Area::new("glyphs".into()).show(egui, |ui| {
+    egui::Area::new("glyphs".into()).show(ui.ctx(), |ui| {
         for size in [9.0, 11.0, 12.0, 12.5, 14.0, 17.0, 18.0] {
             ui.label(RichText::new(&text).size(size));
         }

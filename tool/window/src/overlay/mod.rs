@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 use egui::{
-    Align2, Context, Event, Frame, PlatformOutput, Popup, Pos2, RawInput, Rect, RichText, SidePanel,
-    TopBottomPanel, Ui, ViewportId, vec2,
+    Align2, Context, Event, Frame, Panel, PlatformOutput, Popup, Pos2, RawInput, Rect, RichText, Ui,
+    ViewportId, vec2,
 };
 use vulkan_cuda::ring::MAX_DEPTH;
 
@@ -118,39 +118,42 @@ impl Overlay {
             cost: OverlayCost::new(queue.device())?,
         };
         let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 });
-        let output = overlay.egui.run(raw, look::every_glyph);
+        let output = overlay.egui.run_ui(raw, look::every_glyph);
         overlay.painter.upload(queue, &output.textures_delta)?;
         Ok(overlay)
     }
 
     /// Tells the overlay of an event. Returns whether it was for the overlay alone.
     pub(super) fn on_event(&mut self, event: &Event) -> bool {
-        match event {
-            // Needed even while the overlay is hidden.
-            Event::WindowFocused(focused) => self.input.focused = *focused,
-            _ if !self.has_something() => return false,
-            Event::Key { modifiers, .. }
-            | Event::PointerButton { modifiers, .. }
-            | Event::MouseWheel { modifiers, .. } => self.input.modifiers = *modifiers,
-            _ => {}
+        // Needed even while the overlay is hidden.
+        if let Event::WindowFocused(focused) = event {
+            self.input.focused = *focused;
+        } else if !self.has_something() {
+            return false;
         }
         // While nothing is drawn, nobody takes them.
         if self.input.events.len() < MOST_EVENTS {
+            if let Event::Key { modifiers, .. }
+            | Event::PointerButton { modifiers, .. }
+            | Event::MouseWheel { modifiers, .. } = event
+            {
+                self.input.events.push(Event::ModifiersChanged(*modifiers));
+            }
             self.input.events.push(event.clone());
         }
         self.lay_out_soon();
         match event {
             // The camera hears of all others too: its drag may continue over a panel and end there.
             Event::PointerButton { pressed: true, pos, .. } => self.covers(*pos),
-            Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.wants_pointer_input(),
-            Event::Key { .. } | Event::Text(_) => self.egui.wants_keyboard_input(),
+            Event::MouseWheel { .. } | Event::Zoom(_) => self.egui.egui_wants_pointer_input(),
+            Event::Key { .. } | Event::Text(_) => self.egui.egui_wants_keyboard_input(),
             _ => false,
         }
     }
 
     /// egui's own answer is for the pointer of the last layout, and a finger has just come.
     fn covers(&self, at: Pos2) -> bool {
-        self.egui.is_using_pointer()
+        self.egui.egui_is_using_pointer()
             || self
                 .egui
                 .layer_id_at(at)
@@ -234,9 +237,9 @@ impl Overlay {
         };
         let egui = self.egui.clone();
         let raw = self.take_input(view.screen.extent());
-        let output = egui.run(raw, |egui| {
-            self.show(egui, view, &mut draft);
-            self.free = egui.available_rect();
+        let output = egui.run_ui(raw, |ui| {
+            self.show(ui, view, &mut draft);
+            self.free = ui.available_rect_before_wrap();
         });
         let textures = output.textures_delta;
         if !textures.set.is_empty() || !textures.free.is_empty() {
@@ -295,7 +298,7 @@ impl Overlay {
         let extent = view.screen.extent();
         // Picking assumes a height field, and a client's mesh need not be one.
         let may_find = !view.serves || view.engine.drawer.image_in(extent).is_some();
-        let on_picture = may_find && !self.egui.is_pointer_over_area();
+        let on_picture = may_find && !self.egui.is_pointer_over_egui();
         let pointer = self.egui.pointer_latest_pos().filter(|_| on_picture);
         let scale = self.egui.pixels_per_point();
         let at = pointer.map(|at| (at.x * scale, at.y * scale));
@@ -306,7 +309,8 @@ impl Overlay {
         Ok(())
     }
 
-    fn show(&mut self, egui: &Context, view: &OverlayView<'_>, draft: &mut Draft) {
+    fn show(&mut self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {
+        let egui = &ui.ctx().clone();
         let panel = Frame::new().fill(PAPER).inner_margin(10.0);
         let has_room = egui.content_rect().size().min(SMALLEST) == SMALLEST;
         if self.is_on() && view.still {
@@ -318,20 +322,22 @@ impl Overlay {
                 });
             });
         } else if self.is_on() && has_room {
-            SidePanel::left("left").frame(panel).resizable(false).exact_width(288.0).show(egui, |ui| {
+            Panel::left("left").frame(panel).resizable(false).exact_size(288.0).show(ui, |ui| {
                 egui::ScrollArea::vertical().show(ui, |ui| self.left(ui, view, draft));
             });
-            let lanes = TopBottomPanel::bottom("lanes").frame(panel).resizable(false);
-            lanes.show(egui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
+            let lanes = Panel::bottom("lanes").frame(panel).resizable(false);
+            lanes.show(ui, |ui| self.watched.lanes(ui, view, draft.parameters.paused));
         }
         // Not a panel, so that the pointer there still belongs to the picture.
         let paint = egui.layer_painter(egui::LayerId::background());
-        let picture = egui.available_rect();
+        let picture = ui.available_rect_before_wrap();
         if self.mode != OverlayMode::Off {
             if let Some((name, limits)) = view.engine.drawer.legend() {
                 graph::legend(&paint, picture, draft.parameters.colormap, name, limits);
             }
-            if let (Some(found), Some(at)) = (view.engine.observers.under_pointer(), egui.pointer_latest_pos()) {
+            if let (Some(found), Some(at)) =
+                (view.engine.observers.under_pointer(), egui.pointer_latest_pos())
+            {
                 graph::found(&paint, at, &found);
             }
         }
@@ -340,7 +346,7 @@ impl Overlay {
             let at = picture.left_bottom() + vec2(8.0, -8.0);
             boxes::caption(&paint, at, Align2::LEFT_BOTTOM, &words, None);
         }
-        self.boxes.show(egui, &paint, view.screen, self.mode != OverlayMode::Off);
+        self.boxes.show(egui, picture, view.screen, self.mode != OverlayMode::Off);
     }
 
     fn left(&self, ui: &mut Ui, view: &OverlayView<'_>, draft: &mut Draft) {

@@ -344,10 +344,10 @@ mod tests {
         fn hears(&mut self, events: Vec<Event>) -> Option<u32> {
             let screen = Rect::from_min_size(Pos2::ZERO, vec2(400.0, 100.0));
             let mut given = None;
-            let _ = self.egui.clone().run(
+            let _ = self.egui.clone().run_ui(
                 RawInput { events, screen_rect: Some(screen), ..RawInput::default() },
-                |egui| {
-                    CentralPanel::default().show(egui, |ui| {
+                |ui| {
+                    CentralPanel::default().show(ui, |ui| {
                         let area = ui.horizontal(|ui| given = whole(ui, "one", self.value, 9));
                         self.area = area.response.rect;
                     });

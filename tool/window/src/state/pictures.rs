@@ -112,7 +112,7 @@ impl<S: Screen> WindowState<S> {
     pub(super) fn save_picture(&mut self) -> Result<()> {
         let path = unused("png");
         // The file has a command that draws it again, with a rounded camera.
-        let view = self.run.engine.drawer.view;
+        let view = &mut self.run.engine.drawer.view;
         view.camera = view.camera.rounded();
         self.settle_film()?;
         let like = (self.screen.extent(), self.screen.format());

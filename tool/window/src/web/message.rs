@@ -1,7 +1,7 @@
 //! What a page says, as JSON text: input, its size, and which pictures it has taken.
 
 use ash::vk;
-use egui::{Event, Key, Modifiers, MouseWheelUnit, PointerButton, pos2, vec2};
+use egui::{Event, Key, Modifiers, MouseWheelUnit, PointerButton, TouchPhase, pos2, vec2};
 use serde::Deserialize;
 
 use crate::Input;
@@ -72,7 +72,12 @@ impl Message {
             }
             Self::Wheel { x, y, held } => {
                 let (delta, modifiers) = (vec2(x / scale, y / scale), modifiers(held));
-                vec![Event::MouseWheel { unit: MouseWheelUnit::Point, delta, modifiers }]
+                vec![Event::MouseWheel {
+                    unit: MouseWheelUnit::Point,
+                    delta,
+                    phase: TouchPhase::Move,
+                    modifiers,
+                }]
             }
             Self::Zoom { factor } => vec![Event::Zoom(factor)],
             Self::Key { key: name, down: pressed, repeat, held } => {
