@@ -2,14 +2,12 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
 
 pub use wavefield_test_support::stand_in::{Run, each};
 pub use wavefield_test_support::{display, read_png, skip_without_tools};
 use wavefield_test_support::{harness, stand_in};
 
-/// The program ends within this time, whatever fails. It waits for a GPU for 10 s at most.
-pub const LIMIT: Duration = Duration::from_secs(40);
+pub use wavefield_test_support::PATIENCE;
 
 /// The program, without a display.
 pub fn demo(arguments: &[&str]) -> Command {
@@ -27,9 +25,9 @@ pub fn demo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command. An error if it does not end within [`LIMIT`].
+/// Runs a command. An error if it does not end within [`PATIENCE`].
 pub fn finish(command: &mut Command) -> Result<Output, String> {
-    harness::finish(command, LIMIT)
+    harness::finish(command, PATIENCE)
 }
 
 pub fn text(bytes: &[u8]) -> String {
@@ -82,6 +80,6 @@ impl StandIn {
 
     /// Runs a command on the stand-in.
     pub fn finish(command: &mut Command) -> Result<Run, String> {
-        harness::run(command, LIMIT)
+        harness::run(command, PATIENCE)
     }
 }

@@ -38,7 +38,7 @@ fn program() -> Option<Command> {
 fn on_stand_in(stand_in: &stand_in::StandIn, arguments: &[&str], fail: &str) -> Option<Result<Run, String>> {
     let mut command = stand_in.beneath(program()?, &PRETENDED);
     command.args(arguments).env("STAND_IN_FAIL", fail).env_remove("WAVEFIELD_REQUIRE_GPU");
-    Some(harness::run(&mut command, common::LIMIT))
+    Some(harness::run(&mut command, common::PATIENCE))
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_validation_layer_says_nothing() {
         command.args(["--stage", stage, "--output"]).arg(&output);
         // The layer prints to standard output. Two layers: the one above, and the stand-in's below it.
         command.env("VK_INSTANCE_LAYERS", "VK_LAYER_KHRONOS_validation:VK_LAYER_WAVEFIELD_stand_in");
-        let run = harness::run(&mut command, common::LIMIT).unwrap();
+        let run = harness::run(&mut command, common::PATIENCE).unwrap();
         if run.text().contains("VK_ERROR_LAYER_NOT_PRESENT") {
             return skip_without_tools("the validation layer is not installed");
         }

@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk;
 
-use crate::skip_without_tools;
-
-/// The longest wait for anything. Only a broken program takes this long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{PATIENCE, skip_without_tools};
 
 /// Calls `ask` until it answers. Returns `None` after [`PATIENCE`].
 pub fn poll<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {

@@ -16,8 +16,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use ash::vk;
+
+/// The longest wait for something that must come. Long, because a machine may be busy with other work.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Prints that a test did not run, and why.
 pub fn skip(reason: &str) {

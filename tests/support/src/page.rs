@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Error, HandshakeError, Message, WebSocket};
 
-/// The longest wait for something that must come.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// A process that does not outlive its test, and what it says on standard error.
 pub struct Process(pub Child, Receiver<String>);

@@ -5,16 +5,15 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// The longest wait. Only a test that fails takes this long.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// Waits until `there` is true of the running program. `there` gets its process id.
 #[track_caller]
 pub fn wait_for(child: &mut Child, what: &str, mut there: impl FnMut(u32) -> bool) {
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + PATIENCE;
     while !there(child.id()) {
         assert!(child.try_wait().unwrap().is_none(), "it ended before this: {what}");
-        assert!(Instant::now() < until, "not within {LIMIT:?}: {what}");
+        assert!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

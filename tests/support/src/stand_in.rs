@@ -3,17 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use ash::vk;
 use tempfile::{TempDir, TempPath};
 
-use crate::{harness, skip_without_tools, wavefield};
+use crate::{PATIENCE, harness, skip_without_tools, wavefield};
 
 pub use harness::{Report, Run, each};
-
-/// What takes longer hangs: the program gives up sooner, whatever fails, but other work may slow the machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Every extension that the layer can pretend to have.
 pub const ALL: [&str; 4] =
@@ -92,14 +88,14 @@ pub fn with_libraries(folder: &Path) -> Command {
     harness::finding(wavefield(), folder)
 }
 
-/// Runs a command and reads its report. Returns an error if it does not end within [`LIMIT`].
+/// Runs a command and reads its report. Returns an error if it does not end within [`PATIENCE`].
 pub fn run(command: &mut Command) -> Result<Run, String> {
-    harness::run(command, LIMIT)
+    harness::run(command, PATIENCE)
 }
 
 /// Like [`run`], without a report.
 pub fn finish(command: &mut Command) -> Result<Output, String> {
-    harness::finish(command, LIMIT)
+    harness::finish(command, PATIENCE)
 }
 
 /// Prints text that is shown even if the test passes.

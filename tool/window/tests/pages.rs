@@ -10,7 +10,8 @@ use ash::vk;
 use egui::{Event, Key, PointerButton, pos2};
 use tungstenite::Message;
 use wavefield_run::watch::recording::Pixels;
-use wavefield_test_support::page::{PATIENCE, Page, Uninterrupted, height, until};
+use wavefield_test_support::PATIENCE;
+use wavefield_test_support::page::{Page, Uninterrupted, height, until};
 use wavefield_window::Input;
 use wavefield_window::web::{ViewerEvent, Web};
 

@@ -11,8 +11,7 @@ use serde_json::Value;
 use crate::common::{self, assert_exit, process, stderr, stdout};
 use crate::stand_in::{ALL, StandIn};
 
-/// The longest wait for anything. Only a broken program takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+use wavefield_test_support::PATIENCE;
 
 /// A running program. It is killed when dropped.
 struct Running {

@@ -19,8 +19,7 @@ use super::common::{self, wavefield};
 use super::example::client::{Arguments, Memory, connect};
 use super::stand_in::StandIn;
 
-/// The longest wait for anything. It is generous, for a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use wavefield_test_support::PATIENCE;
 
 /// The argument for the validation layer, if it is installed. An error of the layer ends the renderer with
 /// exit code 1.

@@ -15,7 +15,8 @@ use tungstenite::Message;
 use tungstenite::handshake::server::{Request, Response};
 use wavefield_serve::protocol::FromClient;
 use wavefield_serve::socket::{Connection, Received};
-use wavefield_test_support::page::{Heard, PATIENCE, Page, Served, Uninterrupted, until};
+use wavefield_test_support::PATIENCE;
+use wavefield_test_support::page::{Heard, Page, Served, Uninterrupted, until};
 
 fn start(arguments: &[&str]) -> Served {
     let mut command = wavefield();

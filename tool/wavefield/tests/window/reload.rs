@@ -12,11 +12,12 @@ use std::process::{Child, Command, Stdio};
 
 use common::first_uuid;
 use common::{is_same, process, read_png, wavefield};
-use display::{Display, PATIENCE, Picture, poll};
+use display::{Display, Picture, poll};
 use stand_in::{ALL, StandIn};
 use tempfile::TempDir;
 use wavefield_gpu::vulkan::Validation;
 use wavefield_run::{DeviceTable, ProducerKind};
+use wavefield_test_support::PATIENCE;
 
 const FLAT: &str = include_str!("../../../handoff/kernels/test/flat.ptx");
 const LEVEL: &str = include_str!("../../../handoff/kernels/test/level.ptx");
