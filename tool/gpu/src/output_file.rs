@@ -2,7 +2,9 @@
 //! renamed once it is on the disk. A FIFO, a device, a terminal or standard output (`-`) is written directly.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+#[cfg(unix)]
+use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 #[cfg(unix)]
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
