@@ -94,8 +94,8 @@ class Layout:
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Return (cols, rows); points are one column."""
-        return (1 if self.kind == "points" else self.shape[1], self.shape[0])
+        """Return (cols, rows), as the renderer counts them: points are one row."""
+        return (self.shape[0], 1) if self.kind == "points" else (self.shape[1], self.shape[0])
 
     def __str__(self) -> str:
         return f"{_ARTICLES[self.kind]} of shape {self.shape}, {self.dtype}"

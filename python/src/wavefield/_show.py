@@ -59,7 +59,8 @@ class _Shower:
         self.pictured = False
         # The parameters and the camera that were last set.
         self.asked: dict[str, Any] = {}
-        # The addresses of arrays that were written while the renderer drew them. From then on they are copied.
+        # The addresses of arrays that were shown twice in a row: they may be written while the renderer draws them,
+        # so from then on they are copied.
         self.rewritten: set[int] = set()
         # Only the colours' scale is over the data. Tab brings the rest.
         arguments = ["--grid", GRID, *(["--overlay", "legend"] if window else ["--headless"])]

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use config::{Config, DIAGNOSIS, HOW, OUTPUT, RISK, WHAT};
 #[cfg(target_os = "linux")]
-pub use engine::Installed;
+pub use engine::ParkedProducer;
 pub use engine::{
     AfterDraw, Batching, Drawer, Engine, FoundElement, FrameTiming, FromTo, Moment, Observers, SlotNow, Work,
 };

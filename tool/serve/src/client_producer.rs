@@ -28,7 +28,7 @@ pub(super) struct ClientState {
 pub(super) struct Current {
     pub(super) frame: u64,
     pub(super) vertices: Vertices,
-    /// Whether it was drawn for the first time.
+    /// Whether this draw is its first.
     pub(super) new: bool,
 }
 

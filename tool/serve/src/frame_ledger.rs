@@ -1,6 +1,7 @@
 //! Which of a client's frames is shown, which slots are free, and which claims are false. Pure arithmetic on
 //! the counters of `docs/protocol.md`: frame n is written when `ready` is n + 1, and its slot is free when
-//! `free` is n + 1, which happens at the first draw of frame n + 1.
+//! `free` is n + 1. That happens at the first draw of frame n + 1, or with memory `host`, which is copied, at the
+//! first draw of frame n.
 
 use std::collections::VecDeque;
 

@@ -23,6 +23,7 @@
 //! | `stamps` | `--verify`: did a client stamp its frames? |
 //! | `statistics` | frame times and CPU time: measured, printed, written |
 //! | `serve_hook` | the render thread's part, which uses all of the above |
+//! | `headless` | the entries: without a window, and with one |
 //!
 //! One rule holds everywhere: the render thread waits for the GPU, and the GPU for its own work, but never
 //! for a client. It *reads* the counter of a client's semaphore, and only then submits what it guards.

@@ -19,7 +19,7 @@ use super::statistics::ServeReport;
 use super::stuck_draw::StuckDraw;
 use super::{ServeOptions, ServeSetup, frame_time};
 use wavefield_gpu::{Error, Result, note, report::Failures};
-use wavefield_run::{Choice, Config, Engine, FrameHook, Installed, Parameters};
+use wavefield_run::{Choice, Config, Engine, FrameHook, Parameters, ParkedProducer};
 
 const MESSAGES_A_FRAME: usize = 64;
 /// After this time without a draw, messages no longer wait for one. They still wait for a pending picture,
@@ -33,11 +33,11 @@ pub(crate) struct ServeHook {
     acceptor: Option<Acceptor>,
     setup: ServeSetup,
     client: Option<Client>,
-    /// The connection of a client that was dismissed. Closed only when nothing that signals `free` is left in
-    /// the queue, because the client may then signal `free` itself.
+    /// The connection of a client that was dismissed. It stays open until the queue holds no more signals of
+    /// `free`: once it is closed, the client may signal `free` itself.
     ending: Option<Connection>,
     /// The renderer's own producer, while a client's ring is in the engine.
-    own: Option<Installed>,
+    own: Option<ParkedProducer>,
     /// The client whose ring is in the engine, or was last.
     ring_of: String,
     /// Set while the GPU still draws what a dropped client wrote. Nothing else is drawn meanwhile.
@@ -176,8 +176,8 @@ impl ServeHook {
         }
         let camera = client.first_camera(&self.setup.config);
         let producer = ClientProducer::new(engine.queue(), &client.name, &client.shared);
-        let mut ring = Installed::new(Box::new(producer), client.drawing.clone(), camera);
-        engine.swap(&mut ring)?;
+        let mut ring = ParkedProducer::new(Box::new(producer), client.drawing.clone(), camera);
+        engine.exchange(&mut ring)?;
         self.own = Some(ring);
         self.ring_of.clone_from(&client.name);
         self.stamps.begin(engine, &client.name);
@@ -209,7 +209,7 @@ impl ServeHook {
             return Ok(());
         }
         if let Some(own) = &mut self.own {
-            engine.swap(own)?;
+            engine.exchange(own)?;
             self.own = None;
             self.stamps.end(engine);
         }

@@ -1,4 +1,4 @@
-//! What of the program its tests read, too.
+//! The parts of the program that its tests use.
 
 #![warn(unreachable_pub)]
 

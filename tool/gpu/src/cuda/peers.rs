@@ -1,7 +1,8 @@
 use super::api::{self, Code};
 use super::{CudaInfo, Driver};
 
-/// Lists for each device those that it reaches by NVLink or PCIe. Empty for fewer than two devices.
+/// Lists for each device those that it reaches by NVLink or PCIe. Empty for fewer than two devices. `_driver` is
+/// the proof that the driver is loaded.
 pub fn peers(_driver: Driver, devices: &[&CudaInfo]) -> Vec<String> {
     if devices.len() < 2 {
         return Vec::new();

@@ -9,7 +9,7 @@ use crate::Result;
 pub struct Flight {
     /// Below [`Pacer::depth`].
     pub index: usize,
-    /// For commands before the draw. None of the three is pending. Each may be submitted again as it is.
+    /// For commands before the draw. None of the three is pending.
     pub before: vk::CommandBuffer,
     pub draw: vk::CommandBuffer,
     pub behind: vk::CommandBuffer,

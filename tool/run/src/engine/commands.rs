@@ -1,10 +1,10 @@
-//! A frame's commands and their submission. There are two command buffers: the producer's work before the draw,
-//! and the draw.
+//! A frame's commands and their submission. There are up to three command buffers: the producer's work before
+//! the draw, the draw, and what comes behind it (the overlay, a film's copy, a page's picture).
 //!
-//! Recording takes longer than all other CPU work for a frame, so each flight records its commands once and
-//! submits them again as long as they fit. Nothing in them differs from frame to frame: the camera is in a
-//! uniform buffer, and the values to wait for are in the submission. The exception is a producer whose work
-//! is in the queue: its arguments change, so its commands are recorded for every frame.
+//! Recording takes longer than all other CPU work for a frame, so each flight records its draw once and submits
+//! it again as long as it fits. Nothing in it differs from frame to frame: the camera is in a uniform buffer,
+//! and the values to wait for are in the submission. Two things are recorded for every frame: what comes behind
+//! the draw, and the work of a producer in the queue, whose arguments change.
 
 use ash::vk;
 use smallvec::SmallVec;

@@ -7,16 +7,17 @@ use wavefield_gpu::Result;
 use wavefield_gpu::cuda::KernelValues;
 use wavefield_handoff::producer::Producer;
 
-/// A producer that counts its own frames without gaps, even if others draw in between.
-pub struct Installed {
-    pub(crate) producer: Box<dyn Producer>,
-    pub(crate) next: u64,
+/// A producer outside the engine, with what draws it. It counts its own frames without gaps, even if others draw
+/// in between.
+pub struct ParkedProducer {
+    producer: Box<dyn Producer>,
+    next: u64,
     parameters: KernelValues,
     drawing: Drawing,
-    pub(crate) view: FieldView,
+    view: FieldView,
 }
 
-impl Installed {
+impl ParkedProducer {
     /// Wraps a new producer. `drawing` ([`Drawer::drawing_of`](super::Drawer::drawing_of)) draws its arrays as `camera` sees them.
     pub fn new(producer: Box<dyn Producer>, drawing: Drawing, camera: Camera) -> Self {
         let parameters = producer.profile().parameters.values(&[]);
@@ -29,7 +30,7 @@ impl Engine {
     /// Exchanges the producer from the next frame on; `other` becomes the old one. Waits for both APIs.
     /// Fails if the old producer failed, or an API did not come to rest. Nothing is exchanged or dropped
     /// then: dropping a CUDA object would wait for a running kernel.
-    pub fn swap(&mut self, other: &mut Installed) -> Result<()> {
+    pub fn exchange(&mut self, other: &mut ParkedProducer) -> Result<()> {
         let Self { observers, drawer, work, .. } = self;
         observers.settle(work)?;
         drawer.renderer.renew(&mut other.drawing)?;
@@ -119,13 +120,13 @@ mod tests {
         run.pixels().unwrap()
     }
 
-    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> Installed {
+    fn put(run: &mut Headless, array: DrawnArray, bytes: &[u8]) -> ParkedProducer {
         let engine = run.engine();
         let drawing = engine.drawer.drawing_of(array).unwrap();
         let given = Given::new(engine, &array, bytes);
         let camera = FieldView::of(&array).camera;
-        let mut installed = Installed::new(given, drawing, camera);
-        engine.swap(&mut installed).unwrap();
+        let mut installed = ParkedProducer::new(given, drawing, camera);
+        engine.exchange(&mut installed).unwrap();
         installed
     }
 
@@ -168,7 +169,7 @@ mod tests {
         // A change to a producer's view goes away with the producer.
         run.engine().drawer.view.limits = [3.0, 4.0];
 
-        run.engine().swap(&mut own_producer).unwrap();
+        run.engine().exchange(&mut own_producer).unwrap();
         drop(own_producer);
         let found = checked(&mut run);
         assert_eq!((found.0.checked, found.0.overwritten, found.1, found.2), (own + 4 + 4, 2, 2, 0));
@@ -236,7 +237,7 @@ mod tests {
         let surface = draw(&mut run, 1);
         run.engine().set_style(Style::Wireframe).unwrap();
         assert_ne!(draw(&mut run, 1), surface);
-        run.engine().swap(&mut own).unwrap();
+        run.engine().exchange(&mut own).unwrap();
         drop(own);
         assert_eq!(run.engine().drawer.view.camera, turned);
         assert!(draw(&mut run, 1) == lines, "the wave is drawn as lines, too");

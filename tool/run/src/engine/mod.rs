@@ -34,7 +34,7 @@ pub use commands::AfterDraw;
 use commands::{Recordings, record_behind};
 pub use drawer::Drawer;
 #[cfg(target_os = "linux")]
-pub use exchange::Installed;
+pub use exchange::ParkedProducer;
 pub use observers::Observers;
 pub use probe::FoundElement;
 use producer_state::ProducerState;

@@ -1,4 +1,4 @@
-//! What both APIs still have to do, and every wait for it. Every wait has a limit.
+//! Owns the producer, the queue and the pacer: what is enqueued, and every wait for it. Every wait has a limit.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use wavefield_gpu::vulkan::{Device, Pacer, Queue};
 use wavefield_gpu::{Error, Result, report};
 use wavefield_handoff::producer::Producer;
 
-/// Once the producer has failed, it signals the timelines that Vulkan waits for, so frames end. But nothing
-/// can signal a binary semaphore in CUDA's place.
+/// How long `quiesce` waits once the producer has failed. A failed producer signals the timelines that Vulkan
+/// waits for, so frames end; but nothing can signal a binary semaphore in CUDA's place.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(3);
 /// The longest wait after a stop was requested.
 const STOPPING: Duration = Duration::from_secs(2);

@@ -30,8 +30,8 @@ impl Running {
         self.hook.as_ref().is_none_or(|hook| hook.is_ready())
     }
 
-    /// Lets the hook work. If neither the display nor a hidden window paces the frames, returns when it is
-    /// time to draw.
+    /// Lets the hook work. With `Fifo`, or in a hidden window, returns at once: those pace the frames. Otherwise
+    /// waits until it is time to draw.
     pub(super) fn consult(&mut self, is_hidden: bool) -> Result<()> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         match self.config.present == PresentMode::Fifo || is_hidden {
