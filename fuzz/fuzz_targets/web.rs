@@ -1,9 +1,9 @@
 //! What a browser sends to a page's server: its first request, and then messages.
 #![no_main]
 
-use egui::Event;
 use libfuzzer_sys::fuzz_target;
-use wavefield_window::{Input, web::fuzzing};
+use wavefield_window::Input;
+use wavefield_window::web::fuzzing::{self, Event};
 
 fn check_input(input: &Input) {
     match input {

@@ -236,6 +236,8 @@ pub mod fuzzing {
     use super::request::{Gate, RequestOutcome};
     use crate::Input;
 
+    pub use egui::Event;
+
     pub fn inputs(text: &str, scale: f32) -> Option<Vec<Input>> {
         Some(Message::read(text)?.inputs(scale))
     }
