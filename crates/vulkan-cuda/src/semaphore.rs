@@ -47,7 +47,6 @@ impl ExportedSemaphore {
     /// # Errors
     /// Fails if the device cannot export such semaphores, or was created without the extension.
     pub fn new(vk: &Vk, kind: vk::SemaphoreType) -> Result<Self> {
-        // ANCHOR: create
         let reported = vk.info();
         let (handle_type, what) = match kind {
             vk::SemaphoreType::TIMELINE => (reported.timeline_export, "a timeline semaphore"),
@@ -56,9 +55,11 @@ impl ExportedSemaphore {
         };
         let handle_type = handle_type.ok_or_else(|| cannot(&reported.name, what))?;
         vk.semaphore_handles()?;
+        // ANCHOR: create
         let mut export = vk::ExportSemaphoreCreateInfo::default().handle_types(handle_type.semaphore());
         let mut semaphore_type = vk::SemaphoreTypeCreateInfo::default().semaphore_type(kind);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut semaphore_type).push_next(&mut export);
+        // ANCHOR_END: create
         #[cfg(windows)]
         let mut attributes = Attributes::new()?;
         #[cfg(windows)]
@@ -70,7 +71,6 @@ impl ExportedSemaphore {
         // SAFETY: a live device with timeline semaphores enabled, which grants the export of this kind.
         let raw =
             unsafe { vk.device().create_semaphore(&info, None) }.map_err(vk.failed("vkCreateSemaphore"))?;
-        // ANCHOR_END: create
         Ok(Self { raw, kind, handle_type, vk: vk.clone() })
     }
 
