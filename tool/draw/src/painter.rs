@@ -46,15 +46,15 @@ impl Painter {
     }
 
     /// Uploads glyphs and images, and then waits for the queue without a timeout: wait for submissions first.
-    pub fn upload(&mut self, queue: &mut Queue, textures: &TexturesDelta) -> Result<()> {
+    pub fn upload(&mut self, queue: &mut Queue, mut textures: TexturesDelta) -> Result<()> {
+        // egui panics in a debug build if a delta is dropped that has not been taken, after an error too.
+        let (set, free) = (std::mem::take(&mut textures.set), std::mem::take(&mut textures.free));
         let (raw, pool) = (queue.raw(), self.pool.raw());
         let failed = |error| failed(&self.device, error);
-        for (id, delta) in
-            textures.set.iter().flat_map(|(id, deltas)| deltas.iter().map(|delta| (*id, delta)))
-        {
+        for (id, delta) in set.iter().flat_map(|(id, deltas)| deltas.iter().map(|delta| (*id, delta))) {
             self.renderer.set_texture(raw, pool, id, delta).map_err(failed)?;
         }
-        textures.free.iter().try_for_each(|id| self.renderer.free_texture(*id)).map_err(failed)
+        free.iter().try_for_each(|id| self.renderer.free_texture(*id)).map_err(failed)
     }
 
     /// Records the draw over `picture`, which is in its final layout before and after.

@@ -1,5 +1,6 @@
 //! Compiles CUDA C++ to PTX with [NVRTC](https://docs.nvidia.com/cuda/nvrtc/index.html), without a GPU.
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, OsString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -125,7 +126,8 @@ impl Nvrtc {
             })
         })?;
         // SAFETY: these functions have these types in every version of the library.
-        unsafe { Self::look_up(library, file) }.map_err(|error| missing(error.to_string()))
+        unsafe { Self::look_up(library, file) }
+            .map_err(|error| missing(error.source().map_or_else(|| error.to_string(), ToString::to_string)))
     }
 
     /// # Safety

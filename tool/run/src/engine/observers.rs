@@ -80,10 +80,16 @@ impl Observers {
 
     /// Looks at the frames in flight, after waiting for them. After a failure, looks only at finished ones.
     pub(super) fn collect_rest(&mut self, work: &mut Work, failures: &mut Failures) {
-        if !work.has_failed() {
-            failures.catch(work.finish());
-        } else if work.health == Health::Failed && !work.quiesce() {
-            // Mesa returns a timestamp only once nothing is pending, so reading one would wait forever.
+        let at_rest = match work.health {
+            Health::Sound => {
+                failures.catch(work.finish());
+                true
+            }
+            Health::Failed => work.quiesce(),
+            Health::Stuck => !work.wait_limit.software,
+        };
+        // Mesa returns a timestamp only once nothing is pending, so reading one would wait forever.
+        if !at_rest {
             return;
         }
         let finished = work.pacer.finished().unwrap_or(0);

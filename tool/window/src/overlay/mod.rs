@@ -119,7 +119,7 @@ impl Overlay {
         };
         let raw = overlay.take_input(vk::Extent2D { width: 1280, height: 720 });
         let output = overlay.egui.run_ui(raw, look::every_glyph);
-        overlay.painter.upload(queue, &output.textures_delta)?;
+        overlay.painter.upload(queue, output.textures_delta)?;
         Ok(overlay)
     }
 
@@ -241,11 +241,11 @@ impl Overlay {
             self.show(ui, view, &mut draft);
             self.free = ui.available_rect_before_wrap();
         });
-        let textures = output.textures_delta;
-        if !textures.set.is_empty() || !textures.free.is_empty() {
+        let mut textures = output.textures_delta;
+        if !textures.is_empty() {
             // There is an unforeseen glyph, or the screen's scale has changed.
-            view.engine.work.drain()?;
-            self.painter.upload(view.engine.queue(), &textures)?;
+            view.engine.work.drain().inspect_err(|_| textures.clear())?;
+            self.painter.upload(view.engine.queue(), textures)?;
         }
         self.painting = Painting {
             primitives: egui.tessellate(output.shapes, output.pixels_per_point),

@@ -344,7 +344,7 @@ mod tests {
         fn hears(&mut self, events: Vec<Event>) -> Option<u32> {
             let screen = Rect::from_min_size(Pos2::ZERO, vec2(400.0, 100.0));
             let mut given = None;
-            let _ = self.egui.clone().run_ui(
+            let output = self.egui.clone().run_ui(
                 RawInput { events, screen_rect: Some(screen), ..RawInput::default() },
                 |ui| {
                     CentralPanel::default().show(ui, |ui| {
@@ -353,6 +353,7 @@ mod tests {
                     });
                 },
             );
+            output.drop_without_applying_deltas();
             self.value = given.unwrap_or(self.value);
             given
         }
